@@ -24,12 +24,12 @@ _STRETCH, _LEAD_IN = 1.5, 80
 def candidates(home: VectorMap, session_id: str, proposals: Sequence[Proposal]) -> list[Memory]:
     """Memories of a map that proposals of a session are compared with, and all versions of what they name.
 
-    Compared with are heads, and older versions that came from the same session.
+    Compared with is what says the like, with all its versions, and what came from the same session.
     """
     found = {each.id: each for each in _of_session(home, session_id)}
     for proposal in proposals:
-        found |= {each.id: each for each in _like(home, session_id, proposal.content)}
-        for named in (proposal.supersedes, *(edge.id for edge in proposal.related)):
+        like = [each.id for each in _like(home, proposal.content)]
+        for named in (*like, proposal.supersedes, *(edge.id for edge in proposal.related)):
             versions = map(home.find, home.chains.chain(named))
             found |= {each.id: each for each in versions if each is not None}
     return list(found.values())
@@ -50,9 +50,8 @@ def _of_session(home: VectorMap, session_id: str) -> list[Memory]:
     return sorted(own, key=operator.attrgetter("created_at"))[-_MOST_OF_SESSION:]
 
 
-def _like(home: VectorMap, session_id: str, content: str) -> Iterator[Memory]:
-    near = _of_like_length(home, content) if not home.has_words else _nearest(home, content)
-    return (found for found in near if home.chains.is_head(found.id) or found.session_id == session_id)
+def _like(home: VectorMap, content: str) -> Iterator[Memory]:
+    return _nearest(home, content) if home.has_words else _of_like_length(home, content)
 
 
 def _nearest(home: VectorMap, content: str) -> Iterator[Memory]:

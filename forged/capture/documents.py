@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
+from forged.capture.likely import Likely
 from forged.capture.origins import Origins, Whose
 from forged.capture.rules.newest import differs_from, may_replace, replaced_by
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
-from forged.map import link
+from forged.map import Chains, link
 from forged.memory import (
     MOST_CUE_CHARS,
     MOST_CUES,
@@ -71,6 +72,8 @@ def decide(
     existing: Mapping[Root, Sequence[Memory]],
     forgotten: ForgottenSince,
     now: str,
+    *,
+    likely: Likely | None = None,
 ) -> tuple[tuple[Document, ...], Tally]:
     """Return what to write, in the order proposed, and what was left out.
 
@@ -81,11 +84,12 @@ def decide(
             something like a proposal or are named by one.
         forgotten: knows the texts that must not come back.
         now: RFC 3339, the time of creation.
+        likely: what was said before and was not sure to be worth keeping; more is added to it.
 
     The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
     secrets that were cut out of proposals, whatever became of these. Raises nothing.
     """
-    deciding = _Deciding(event, classified.author, existing, forgotten, now)
+    deciding = _Deciding(event, classified.author, existing, forgotten, now, likely=likely or Likely())
     for proposal in classified.proposals:
         deciding.judge(proposal)
     invalid = deciding.invalid + classified.malformed
@@ -116,6 +120,8 @@ class _Deciding:
         existing: Mapping[Root, Sequence[Memory]],
         forgotten: ForgottenSince,
         now: str,
+        *,
+        likely: Likely,
     ) -> None:
         self.documents: list[Document] = []
         self.refused: list[Refused] = []
@@ -124,13 +130,14 @@ class _Deciding:
         self._existing = existing
         self._forgotten = forgotten
         self._now = now
+        self._likely = likely
         self._author = author
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        if proposal.only_replaces and (root is None or self._replaced(root, content, proposal) is None):
+        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, proposal)):
             return
         whose = self._whose(content)
         if objection := self._objection(root, content, proposal, whose):
@@ -148,7 +155,10 @@ class _Deciding:
         elif whose == "mixed":
             self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal.why))
         else:
+            before = self._likely_before(root, content, proposal)
             self.documents.append(Document(root, self._memory(root, content, proposal), proposal.why))
+            if before is not None:
+                self._likely.take(root, before, content)
             self._compared.add(content)
             self.said_again += is_again is not None
 
@@ -257,9 +267,32 @@ class _Deciding:
             return head if is_sure else None
         if self._author == Origin.MODEL:
             return None
-        heads = self._heads(root)
-        place = replaced_by(content, [head.content for head in heads])
-        return None if place is None else heads[place]
+        versions, chains = self._versions(root)
+        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
+        place = replaced_by(content, texts, doubt=proposal.doubt, among=heads)
+        if place is not None:
+            return self._head(root, versions[place].id)
+        before = self._likely_before(root, content, proposal)
+        stands = before and self._likely.stands(root, before)
+        return next((each for each in versions if each.content == stands and chains.is_head(each.id)), None)
+
+    def _is_another_word(self, root: Root, content: str, proposal: Proposal) -> bool:
+        """Whether what is not sure to be worth keeping changes what is known, or was likely before.
+
+        A compaction brings again what was judged when it was said: the newest word was another since.
+        """
+        if self._event.kind == "compaction" or not content:
+            return False
+        if self._replaced(root, content, proposal) or self._likely_before(root, content, proposal):
+            return True
+        if not proposal.doubt:
+            self._likely.add(root, content)
+        return False
+
+    def _likely_before(self, root: Root, content: str, proposal: Proposal) -> str | None:
+        """What was said before and not sure to be worth keeping, whose place this takes."""
+        is_typed = self._author != Origin.MODEL
+        return self._likely.like(root, content, doubt=proposal.doubt) if is_typed else None
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
@@ -269,9 +302,13 @@ class _Deciding:
             yield Related(heads[place].id, Relationship.CONTRADICTS)
 
     def _heads(self, root: Root) -> list[Memory]:
+        versions, chains = self._versions(root)
+        return [memory for memory in versions if chains.is_head(memory.id)]
+
+    def _versions(self, root: Root) -> tuple[list[Memory], Chains]:
+        """All that is known and decided: who changes an older version's mind changes its head's."""
         memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
-        chains = link(memories.values())
-        return [memory for memory in memories.values() if chains.is_head(memory.id)]
+        return list(memories.values()), link(memories.values())
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         lines = (" ".join(self._presentable(cue).split()) for cue in proposed)

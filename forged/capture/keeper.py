@@ -21,6 +21,7 @@ import msgspec
 
 from forged.capture.candidates import candidates, naming
 from forged.capture.documents import decide
+from forged.capture.likely import Likely
 from forged.capture.values import Classified, KnownMemory, Tally
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
@@ -65,6 +66,7 @@ class Keeper:
         self._to_review = to_review
         self._recent: list[tuple[Root, Written]] = []  # not in a map yet
         self._warned: set[str] = set()
+        self._likely = Likely()
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """The newest versions of memories that an event can see and that name something."""
@@ -120,7 +122,7 @@ class Keeper:
             homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
             shown = [found for home in homes for found in candidates(home, session, classified.proposals)]
             existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
-        return decide(event, classified, existing, self._forgotten.since, utc_now())
+        return decide(event, classified, existing, self._forgotten.since, utc_now(), likely=self._likely)
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
         """What we wrote there and no map shows yet."""

@@ -20,6 +20,7 @@ from forged.capture.head.head import Head, Leanings, head
 from forged.capture.head.units import Unit, units
 from forged.capture.rules.asked import request_in, scope_of_all
 from forged.capture.rules.engine import presentable, without_lead_ins
+from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.patterns import patterns
 from forged.capture.rules.requests import asks, behind_request
 from forged.capture.statements import Statement, statements
@@ -35,6 +36,9 @@ _MOST_TEXTS = 48
 _ASKED_BAR, _LIKELY_ASKED_BAR = -1.0, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
+# Of what could only replace something, and what speaks against it where more speaks against than for it.
+_LEAST_LIKELY = -3.0
+_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "moment", "irony"})
 # What the words say of whom a unit is about, against the head.
 _WORDS_SAY = 2.0
 # Characters: "remember that, please" says nothing to remember.
@@ -164,12 +168,14 @@ def _asked(
 def _likely(
     found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
-    """What is more likely than not to be worth keeping, for the case that it replaces something."""
-    likely = chosen(found, lambda text: judged[text].keep, 0.0) if judged else []
+    """What may be worth keeping, for the case that it replaces something."""
+    likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY) if judged else []
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
-        if proposal.content and not any(_is_of(each, unit) or _is_in(proposal, each) for each in sure):
-            yield msgspec.structs.replace(proposal, only_replaces=True)
+        doubt = max(0.0, -score(unit, lambda text: judged[text].keep))
+        is_said = any(_is_of(each, unit) or _is_in(proposal, each) for each in sure)
+        if proposal.content and not is_said and not (doubt and speaks_against(unit.text, _AGAINST)):
+            yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
 
 
 def _is_in(one: Proposal, other: Proposal) -> bool:

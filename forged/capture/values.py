@@ -36,8 +36,8 @@ class Proposal(msgspec.Struct, frozen=True):
     `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
     PATH:LINE or PATH:FIRST-LAST. `why` it is proposed: request (somebody asked for it), rule, head, model;
     of what its author always proposes for one reason it is left out.
-    What is likely but not sure to be worth keeping `only_replaces`: who comes back to what is known with
-    another word about it means it to last.
+    What is not sure to be worth keeping `only_replaces`: who comes back to what is known with another word
+    about it means it to last. `doubt` is how many nats speak against that, which must speak for the other.
     """
 
     content: str
@@ -49,6 +49,7 @@ class Proposal(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     why: str = ""
     only_replaces: bool = False
+    doubt: float = 0.0
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -75,7 +75,10 @@ def answers(vectors: dict[str, Floats]) -> dict[str, Answer]:
 def _classified(local: LocalAnswers, message: data.Message) -> Classified:
     classifier = RuleClassifier(lambda *_: (), local.more)
     event = Event(window=message.window)
-    return asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=1))
+    found = asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=1))
+    # There is nothing here yet that could be replaced.
+    sure = tuple(each for each in found.proposals if not each.only_replaces)
+    return msgspec.structs.replace(found, proposals=sure)
 
 
 def row(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -30,12 +30,15 @@ _SENTENCE = 3  # words of one that says something by itself
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 
-def replaced_by(newer: str, older: Sequence[str]) -> int | None:
-    """Return the place of the one of `older` texts that `newer` replaces."""
-    place, weight = _nearest(newer, older)
+def replaced_by(newer: str, older: Sequence[str], *, doubt: float = 0.0, among: int = 0) -> int | None:
+    """Return the place of the one of `older` texts that `newer` replaces.
+
+    So much more must speak for it as there is `doubt`; they are `among` memories, if not each one of its own.
+    """
+    place, weight = _nearest(newer, older, among)
     if place is None:
         return None
-    return place if weight > _ENOUGH or _is_plain(newer, older[place]) else None
+    return place if weight > _ENOUGH + doubt or _is_plain(newer, older[place], doubt) else None
 
 
 def differs_from(newer: str, older: Sequence[str]) -> int | None:
@@ -44,13 +47,13 @@ def differs_from(newer: str, older: Sequence[str]) -> int | None:
     return place if weight > _DOUBTED else None
 
 
-def _nearest(newer: str, older: Sequence[str]) -> tuple[int | None, float]:
+def _nearest(newer: str, older: Sequence[str], among: int = 0) -> tuple[int | None, float]:
     """The place of what is replaced most likely, and how likely among so many; of equals the first."""
     weights = [_weight_of(newer, each) for each in older]
     if not weights:
         return None, -math.inf
     weight = max(weights)
-    return weights.index(weight), weight - math.log(len(weights))
+    return weights.index(weight), weight - math.log(among or len(weights))
 
 
 def may_replace(newer: str, older: str) -> bool:
@@ -68,8 +71,13 @@ def _ends_otherwise(newer: str, older: str) -> bool:
 
 
 def _weight_of(newer: str, older: str) -> float:
-    """What speaks for a replacement most, of the texts as a whole and of their clauses."""
-    return max(map(_weight, compared(newer, older)), default=-math.inf)
+    """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
+    return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
+
+
+def _has_to_do(found: Signs) -> bool:
+    """Whether there is more than a change: something in common, or another thing in the same place."""
+    return bool(found.shared or found.given_up or _slot(found))
 
 
 def compared(newer: str, older: str) -> list[Signs]:
@@ -100,10 +108,10 @@ def clauses(text: str) -> tuple[str, ...]:
     )
 
 
-def _is_plain(newer: str, older: str) -> bool:
+def _is_plain(newer: str, older: str, doubt: float) -> bool:
     """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
     found = (signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _PLAIN and _is_of_the_same(each) for each in found)
+    return any(_weight(each) > _PLAIN + doubt and _is_of_the_same(each) for each in found)
 
 
 def _is_of_the_same(found: Signs) -> bool:

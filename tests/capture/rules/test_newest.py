@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from forged.capture.documents import decide
+from forged.capture.likely import Likely
 from forged.capture.rules.newest import may_replace, replaced_by
 from forged.capture.rules.slots import signs, weights
 from forged.capture.values import Classified, Proposal
@@ -140,7 +142,55 @@ def test_what_is_likely_to_last_is_kept_in_place_of_an_older_word_alone():
     assert kept(proposal, []) == kept(proposal, [memory("mem_1", "The logo is green.")]) == []
 
 
-def kept(proposal: Proposal, held: list[Memory]) -> list[str]:
-    event, classified = Event(session_id="s", roots=(REPO,)), Classified((proposal,), author=Origin.TYPED)
-    documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW)
-    return [document.memory.content for document in documents]
+def test_what_speaks_against_its_being_meant_must_be_outweighed_by_what_it_replaces():
+    held, bun = [memory("mem_1", "We use npm in this repo.")], "since monday we use bun here, npm is out"
+    proposal = Proposal(bun, "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+
+    assert kept(msgspec.structs.replace(proposal, doubt=1.0), held) == [bun]
+    assert kept(msgspec.structs.replace(proposal, doubt=20.0), held) == []
+
+
+def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it():
+    likely, held = Likely(), list[Memory]()
+    for text in ("Builds start on the runner at 22:00.", "The logo has a border.", "Builds moved to 23:00."):
+        held += decided(Proposal(text, "repo", only_replaces=True), held, likely=likely)
+    assert heads(held) == ["Builds moved to 23:00."]
+
+    # It says less of the second than of the first, which nobody kept.
+    third = Proposal("The runner starts builds at 21:00 now.", "repo", only_replaces=True, doubt=4.6)
+    assert decided(third, held) == []
+    assert heads([*held, *decided(third, held, likely=likely)]) == [third.content]
+
+
+def test_who_changes_what_an_older_version_says_replaces_its_head():
+    first = memory("mem_1", "The coverage of the tests is 90 percent.")
+    held = [first, memory("mem_2", "Enough is 85 for us.", supersedes=first.id, version=2)]
+
+    assert replaced_by(now := "The coverage of the tests is 80 percent now.", [held[1].content]) is None
+    assert heads(said(now, held)) == [now]
+
+
+def test_a_change_that_has_nothing_to_do_with_a_memory_replaces_it_not_even_alone():
+    assert replaced_by("We use pnpm in this repo, npm is out.", ["The logo is green."]) is None
+
+
+def test_a_compaction_repeats_what_was_likely_and_changes_nothing_by_it():
+    held = [memory("mem_1", "We use pnpm in this repo now, npm is out.")]
+    proposal = Proposal("We moved to npm.", "repo", Category.PROJECT_CONVENTIONS, only_replaces=True)
+
+    assert kept(proposal, held) == ["We moved to npm."]
+    assert kept(proposal, held, kind="compaction") == []
+
+
+def kept(proposal: Proposal, held: list[Memory], *, kind: str = "turn") -> list[str]:
+    return [each.content for each in decided(proposal, held, kind=kind)]
+
+
+def decided(
+    proposal: Proposal, held: list[Memory], *, kind: str = "turn", likely: Likely | None = None
+) -> list[Memory]:
+    event = Event(session_id="s", roots=(REPO,), kind=kind)
+    proposal = msgspec.structs.replace(proposal, category=Category.PROJECT_CONVENTIONS)
+    classified = Classified((proposal,), author=Origin.TYPED)
+    documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW, likely=likely)
+    return [document.memory for document in documents]

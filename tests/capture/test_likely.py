@@ -1,0 +1,53 @@
+"""What was likely to last and not sure: the next word about it tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.capture.likely import Likely
+from forged.files import Root
+from forged.memory import Scope
+
+ROOT, OTHER = Root("/r", Scope.REPO), Root("/s", Scope.REPO)
+NPM, PNPM = "We use npm in this repo.", "We use pnpm in this repo, npm is out."
+
+
+@pytest.fixture
+def likely() -> Likely:
+    held = Likely()
+    held.add(ROOT, NPM)
+    return held
+
+
+def test_another_word_takes_the_place_of_the_first_and_stands_for_it(likely: Likely) -> None:
+    assert likely.like(ROOT, PNPM) == NPM
+    assert likely.stands(ROOT, NPM) == NPM
+
+    likely.take(ROOT, NPM, PNPM)
+    assert likely.stands(ROOT, NPM) == PNPM
+
+
+def test_neither_the_same_word_nor_another_subject_nor_another_root_takes_it(likely: Likely) -> None:
+    assert likely.like(ROOT, NPM) is None
+    assert likely.like(ROOT, "The logo is green now.") is None
+    assert likely.like(OTHER, PNPM) is None
+    assert likely.like(ROOT, PNPM, doubt=20.0) is None
+
+
+def test_of_a_root_the_newest_forty_are_held(likely: Likely) -> None:
+    for number in range(40):
+        assert likely.like(ROOT, PNPM) == NPM
+        likely.add(ROOT, f"Module number {number} belongs to team {number}.")
+
+    assert likely.like(ROOT, PNPM) is None
+
+
+def test_of_many_roots_those_that_were_spoken_of_last_are_held(likely: Likely) -> None:
+    for number in range(63):
+        likely.add(Root(f"/{number}", Scope.REPO), NPM)
+    assert likely.like(ROOT, PNPM) == NPM
+
+    likely.add(ROOT, NPM)
+    for number in range(64):
+        likely.add(Root(f"/{number}/x", Scope.REPO), NPM)
+    assert likely.like(ROOT, PNPM) is None
