@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.capture.rules import prose
 from forged.capture.rules.engine import proposals_in
 from forged.capture.scope import scope_of
 from forged.capture.statements import Statement, statements
@@ -245,3 +246,9 @@ def test_an_order_that_points_at_something_is_unsure_beside_a_question_about_it(
 def test_words_decide_the_scope_and_what_else_is_known_only_where_they_say_nothing(sentence, scope):
     for otherwise in Scope:
         assert scope_of(sentence, otherwise) == (scope or otherwise)
+
+
+@pytest.mark.parametrize("text", ["The gateway is slow today.", "", "no quotation, only a colon: x"])
+def test_a_quotation_is_not_looked_for_at_every_letter(text):
+    """An empty match is no quotation, and a sentence of a hundred letters had a hundred of them."""
+    assert prose._QUOTATION.findall(text) == []

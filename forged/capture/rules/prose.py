@@ -17,7 +17,7 @@ from forged.capture.typed import Piece, pieces, words
 WRAPPED = 60
 
 _SPACE = re.compile(r"(`+[^`\n]*`+)|\s+")
-_QUOTE = r"""(?: "[^"\n]{0,300}" | “[^”\n]{0,300}” | „[^“”\n]{0,300}[“”] | «[^»\n]{0,300}» |
+_QUOTE = r"""(?: "[^"\n]{0,300}" | “[^”\n]{0,300}” | „[^“”\n]{0,300}[“”] | «[^»\n]{0,300}»
     | 「[^」\n]{0,300}」 | 『[^』\n]{0,300}』 )"""
 _QUOTATION = re.compile(_QUOTE, re.VERBOSE)
 _END = re.compile(
