@@ -262,9 +262,10 @@ class _Deciding:
     def _replaced(self, root: Root, content: str, proposal: Proposal) -> Memory | None:
         """The head that a proposal takes the place of: what it names, or of typed words what they gainsay."""
         if proposal.supersedes in self._ids[root]:
-            head = self._head(root, proposal.supersedes)
-            is_sure = self._author != Origin.MODEL or may_replace(content, head.content)
-            return head if is_sure else None
+            head, named = self._head(root, proposal.supersedes), self._named(root, proposal.supersedes)
+            # Somebody may have replaced meanwhile what the model was shown: it is one thing all the same.
+            is_sure = any(may_replace(content, each.content) for each in (named, head))
+            return head if is_sure or self._author != Origin.MODEL else None
         if self._author == Origin.MODEL:
             return None
         versions, chains = self._versions(root)
@@ -318,6 +319,9 @@ class _Deciding:
     def _head(self, root: Root, memory_id: str) -> Memory:
         memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
         return memories[link(memories.values()).head(memory_id)]
+
+    def _named(self, root: Root, memory_id: str) -> Memory:
+        return next(each for each in self._known(root) if each.id == memory_id)
 
     def _known(self, root: Root) -> Sequence[Memory]:
         return self._existing.get(root, ())
