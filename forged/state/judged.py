@@ -123,6 +123,11 @@ class Judged:
         self._await_telling(key, judgement)
         self._tidy(room=True)
 
+    def decide(self, key: str, text: str, *, memory_id: str = "", reason: str = "") -> None:
+        """A person decided about what waited: it is the memory now, or is not kept for the reason."""
+        if (waited := self._known.get(key)) is not None:
+            self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
+
     def told(self, session_id: str, count: int) -> None:
         """The first so many of `untold` were heard."""
         waiting = self._untold.get(session_id, [])

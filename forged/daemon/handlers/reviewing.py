@@ -20,7 +20,7 @@ from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.writing import insist, secrets_in
 from forged.errors import MemoryNotFound
-from forged.memory import Origin, Scope, Trigger, utc_now
+from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.scopes import Workplace
 from forged.state import Document
 from forged.text.private import without_private
@@ -76,13 +76,15 @@ def _named(waiting: Sequence[Document], names: Sequence[str]) -> list[Document]:
 async def _keep(context: Context, place: Workplace, keep: Sequence[Document], asked: wire.Review) -> None:
     if keep and place.off:
         raise Disabled(place.off)
+    state = context.daemon.state
     for document in keep:
-        await _kept(context, document, asked)
-        await context.daemon.state.to_review.remove([document.memory.id])
+        memory = await _kept(context, document, asked)
+        state.judged.decide(document.memory.id, memory.content, memory_id=memory.id)
+        await state.to_review.remove([document.memory.id])
 
 
-async def _kept(context: Context, document: Document, asked: wire.Review) -> None:
-    """Write one, in the place of what it replaces if that is still there."""
+async def _kept(context: Context, document: Document, asked: wire.Review) -> Memory:
+    """Write one, in the place of what it replaces if that is still there; the memory that there is now."""
     before = document.memory
     content = without_private(asked.text if asked.text.strip() else before.content).strip()
     if not content:
@@ -100,12 +102,14 @@ async def _kept(context: Context, document: Document, asked: wire.Review) -> Non
         written = await context.daemon.writer.add(index, alone, insisted=bool(secrets))
     context.daemon.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
+    return written.memory
 
 
 async def _drop(context: Context, drop: Sequence[Document]) -> None:
     state = context.daemon.state
     for document in drop:
         await state.forgotten.add(document.root.top, [document.memory.content])
+        state.judged.decide(document.memory.id, "", reason="you dropped it in `forgectl review`")
     await state.to_review.remove([each.memory.id for each in drop])
 
 
