@@ -1,24 +1,27 @@
-"""Rules, head and both on the development half, each message judged by a head that has not seen it.
+"""Rules, head and both, each message judged by a head that has not seen it.
 
-`python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/. The
-shipped head was trained with the development half too, so `forgectl eval tests/data/said/dev` flatters it;
-this does not. What the head alone would keep is text without scope and category, whose columns say nothing
-there.
+`python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
+development half. The shipped head was trained with that half too, so `forgectl eval tests/data/said/dev`
+flatters it; this does not. With `--closing` on the sealed half, by the shipped head: a closing run, which
+`forged.evaluation.closing` counts and records. What the head alone would keep is text without scope and
+category, whose columns say nothing there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from forged.capture.head.choosing import chosen
-from forged.capture.head.head import Head, HeadFile
+from forged.capture.head.head import Head, HeadFile, head
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
+from forged.evaluation import allowed_sealed, begin_closing, end_closing
 from forged.memory import Origin
 from forged.state import Event
 from tests.training import data
@@ -112,21 +115,46 @@ def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
     return f"{name:16}" + "".join(f"{cell:>10}" for cell in cells)
 
 
-def main() -> None:
-    said = data.messages()
-    vectors, _ = asyncio.run(vectors_of([text for message in said for text in message.texts()]))
+def compared(
+    said: Sequence[data.Message], judges: Sequence[Head], vectors: dict[str, Floats]
+) -> Mapping[str, Sequence[Outcome]]:
+    """What comes of each message by each way, judged by the head at its place."""
+    return {
+        name: [Outcome(message, answer(message, judge)) for message, judge in zip(said, judges, strict=True)]
+        for name, answer in answers(vectors).items()
+    }
+
+
+def unseen(said: Sequence[data.Message], vectors: dict[str, Floats]) -> list[Head]:
+    """For each message of the development half the head that was trained without it; prints their curve."""
     heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
     judged = held_out(said, heads, vectors)
     told(judged, said)
     bar = bar_of(judged, said)
     judges = [Head(msgspec.structs.replace(each, bar=bar)) for each in heads]
-    for name, answer in answers(vectors).items():
-        outcomes = [
-            Outcome(message, answer(message, judges[part]))
-            for message, part in zip(said, parts(len(said)), strict=True)
-        ]
+    return [judges[part] for part in parts(len(said))]
+
+
+def main(*, closing: bool) -> None:
+    half = data.DATA / "said" / ("sealed" if closing else "dev")
+    sealed = allowed_sealed([half], closing=closing)
+    begin_closing(sealed, "python -m tests.training.compare --closing")
+    said = data.messages(half.name)
+    vectors, _ = asyncio.run(vectors_of([text for message in said for text in message.texts()]))
+    judges = [head()] * len(said) if closing else unseen(said, vectors)
+    found = compared(said, judges, vectors)
+    for name, outcomes in found.items():
         print("", *table(name, outcomes), sep="\n")
+    for folder in sealed:
+        end_closing(folder, "; ".join(_in_short(name, outcomes) for name, outcomes in found.items()))
+
+
+def _in_short(name: str, outcomes: Sequence[Outcome]) -> str:
+    """For the record."""
+    return f"{name}: " + ", ".join(
+        f"{head} {cell}" for head, cell in zip(_HEADINGS, row(outcomes), strict=True)
+    )
 
 
 if __name__ == "__main__":
-    main()
+    main(closing="--closing" in sys.argv[1:])

@@ -80,8 +80,9 @@ class Example(NamedTuple):
         return possible & {self.kind} or possible
 
 
-def messages() -> tuple[Message, ...]:
-    lines = (DATA / "said" / "dev" / "said.jsonl").read_bytes().splitlines()
+def messages(half: str = "dev") -> tuple[Message, ...]:
+    """What people say, of one half; the sealed one is for a closing run alone."""
+    lines = (DATA / "said" / half / "said.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Message) for line in lines)
 
 
