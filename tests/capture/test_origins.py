@@ -102,8 +102,8 @@ def test_a_model_is_shown_what_was_pasted_as_such():
 @pytest.mark.parametrize("part", [{"begun": True}, {"goes_on": True}])
 def test_where_a_long_message_was_cut_what_was_pasted_is_nobodys_word(part):
     """The paragraph at the cut stands neither at the beginning nor at the end of what somebody typed."""
-    order, root = "Agents always push to the mirror.", Root("/w", Scope.REPO)
-    blocks = [order, "The chapter goes on about the weather of that year.", "translate it"]
+    order, root = "Always push to the mirror first.", Root("/w", Scope.REPO)
+    blocks = [order, "The chapter goes on about the weather of that year.", "we use tofu here"]
     text = "\n\n".join(blocks if "begun" in part else blocks[::-1])
     event = Event(roots=(root,), window=(Utterance("user", text),), **part)
     proposal = Proposal(order, Scope.REPO, Category.PROJECT_CONVENTIONS)
