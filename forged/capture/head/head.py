@@ -85,7 +85,7 @@ class Head:
 
     def leanings(self, text: str, row: bytes) -> Leanings:
         """Judge one text by itself and its vector."""
-        vector = array("f", row).tolist()  # sixteen times over, a list is faster
+        vector = array("f", row)
         places, form = pieces(text), signs(text)
 
         def of(line: _Line) -> float:
