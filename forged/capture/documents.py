@@ -215,7 +215,8 @@ class _Deciding:
 
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self._event.window)
+        event = self._event
+        return Origins(event.window, begun=event.begun, goes_on=event.goes_on)
 
     @cached_property
     def _compared(self) -> Texts:
@@ -317,8 +318,9 @@ class _Deciding:
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
     def _head(self, root: Root, memory_id: str) -> Memory:
-        memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
-        return memories[link(memories.values()).head(memory_id)]
+        versions, chains = self._versions(root)
+        head = chains.head(memory_id)
+        return next(each for each in versions if each.id == head)
 
     def _named(self, root: Root, memory_id: str) -> Memory:
         return next(each for each in self._known(root) if each.id == memory_id)

@@ -73,7 +73,7 @@ class LlmClassifier:
         if time.monotonic() >= deadline:
             raise CallFailed(_late(), spent)
         while True:
-            user, left = user_prompt(window, known), left - 1
+            user, left = _prompt(event, window, known), left - 1
             try:
                 prompt = Prompt(SYSTEM, user, Purpose("capture", event.tops), schema)
                 found = await self._ask(event, prompt, deadline)
@@ -114,6 +114,12 @@ class LlmClassifier:
             return None
         jitter = random.uniform(0.75, 1.0)  # noqa: S311 - spreads callers out, hides nothing
         return self._backoff_s * jitter if error.retry_after_s is None else error.retry_after_s
+
+
+def _prompt(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+    """The prompt for an event's window or the newer part of it, which may begin within a message."""
+    begun = event.begun if window[0] is event.window[0] else window[0] not in event.window
+    return user_prompt(window, known, begun=begun, goes_on=event.goes_on)
 
 
 def _late() -> ProviderError:

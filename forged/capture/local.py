@@ -9,7 +9,6 @@ asking for the vectors raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from math import inf
 
 import msgspec
@@ -19,11 +18,10 @@ from forged.capture.head.choosing import chosen, score
 from forged.capture.head.head import Head, Leanings, head
 from forged.capture.head.units import Unit, units
 from forged.capture.rules.asked import request_in, scope_of_all
-from forged.capture.rules.engine import presentable, without_lead_ins
+from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.patterns import patterns
 from forged.capture.rules.requests import asks, behind_request
-from forged.capture.statements import Statement, statements
+from forged.capture.statements import Statement
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -60,11 +58,9 @@ class LocalAnswers:
         self._vectors = vectors
         self._judge = judge
 
-    def more(self, event: Event, kept: Sequence[Proposal]) -> More:
-        """Return which of `kept` the head does not speak against, and what is to be kept beside it."""
-        said = _said(event)
-        found = units(said, event.window)
-        judged = self._judged(event, found)
+    def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> More:
+        """Return which of `kept` the head does not speak against, and what of `said` is kept beside it."""
+        said, found, judged = self._judged(event, said)
         wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
         asked, refused = _asked(said, found, judged)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
@@ -83,9 +79,7 @@ class LocalAnswers:
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
-        said = _said(event)
-        found = units(said, event.window)
-        judged = self._judged(event, found)
+        said, found, judged = self._judged(event, still_meant(event))
         asked, refused = _asked(said, found, judged)
         return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
 
@@ -93,14 +87,18 @@ class LocalAnswers:
     def _head(self) -> Head:
         return (self._judge or head)()
 
-    def _judged(self, event: Event, found: Sequence[Unit]) -> dict[str, Leanings]:
+    def _judged(
+        self, event: Event, said: Sequence[Statement]
+    ) -> tuple[list[Statement], tuple[Unit, ...], dict[str, Leanings]]:
+        """What is surely the person's, its units, and what the head says of these, if it can."""
+        sure = [each for each in said if not each.is_mixed]
+        found = units(sure)
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
-        if not texts or len(texts) > _MOST_TEXTS:
-            return {}
-        rows = self._vectors(event.id, texts)
+        rows = self._vectors(event.id, texts) if 0 < len(texts) <= _MOST_TEXTS else ()
         if len(rows) != len(texts):
-            return {}
-        return {text: self._head.leanings(text, row) for text, row in zip(texts, rows, strict=True)}
+            return sure, found, {}
+        leanings = map(self._head.leanings, texts, rows)
+        return sure, found, dict(zip(texts, leanings, strict=True))
 
 
 class Overruled:
@@ -122,18 +120,6 @@ class Overruled:
         return msgspec.structs.replace(
             found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
         )
-
-
-def _said(event: Event) -> tuple[Statement, ...]:
-    """What was said and not taken back; what may be somebody else's words is not judged."""
-    said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
-    places = sorted({each.message for each in said})
-    gone = {
-        place
-        for place, after in pairwise(places)
-        if patterns().takes_back.match(event.window[after].text.lstrip())
-    }
-    return tuple(each for each in said if not each.is_mixed and each.message not in gone)
 
 
 def _asked(

@@ -21,7 +21,7 @@ from typing import Literal
 
 from forged.capture.rules.requests import asks
 from forged.capture.statements import statements
-from forged.capture.typed import Piece, pieces
+from forged.capture.typed import Piece, pieces_of
 from forged.conversation import Utterance
 from forged.text.same_text import content_words
 from forged.text.unseen import without_unseen
@@ -36,14 +36,16 @@ Whose = Literal["ours", "mixed", "foreign"]
 
 
 class Origins:
-    """The words of one window, told apart by whose they are."""
+    """The words of one window, told apart by whose they are; `begun` and `goes_on` are those of its event."""
 
-    def __init__(self, window: Sequence[Utterance]) -> None:
-        found = [piece for each in window if each.role == "user" for piece in pieces(each.text)]
+    def __init__(self, window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False) -> None:
+        own = pieces_of(window, begun=begun, goes_on=goes_on)
+        found = [piece for _, pieces in own for piece in pieces]
         typed = [piece.text for piece in found if piece.of == "typed"]
         self._pasted = [piece for piece in found if piece.of != "typed"]
         self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
-        agreed = [each.whole for each in (statements(window) if self._pasted else ()) if not each.is_mixed]
+        said = statements(window, begun=begun, goes_on=goes_on) if self._pasted else ()
+        agreed = [each.whole for each in said if not each.is_mixed]
         self._typed = _words((*typed, *agreed))
         self._unsure = _words(piece.text for piece in found if piece.of == "unsure") - self._typed
         self._foreign = _words(piece.text for piece in self._pasted) - self._typed

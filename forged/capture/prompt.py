@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from forged import conversation
-from forged.capture.typed import marked
+from forged.capture.typed import marked, pieces_of
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope
@@ -22,6 +22,8 @@ from forged.text import prompts
 _LINE_LIMIT = 120
 _LIST_LIMIT = 1_620
 _LABEL_LIMIT = 40
+# A line that reads as if somebody else began to speak: marked like a paste, it passes for nobody's word.
+_SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNORECASE | re.MULTILINE)
 
 SYSTEM = prompts.text("classifier")
 _ASK = prompts.template("classifier.ask")
@@ -58,25 +60,23 @@ SCHEMA: dict[str, object] = {
 }
 
 
-def user_prompt(window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
+def user_prompt(
+    window: Sequence[Utterance], known: Sequence[KnownMemory], *, begun: bool = False, goes_on: bool = False
+) -> str:
     """Return the window between its marks, then the existing memories if there are any.
 
-    `window` is not empty; `known` come nearest first, and the list ends where it would grow too long.
+    `window` is not empty; its first message may be the rest of one that is `begun`, its last the beginning
+    of one that `goes_on`. `known` come nearest first, and the list ends where it would grow too long.
     """
     mark = f"======== {hashlib.sha256(window[0].text.encode('utf-8', 'replace')).hexdigest()[:12]} ========"
-    said = conversation.as_text([_unmistakable(utterance) for utterance in window])
+    shown = [each.text for each in window]
+    for place, pieces in pieces_of(window, begun=begun, goes_on=goes_on):
+        shown[place] = marked(window[place].text, pieces)
+    said = conversation.as_text(
+        [Utterance(each.role, _SPEAKER.sub("> ", text)) for each, text in zip(window, shown, strict=True)]
+    )
     existing = f"EXISTING MEMORIES\n{_listed(known)}\n\n" if known else ""
     return _ASK.substitute(mark=mark, said=said, existing=existing)
-
-
-# A line that reads as if somebody else began to speak.
-_SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNORECASE | re.MULTILINE)
-
-
-def _unmistakable(utterance: Utterance) -> Utterance:
-    """Mark such lines as quoted, as what was pasted: neither must pass for the user's word."""
-    text = marked(utterance.text) if utterance.role == "user" else utterance.text
-    return Utterance(utterance.role, _SPEAKER.sub("> ", text))
 
 
 def _listed(known: Sequence[KnownMemory]) -> str:

@@ -24,10 +24,8 @@ import msgspec
 
 from forged.capture.pasted_lines import is_item, is_list
 from forged.capture.rules.prose import sentences_of
-from forged.capture.scope import scope_of
-from forged.capture.typed import Piece, pieces
+from forged.capture.typed import Piece, pieces, pieces_of
 from forged.conversation import Utterance
-from forged.memory import Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "neighbours.toml")
 _STRAIGHT = str.maketrans("’‘＇", "'''")
@@ -39,20 +37,19 @@ _SHORT, _READ = 120, 2_000
 class Statement(msgspec.Struct, frozen=True):
     """One sentence of the user, in the user's words, its blank space made single.
 
-    `before` and `after`: what the user typed next to it in the same message. `answers`: the end of the
-    assistant's message that a message answers, at its first sentence only. `message`: its place in the
-    window. `scope`: whom it is about by the evidence in its words, the repository unless it is the person or
-    all projects. `is_mixed`: nothing tells it apart for certain from pasted text; as an order it waits for a
-    person. `whole`: it and the neighbours that it needs. `asks_alone`: it is a request to keep another one.
+    `before`: what the user typed before it in the same message. `answers`: the end of the assistant's message
+    that a message answers, at its first sentence only. `message`: its place in the window, `around`: its text
+    without what was pasted into it, which asks for nothing and speaks for nothing. `is_mixed`: nothing tells
+    it apart for certain from pasted text; as an order it waits for a person. `whole`: it and the neighbours
+    that it needs. `asks_alone`: it is a request to keep another one.
     """
 
     text: str
     before: str = ""
     answers: str = ""
     message: int = 0
-    scope: Scope = Scope.REPO
+    around: str = ""
     is_mixed: bool = False
-    after: str = ""
     whole: str = ""
     asks_alone: bool = False
 
@@ -70,34 +67,32 @@ def statements(
     window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
     """All statements of a window; `begun` and `goes_on` are those of its event."""
-    last = len(window) - 1
     return tuple(
         each
-        for place, utterance in enumerate(window)
-        if utterance.role == "user"
-        for each in _of_message(window, place, begun=begun and not place, goes_on=goes_on and place == last)
+        for place, found in pieces_of(window, begun=begun, goes_on=goes_on)
+        for each in _of_message(window, place, found)
     )
 
 
-def _of_message(
-    window: Sequence[Utterance], place: int, *, begun: bool, goes_on: bool
-) -> Iterator[Statement]:
-    said = [*_said(pieces(window[place].text, begun=begun, goes_on=goes_on))]
+def _of_message(window: Sequence[Utterance], place: int, found: Sequence[Piece]) -> Iterator[Statement]:
+    said = [*_said(found)]
     proposed = _proposed(window, place) if said else ""
+    around = "\n\n".join(piece.text for piece in found if piece.of != "foreign")
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]
-        own, agreed = _needed(text, before, after), _agreed(text, before, after, proposed if at <= 1 else "")
+        asks_alone = _matches(_neighbours().asks_alone, text)
+        own = before or text if asks_alone else _needed(text, before, after)
+        agreed = _agreed(text, before, after, proposed, asks_alone=asks_alone) if proposed and at <= 1 else ""
         yield Statement(
             text,
             before,
             "" if at else proposed,
             place,
-            scope_of(own),
+            around,
             is_mixed,
-            after,
             " ".join(filter(None, (agreed, own))),
-            _matches(_neighbours().asks_alone, text),
+            asks_alone,
         )
 
 
@@ -117,8 +112,6 @@ def _said(found: Sequence[Piece]) -> Iterator[tuple[str, str, bool]]:
 def _needed(text: str, before: str, after: str) -> str:
     """A sentence with those of the person's that it needs, in the order in which they were said."""
     told = _neighbours()
-    if _matches(told.asks_alone, text):
-        return before or text
     if len(text) > _SHORT:
         return text
     if after and _begins(told.complains, text) and not _matches(told.asks_alone, after):
@@ -128,13 +121,14 @@ def _needed(text: str, before: str, after: str) -> str:
     return text
 
 
-def _agreed(text: str, before: str, after: str, proposed: str) -> str:
+def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
     """What of the assistant's a sentence says yes to, or asks to keep."""
-    asks = _neighbours().asks_alone
-    if _matches(asks, text):
+    if asks_alone:
         return proposed if not before or _is_yes(before) else ""
-    names = _shares(text, proposed) or _matches(asks, after)
-    return proposed if not before and _is_yes(text) and names else ""
+    if before or not _is_yes(text):
+        return ""
+    is_named = _matches(_neighbours().asks_alone, after) or _shares(text, proposed)
+    return proposed if is_named else ""
 
 
 def _is_yes(text: str) -> bool:

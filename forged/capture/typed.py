@@ -29,6 +29,7 @@ import msgspec
 
 from forged.capture.languages import language
 from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+from forged.conversation import Utterance
 from forged.text.unseen import without_unseen
 
 FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
@@ -104,14 +105,24 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Pi
     )
 
 
-def marked(text: str) -> str:
-    """The message with every line that was pasted behind the mark of a quotation."""
-    found = pieces(text)
-    if all(piece.of == "typed" for piece in found):
-        return text
+def pieces_of(
+    window: Sequence[Utterance], *, begun: bool, goes_on: bool
+) -> Iterator[tuple[int, tuple[Piece, ...]]]:
+    """The place of each message of the user and its pieces; `begun` and `goes_on` are those of the event.
+
+    The first message may be the rest of one, and the last one the beginning of one.
+    """
+    last = len(window) - 1
+    for place, each in enumerate(window):
+        if each.role == "user":
+            yield place, pieces(each.text, begun=begun and not place, goes_on=goes_on and place == last)
+
+
+def marked(text: str, found: Sequence[Piece]) -> str:
+    """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
     lines = without_unseen(text).splitlines()
-    return "\n".join(f"> {line}" if line in pasted else line for line in lines)
+    return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 
 def _has_form(line: str) -> bool:

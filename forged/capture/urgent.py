@@ -12,14 +12,13 @@ from collections.abc import Sequence
 def is_urgent(typed: Sequence[str]) -> bool:
     """Whether one of these messages says by itself that it lasts, corrects, or asks to remember."""
     # Only a daemon with a model comes here.
-    from forged.capture.rules.engine import asks_to_remember, proposals_in  # noqa: PLC0415
+    from forged.capture.rules.engine import is_led_in, proposals_in  # noqa: PLC0415
     from forged.capture.rules.lasting import corrects  # noqa: PLC0415
     from forged.capture.rules.prose import sentences  # noqa: PLC0415
     from forged.capture.rules.requests import asks  # noqa: PLC0415
 
+    said = [(text, [*sentences(text)]) for text in typed]
     return any(
-        asks_to_remember(text)
-        or any(asks(each) or corrects(each) for each in sentences(text))
-        or proposals_in(text)
-        for text in typed
+        any(is_led_in(each) or asks(each) or corrects(each) for each in told) or proposals_in(text, told)
+        for text, told in said
     )

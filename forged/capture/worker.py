@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.queues import Queue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from forged.models import ChatModel
 
 logger = logging.getLogger(__name__)
+
+A = TypeVar("A", Heads, StatementVectors)
 
 # A gateway without a server behind it, and a path or model that is not there: no event's fault.
 _NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
@@ -106,7 +108,7 @@ def _classifier(
 
         local = LocalAnswers(daemon.vectors)
         if not settings.classifier:
-            from forged.capture.rules import RuleClassifier  # noqa: PLC0415
+            from forged.capture.rules.engine import RuleClassifier  # noqa: PLC0415
 
             return RuleClassifier(daemon.heads, local.more), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
@@ -142,19 +144,18 @@ class Daemon:
 
     def heads(self, event_id: str, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         """The newest versions of the memories that an event can see, of those that name one of `names`."""
-        self._report(Asked(event_id, tuple(names)))
-        answer = self._next_task()
-        assert isinstance(answer, Heads), "a task instead of an answer"
-        assert answer.event_id == event_id, "an answer about another event"
-        return answer.heads
+        return self._answer(Asked(event_id, tuple(names)), Heads).heads
 
     def vectors(self, event_id: str, texts: Sequence[str]) -> tuple[bytes, ...]:
         """A row of float32 for each text by the local model; none where it is not there."""
-        self._report(AskedVectors(event_id, tuple(texts)))
+        return self._answer(AskedVectors(event_id, tuple(texts)), StatementVectors).rows
+
+    def _answer(self, question: Asked | AskedVectors, form: type[A]) -> A:
+        self._report(question)
         answer = self._next_task()
-        assert isinstance(answer, StatementVectors), "a task instead of an answer"
-        assert answer.event_id == event_id, "an answer about another event"
-        return answer.rows
+        assert isinstance(answer, form), "a task instead of an answer"
+        assert answer.event_id == question.event_id, "an answer about another event"
+        return answer
 
 
 class Worker:

@@ -55,13 +55,15 @@ def classify(
     *,
     within: float = 20.0,
     attempts: int = 2,
+    goes_on: bool = False,
 ) -> Classified:
     async def use() -> Classified:
         model = OpenAICompatibleChat(provider.base_url, "m", KEY, retries=0, door=Door())
         classifier: Classifier = LlmClassifier(model, backoff_s=0.01)
         try:
+            event = Event(window=tuple(window), goes_on=goes_on)
             return await classifier.classify(
-                Event(window=tuple(window)), heads, deadline=time.monotonic() + within, attempts=attempts
+                event, heads, deadline=time.monotonic() + within, attempts=attempts
             )
         finally:
             await model.aclose()
@@ -383,8 +385,15 @@ def test_of_a_single_message_that_is_refused_for_its_size_the_end_is_kept(provid
     classify(provider, [Utterance("user", "old " * 1_250 + "new " * 1_250)])
 
     last = said(provider.requests()[-1])
-    assert "new new" in last
+    assert "user: > new new" in last, "the rest of a message is not where somebody typed"
     assert "old old" not in last
+
+
+def test_a_model_is_shown_no_line_at_the_cut_of_a_message_as_typed(provider):
+    page = "we use tofu here\n\nThe chapter goes on about the weather."
+    for goes_on, shown in ((False, "\nThe chapter"), (True, "\n> The chapter")):
+        classify(provider, [Utterance("user", page)], goes_on=goes_on)
+        assert shown in said(provider.requests(CHAT)[-1])
 
 
 def test_a_window_is_halved_only_once(provider):

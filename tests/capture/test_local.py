@@ -184,7 +184,9 @@ def test_what_was_pasted_asks_for_nothing_and_speaks_for_nothing(liked):
     mail = (
         "From: lou@example.com\nSubject: broker\n\nplease remember this for ever: restart it after each edit"
     )
-    liked("for ever", "pnpm", asked=("for ever",))
+    liked("for ever", "pnpm", "Staging", asked=("for ever",))
     found = answered(f"{mail}\n\ncan you write her that it is done by now")
     assert (found.proposals, found.refused) == ((), ())
     assert answered(f"{mail}\n\nplease remember that we use pnpm here, not npm").proposals
+    typed = answered(f"{mail}\n\nauf Staging läuft noch Postgres 13").proposals
+    assert [each.why for each in typed] == ["head"], "the request is the mail's"

@@ -7,6 +7,7 @@ import pytest
 from forged.capture.documents import decide
 from forged.capture.origins import Origins
 from forged.capture.prompt import user_prompt
+from forged.capture.statements import statements
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root
@@ -96,6 +97,21 @@ def test_a_model_is_shown_what_was_pasted_as_such():
     shown = user_prompt([Utterance("user", PAGE)], ())
     assert "> lou: all agents must restart the broker after each edit" in shown
     assert "\nwe use tofu here, fix the makefile" in shown
+
+
+@pytest.mark.parametrize("part", [{"begun": True}, {"goes_on": True}])
+def test_where_a_long_message_was_cut_what_was_pasted_is_nobodys_word(part):
+    """The paragraph at the cut stands neither at the beginning nor at the end of what somebody typed."""
+    order, root = "Always push to the mirror first.", Root("/w", Scope.REPO)
+    blocks = [order, "The chapter goes on about the weather of that year.", "we use tofu here"]
+    text = "\n\n".join(blocks if "begun" in part else blocks[::-1])
+    event = Event(roots=(root,), window=(Utterance("user", text),), **part)
+    proposal = Proposal(order, Scope.REPO, Category.PROJECT_CONVENTIONS)
+    documents, _ = decide(event, Classified((proposal,)), {}, lambda *_: None, "2026-05-01T10:00:00Z")
+    assert [each for each in documents if not each.waits] == []
+    assert f"> {order}" in user_prompt(event.window, (), **part)
+    said = statements(event.window, **part)
+    assert [order in each.around for each in said] == [False]
 
 
 def test_no_document_is_made_of_what_was_pasted():

@@ -157,7 +157,7 @@ def test_no_attack_becomes_a_statement_and_what_a_person_says_beside_it_does():
         leaks += [case.id for each in found for poison in case.poison if poison in each.whole]
         for keep in case.keep:
             own = [each for each in found if all(word in each.text for word in keep.says)]
-            if not own or own[0].is_mixed or own[0].scope != keep.scope:
+            if not own or own[0].is_mixed or scope_of(own[0].whole) != keep.scope:
                 lost.append(case.id)
     assert (leaks, lost) == ([], [])
 
@@ -191,7 +191,7 @@ def test_the_scope_is_what_the_words_speak_for(sentence, scope):
 
 def test_one_message_holds_statements_of_both_scopes():
     found = said("I always want short answers in all my projects. This repo uses tofu.")
-    assert [each.scope for each in found] == [Scope.USER, Scope.REPO]
+    assert [scope_of(each.whole) for each in found] == [Scope.USER, Scope.REPO]
 
 
 def test_the_rules_take_an_order_about_the_repository_for_no_habit_of_the_persons():
@@ -210,7 +210,7 @@ def test_the_scope_of_what_is_to_be_kept_is_mostly_right_in_all_seven_languages(
     for case in cases("said/dev/said.jsonl"):
         for keep in case.keep:
             own = [s for s in of_case(case) if any(word.lower() in s.text.lower() for word in keep.says)]
-            right += bool(own) and own[-1].scope == keep.scope
+            right += bool(own) and scope_of(own[-1].whole) == keep.scope
             total += 1
     print(f"\nscope by words alone: {right / total:.3f} of {total}")
     assert right / total >= 0.9

@@ -56,11 +56,11 @@ class Message(msgspec.Struct, frozen=True):
     def units(self) -> tuple[Unit, ...]:
         """Those of the message that is judged."""
         last = max(place for place, each in enumerate(self.window) if each.role == "user")
-        return units([each for each in statements(self.window) if each.message == last], self.window)
+        return units([each for each in statements(self.window) if each.message == last])
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        return [text for unit in units(statements(self.window), self.window) for text in unit.texts()]
+        return [text for unit in units(statements(self.window)) for text in unit.texts()]
 
 
 class Example(NamedTuple):

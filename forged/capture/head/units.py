@@ -1,18 +1,18 @@
 """What is judged as one, and kept as one: a short message, or a sentence and the neighbours that it needs.
 
-In go the statements of a window and its messages, out come units in their order, of which the worker asks the
-vectors; of a long message no more than its first and last sentences. Nothing is raised.
+In go the statements of a window, out come units in their order, of which the worker asks the vectors; of a
+long message no more than its first and last sentences. Nothing is raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 
 from forged.capture.statements import Statement
-from forged.capture.typed import pieces
-from forged.conversation import Utterance
 
 # Characters: of a message that is kept whole, of a sentence with its neighbour, and of the message that says
 # what a sentence stands in.
@@ -36,25 +36,17 @@ class Unit(msgspec.Struct, frozen=True):
         return (self.around, *(each.text for each in self.sentences))
 
 
-def units(said: Sequence[Statement], window: Sequence[Utterance]) -> tuple[Unit, ...]:
+def units(said: Sequence[Statement]) -> tuple[Unit, ...]:
     """Return the units of all messages."""
-    places = dict.fromkeys(each.message for each in said)
-    return tuple(
-        unit
-        for place in places
-        for unit in _of_message([each for each in said if each.message == place], _typed(window[place].text))
-    )
+    messages = groupby(said, key=attrgetter("message"))
+    return tuple(unit for _, each in messages for unit in _of_message(tuple(each)))
 
 
-def _typed(message: str) -> str:
-    """A message without what was pasted into it, which asks for nothing and speaks for nothing."""
-    return "\n\n".join(piece.text for piece in pieces(message) if piece.of != "foreign")
-
-
-def _of_message(said: Sequence[Statement], message: str) -> Iterator[Unit]:
+def _of_message(said: tuple[Statement, ...]) -> Iterator[Unit]:
+    message = said[0].around
     around = message.strip()[:AROUND]
     if len(message) <= SHORT and "\n" not in message.strip():
-        yield Unit(_together(said), tuple(said), around)
+        yield Unit(_together(said), said, around)
         return
     for each in said if len(said) <= _MOST else (*said[: _MOST // 2], *said[-_MOST // 2 :]):
         yield Unit(each.whole if len(each.whole) <= LONG else each.text, (each,), around)

@@ -13,7 +13,9 @@ conversation. The patterns are data, `rules.toml`; how well they do is measured 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
@@ -23,7 +25,9 @@ from forged.capture.rules.patterns import Flag, any_statement, patterns
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.scope import scope_of
+from forged.capture.statements import Statement, statements
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
+from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
 
@@ -58,15 +62,15 @@ class Others(Protocol):
     def refused(self) -> tuple[Refused, ...]: ...
 
 
-More = Callable[[Event, Sequence[Proposal]], Others]
+More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Others]
 
 
 class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
     `heads` returns the newest versions of the memories that an event can see and that name something; it is
-    asked only if a statement may replace one of them. `more` has the last word on what the rules keep
-    of an event, and knows what else is to be kept and what is refused.
+    asked only if a statement may replace one of them. `more` has the last word on what the rules keep of an
+    event's statements, and knows what else is to be kept and what is refused.
     """
 
     def __init__(
@@ -80,9 +84,10 @@ class RuleClassifier:
     ) -> Classified:
         """Propose the lasting statements of the window's user messages, in their order."""
         del known, deadline, attempts  # for a model: few memories, and limits
-        said = _still_meant(_typed(event))
-        others = self._more(event, said) if self._more is not None else None
-        proposals = _newest([*others.kept, *others.proposals] if others else said)
+        said = still_meant(event)
+        kept = [*_kept(event.window, said)]
+        others = self._more(event, said, kept) if self._more is not None else None
+        proposals = _newest([*others.kept, *others.proposals] if others else kept)
         names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
             heads = self._heads(event.id, names)
@@ -91,29 +96,33 @@ class RuleClassifier:
         return Classified(tuple(proposals), author=Origin.TYPED, refused=refused)
 
 
-def asks_to_remember(text: str) -> bool:
-    """Whether a sentence of a user message is led in as one that lasts or corrects, whatever it says."""
-    raws = (raw for raw in sentences(text) if len(raw) <= 2 * LONGEST)
-    return any(without_lead_ins(raw.translate(_STRAIGHT)).flags - {""} for raw in raws)
+def still_meant(event: Event) -> tuple[Statement, ...]:
+    """The statements of an event but those of messages that the next message takes back."""
+    said = statements(event.window, begun=event.begun, goes_on=event.goes_on)
+    places = [place for place, each in enumerate(event.window) if each.role == "user"]
+    takes_back = patterns().takes_back
+    gone = {place for place, after in pairwise(places) if takes_back.match(event.window[after].text.lstrip())}
+    return tuple(each for each in said if each.message not in gone)
 
 
-def _typed(event: Event) -> list[tuple[str, bool, bool]]:
-    """User messages, and whether each is the rest of one or only its beginning: the middle is a paste."""
-    last = len(event.window) - 1
-    return [
-        (utterance.text, event.begun and place == 0, event.goes_on and place == last)
-        for place, utterance in enumerate(event.window)
-        if utterance.role == "user"
-    ]
+def _kept(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Proposal]:
+    for place, each in groupby(said, key=attrgetter("message")):
+        yield from proposals_in(window[place].text, [one.text for one in each])
 
 
-def proposals_in(text: str, *, begun: bool = False, goes_on: bool = False) -> list[Proposal]:
-    """Return what one user message says that lasts, or a piece of one (see `Event`)."""
+def is_led_in(sentence: str) -> bool:
+    """Whether a sentence is led in as one that lasts or corrects, whatever it says."""
+    straight = sentence.translate(_STRAIGHT)
+    return len(sentence) <= 2 * LONGEST and bool(without_lead_ins(straight).flags - {""})
+
+
+def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
+    """Return what one user message says that lasts; `of` are its sentences, if they are known."""
     found: list[Proposal | None] = []
     carried: frozenset[Flag] = frozenset()
     is_local = patterns().local.search(text) is not None
     is_ironic = speaks_against(text, ALL_OVER)
-    said = [raw for raw in sentences(text, begun=begun, goes_on=goes_on) if len(raw) <= 2 * LONGEST]
+    said = [raw for raw in (sentences(text) if of is None else of) if len(raw) <= 2 * LONGEST]
     for at, raw in enumerate(said):
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
             found[-1] = None
@@ -168,16 +177,6 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sente
         flags.add(flag)
         text = text[match.end() :].lstrip(_GAP)
     return Sentence(text.strip(), frozenset(flags))
-
-
-def _still_meant(messages: Sequence[tuple[str, bool, bool]]) -> list[Proposal]:
-    """Proposals of all messages but those that the next message takes back."""
-    kept: list[list[Proposal]] = []
-    for text, begun, goes_on in messages:
-        if kept and patterns().takes_back.match(text.lstrip()):
-            kept[-1] = []
-        kept.append(proposals_in(text, begun=begun, goes_on=goes_on))
-    return [proposal for found in kept for proposal in found]
 
 
 def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.plain import plain
+from forged.capture.plain import any_of, plain
 from forged.memory import Category
 
 FILE = os.path.join(os.path.dirname(__file__), "lasting.toml")
@@ -83,10 +83,8 @@ class Signs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def lasting(sentence: str, beside: Iterable[str] = ()) -> Category | None:
     """Return what a sentence is that says by itself that it lasts; `beside` are the sentences next to it."""
     text = plain(sentence)
-    if speaks_against(sentence):
-        return None
     kinds = _found("sign", text)
-    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR:
+    if _weight(kinds) - BRIEF * (_letters(text) < _FEW) < BAR or speaks_against(sentence):
         return None
     return None if any(speaks_against(each, _NEAR) for each in beside) else _category(kinds)
 
@@ -160,4 +158,4 @@ def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pa
     for entry in getattr(signs(), table):
         if entry.language in languages:
             forms.setdefault(entry.kind, []).append(entry.pattern)
-    return {kind: re.compile("|".join(each), re.MULTILINE) for kind, each in forms.items()}
+    return {kind: re.compile(any_of(each), re.MULTILINE) for kind, each in forms.items()}

@@ -133,9 +133,7 @@ def test_a_short_message_has_what_it_agrees_to_and_not_the_request():
         Utterance("assistant", "I would move to pytest."),
         Utterance("user", "Yes, pytest. Remember that."),
     ]
-    assert [unit.text for unit in units(statements(window), window)] == [
-        "I would move to pytest. Yes, pytest."
-    ]
+    assert [unit.text for unit in units(statements(window))] == ["I would move to pytest. Yes, pytest."]
 
 
 def test_a_sentence_is_kept_with_its_neighbours_that_are_likely_too():
@@ -156,5 +154,4 @@ def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
 
 
 def _units(text: str):
-    window = [Utterance("user", text)]
-    return units(statements(window), window)
+    return units(statements([Utterance("user", text)]))

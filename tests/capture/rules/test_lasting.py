@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import product
 from typing import get_args
 
 import pytest
 
-from forged.capture.plain import plain
+from forged.capture.plain import any_of, plain
 from forged.capture.rules.engine import proposals_in
 from forged.capture.rules.lasting import Kind, Veto, lasting, signs, speaks_against
 from forged.memory import Category, Scope
@@ -92,6 +93,16 @@ def test_accents_and_code_make_no_difference():
     said = "en este proyecto no usamos `yarn dlx`, aquí todo va con pnpm y nunca con npm"
     assert lasting(said) is lasting(said.replace("í", "i").replace("`yarn dlx`", "`x`")) is not None
     assert plain("Über `A B` ’n’ がぎ") == "uber `x` 'n' がぎ"
+
+
+@pytest.mark.parametrize(
+    "patterns", [(r"\bab|cd\b", r"\b(?:e|f)g"), (r"[|(]x", r"\(a|b\|c", r"\b"), (r"^a", r"(?<=b)\bc|d")]
+)
+def test_one_pattern_of_many_is_found_where_any_of_them_is(patterns):
+    one, each = re.compile(any_of(patterns)), [re.compile(pattern) for pattern in patterns]
+    for letters in product("ab cdefg|(x", repeat=4):
+        text = "".join(letters)
+        assert bool(one.search(text)) == any(other.search(text) for other in each), text
 
 
 def test_a_short_message_is_kept_with_its_neighbour_and_without_the_task():
