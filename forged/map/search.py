@@ -36,8 +36,6 @@ from forged.text.terms import terms
 Scores = NDArray[np.float32]
 Columns = NDArray[np.intp]
 
-# Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
-_SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
 
@@ -280,9 +278,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Columns and their scores by (-score, whether it may be outdated, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], without_noise(scores[order])
+        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
+        if np.all(scores[:-1] > scores[1:]):
+            return columns, scores
         memories = [self.maps[place].at(row) for place, row in self.where(columns)]
         ties = [(bool(each.stale), each.id) for each in memories]
-        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
         ranked = sorted(zip((-scores).tolist(), ties, columns.tolist(), strict=True))
         return np.array([column for *_, column in ranked], np.intp), scores
 
