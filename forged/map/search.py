@@ -254,14 +254,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for number, (leg, own) in enumerate(zip(self.cosines.legs, self.cosines.columns, strict=True)):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
             wanted = columns[here] - own.start
-            rows[here] = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            found = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            if len(here) == len(columns):
+                return found
+            rows[here] = found
         return rows
 
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
         """The occasion of each column, (c,); occasions of two maps are two."""
-        count = len(self.maps)
-        found = [count * int(self.maps[i].occasions[row]) + i for i, row in self.where(columns)]
-        return np.array(found, np.int64)
+        found = np.empty(len(columns), np.int64)
+        for place, each in enumerate(self.maps):
+            rows = columns - self._starts[place]
+            here = (rows >= 0) & (rows < each.starts[-1])
+            found[here] = len(self.maps) * each.occasions[rows[here]].astype(np.int64) + place
+        return found
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
         """The k best columns that are not -inf and their scores, in order."""
