@@ -151,7 +151,8 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
 
     def rows(self, leg: int, of: DenseLeg, numbers: NDArray[np.intp]) -> Vectors:
         """Centred unit rows (c, d) of some rows of a leg; zero where there is none."""
-        rows = of.some(numbers) - self.means[self.scripts[leg][numbers]]
+        rows = of.some(numbers)
+        rows -= self.means[self.scripts[leg][numbers]] if self.mixed else self.means[0]
         rows *= self.scales[leg][numbers, None]
         return rows
 

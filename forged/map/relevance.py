@@ -75,14 +75,16 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Of several queries the mean of the best and of the user's own message counts, as in the ranking.
         """
-        known = self._known.get((map_index, row))
-        return self.evidences([(map_index, row)])[0] if known is None else known
+        return self.evidences([(map_index, row)])[0]
 
     def evidences(self, rows: Sequence[tuple[int, int]]) -> list[float]:
         """The same of some rows, each by its map and place there, at once."""
-        found = [UNGATED] * len(rows) if self.evidence == UNGATED or not rows else self._looked_at(rows)
-        self._known.update(zip(rows, found, strict=True))
-        return found
+        if self.evidence == UNGATED:
+            return [UNGATED] * len(rows)
+        fresh = [each for each in rows if each not in self._known]
+        if fresh:
+            self._known.update(zip(fresh, self._looked_at(fresh), strict=True))
+        return [self._known[each] for each in rows]
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], float]:

@@ -36,8 +36,6 @@ from forged.text.terms import terms
 Scores = NDArray[np.float32]
 Columns = NDArray[np.intp]
 
-# Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
-_SAME = 1e-6
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
 
@@ -256,14 +254,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for number, (leg, own) in enumerate(zip(self.cosines.legs, self.cosines.columns, strict=True)):
             here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
             wanted = columns[here] - own.start
-            rows[here] = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            found = leg.some(wanted) if self._centre is None else self._centre.rows(number, leg, wanted)
+            if len(here) == len(columns):
+                return found
+            rows[here] = found
         return rows
 
     def _occasions(self, columns: Columns) -> NDArray[np.int64]:
         """The occasion of each column, (c,); occasions of two maps are two."""
-        count = len(self.maps)
-        found = [count * int(self.maps[i].occasions[row]) + i for i, row in self.where(columns)]
-        return np.array(found, np.int64)
+        found = np.empty(len(columns), np.int64)
+        for place, each in enumerate(self.maps):
+            rows = columns - self._starts[place]
+            here = (rows >= 0) & (rows < each.starts[-1])
+            found[here] = len(self.maps) * each.occasions[rows[here]].astype(np.int64) + place
+        return found
 
     def _selected(self, k: int) -> tuple[Columns, Scores]:
         """The k best columns that are not -inf and their scores, in order."""
@@ -280,9 +284,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Columns and their scores by (-score, whether it may be outdated, id), the first map first."""
         order = np.argsort(-scores, kind="stable")
         columns, scores = columns[order], without_noise(scores[order])
+        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
+        if np.all(scores[:-1] > scores[1:]):
+            return columns, scores
         memories = [self.maps[place].at(row) for place, row in self.where(columns)]
         ties = [(bool(each.stale), each.id) for each in memories]
-        # Noise was taken out from the best on, so the scores stand in order; only equal ones may move.
         ranked = sorted(zip((-scores).tolist(), ties, columns.tolist(), strict=True))
         return np.array([column for *_, column in ranked], np.intp), scores
 

@@ -54,6 +54,8 @@ def _bar(scores: Scores, k: int) -> float:
 
 def without_noise(descending: Scores) -> Scores:
     """Scores, best first, in which each takes the value of the one before when they differ by rounding."""
+    if np.all(descending[:-1] - descending[1:] > 2 * _SAME * np.maximum(1, np.abs(descending[1:]))):
+        return descending
     values: list[float] = descending.tolist()
     for i in range(1, len(values)):
         if values[i - 1] - values[i] <= _SAME * max(1.0, abs(values[i])):

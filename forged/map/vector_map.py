@@ -147,11 +147,6 @@ class Part(msgspec.Struct, frozen=True, eq=False):
         there = row < len(self.memories) and self.memories[row].id == memory_id
         return row if there and (self.gone is None or not self.gone[row]) else None
 
-    def remaining(self, rows: NDArray[np.intp], most: int) -> list[int]:
-        """The first of some rows that are not gone."""
-        found: list[int] = (rows[:most] if self.gone is None else rows[~self.gone[rows]][:most]).tolist()
-        return found
-
     def numbered(self) -> Iterator[tuple[int, Memory]]:
         """The rows that are not gone, with their memories."""
         rows = enumerate(self.memories)

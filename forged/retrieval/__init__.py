@@ -5,7 +5,7 @@ is injected, and `said` that of a session, with what is `standing` in it; `searc
 what is kept.
 """
 
-from forged.retrieval.continuing import before, goes_on, says_nothing
+from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
@@ -36,6 +36,5 @@ __all__ = [
     "most_bytes",
     "render",
     "said",
-    "says_nothing",
     "standing",
 ]

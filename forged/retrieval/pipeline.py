@@ -23,7 +23,6 @@ from forged.errors import ProviderError
 from forged.map import threshold
 from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
 from forged.retrieval import hyde
-from forged.retrieval.continuing import only_goes_on, says_nothing
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, Sources, near
@@ -254,7 +253,7 @@ class Pipeline:
         """Whether a message says nothing that a memory could be about, where a gate is wanted."""
         if self._tuning.min_score <= 0 or self._tuning.strategy == "hyde" or ask.hypotheses:
             return False
-        return says_nothing(ask.message) or (not ask.goes_on and only_goes_on(ask.message))
+        return ask.is_idle
 
     def _idle(self, view: View) -> Answer:
         """The answer to a message that says nothing: whatever could be asked is silent."""

@@ -14,7 +14,7 @@ that stands on files which have changed since, that is said behind it all, and t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 
 import msgspec
@@ -72,16 +72,17 @@ class _Row(msgspec.Struct, frozen=True):
 def said(before: HeardList, maps: Sequence[VectorMap], turn: Turn) -> Said:
     """Compose the reply of one turn."""
     homes = {home.root: home for home in maps}
-    kept = tuple({_key(row.entry): row for row in _still_there(before.entries, homes)}.values())
+    rows = _still_there(before.entries, homes)
     while True:
-        new = _new(kept, before, homes, turn)
+        new = _new(rows, before, homes, turn)
+        kept = tuple(rows.values())
         block = _block(before, kept, new, turn)
-        if block.is_whole or not turn.whole or (fewer := _cut(kept)) == kept:
+        if block.is_whole or not turn.whole or len(fewer := _cut(rows)) == len(rows):
             break
-        kept = fewer
+        rows = fewer
     comes = new[: block.count]
     shown = (*kept, *comes) if turn.whole else comes
-    entries = (*_remaining(before, kept, comes, homes, turn), *(row.entry for row in comes))
+    entries = (*_remaining(before, rows, comes, homes, turn), *(row.entry for row in comes))
     return Said(
         text=block.text if shown else "",
         ranked=_memories(shown),
@@ -98,7 +99,7 @@ def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
 
 def _remaining(
     before: HeardList,
-    kept: Sequence[_Row],
+    kept: Collection[Key],
     comes: Sequence[_Row],
     homes: Mapping[str, VectorMap],
     turn: Turn,
@@ -107,10 +108,11 @@ def _remaining(
 
     What was appended is in context whatever has become of it, until its new text comes.
     """
-    stays, again = {_key(row.entry) for row in kept}, {_key(row.entry) for row in comes}
+    again = {_key(row.entry) for row in comes}
     for each in before.entries:
-        appended = not turn.whole and _key(each) not in again
-        if _key(each) in stays or each.root not in homes or appended:
+        key = _key(each)
+        appended = not turn.whole and key not in again
+        if key in kept or each.root not in homes or appended:
             yield each
 
 
@@ -119,29 +121,31 @@ def digest_of(memory: Memory) -> bytes:
     return hashlib.blake2b(memory.content.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _still_there(entries: Sequence[Entry], homes: Mapping[str, VectorMap]) -> Iterator[_Row]:
+def _still_there(entries: Sequence[Entry], homes: Mapping[str, VectorMap]) -> dict[Key, _Row]:
+    """What was heard and is as it was, each once."""
+    found: dict[Key, _Row] = {}
     for each in entries:
         home = homes.get(each.root)
         memory = home.find(each.id) if home is not None else None
         if memory is None or (each.mark == OUTDATED and not memory.stale):
             continue
         if digest_of(memory) == each.digest:
-            yield _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
+            found[_key(each)] = _Row(each, Ranked(memory, 0.0, via="heard", root=each.root))
+    return found
 
 
 def _new(
-    kept: Sequence[_Row], before: HeardList, homes: Mapping[str, VectorMap], turn: Turn
+    kept: Mapping[Key, _Row], before: HeardList, homes: Mapping[str, VectorMap], turn: Turn
 ) -> tuple[_Row, ...]:
     """What comes behind `kept`, nothing twice: corrections, what stands, and what was found."""
     rows: dict[Key, _Row] = {}
-    there = {_key(row.entry): row for row in kept}
-    corrections = _corrections(before.entries, there, homes)
+    corrections = _corrections(before.entries, kept, homes)
     stands = (_Row(_entry(each, standing=True), each) for each in turn.stands)
     found = (row for each in turn.found for row in _with_rivals(each))
     for row in (*corrections, *stands, *found):
-        if (key := _key(row.entry)) not in there:
+        if (key := _key(row.entry)) not in kept:
             rows.setdefault(key, row)
-    known = {row.ranked.key: row.ranked.memory for row in (*kept, *rows.values())}
+    known = {(root, id_): row.ranked.memory for (root, id_, _), row in (*kept.items(), *rows.items())}
     return tuple(_dated(row, known) for row in rows.values())
 
 
@@ -192,13 +196,13 @@ def _key(each: Entry) -> Key:
     return each.root, each.id, each.mark == OUTDATED
 
 
-def _cut(kept: tuple[_Row, ...]) -> tuple[_Row, ...]:
+def _cut(kept: dict[Key, _Row]) -> dict[Key, _Row]:
     """Without the oldest half of what does not stand, then of what stands."""
     for stands in (False, True):
-        of_kind = [row for row in kept if row.entry.standing == stands]
+        of_kind = [key for key, row in kept.items() if row.entry.standing == stands]
         if of_kind:
-            gone = {row.ranked.key for row in of_kind[: -(-len(of_kind) // 2)]}  # and what is said of them
-            return tuple(row for row in kept if row.ranked.key not in gone)
+            gone = {key[:2] for key in of_kind[: -(-len(of_kind) // 2)]}  # and what is said of them
+            return {key: row for key, row in kept.items() if key[:2] not in gone}
     return kept
 
 

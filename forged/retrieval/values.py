@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 import msgspec
 
 from forged.conversation import Utterance
+from forged.retrieval.continuing import only_goes_on, says_nothing
 from forged.scopes import Ranked, Source, Stayed, View
 
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
@@ -19,7 +21,7 @@ See = Callable[[float], Awaitable[View]]
 """Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One retrieval.
 
     window: what was said since the last summary.
@@ -50,6 +52,16 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
     rated: bool = False
+
+    @cached_property
+    def says_nothing(self) -> bool:
+        """Whether the message has no content that a memory could be about."""
+        return says_nothing(self.message)
+
+    @cached_property
+    def is_idle(self) -> bool:
+        """Whether that is so of the message and of all that it goes on from."""
+        return self.says_nothing or (not self.goes_on and only_goes_on(self.message))
 
 
 class Sources(msgspec.Struct, frozen=True, eq=False):

@@ -6,9 +6,10 @@ out. A search that is long runs in the thread that is given, so that other reque
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from forged.map import (
     verdicts,
     weigh,
 )
-from forged.scopes.heads import rank
+from forged.scopes.heads import Place, rank
 from forged.scopes.source import Question, Ranked, Rows, Stayed
 from forged.scopes.tiers import rated
 from forged.scopes.together import Waiting, joined
@@ -34,9 +35,11 @@ from forged.scopes.view import View
 
 # Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
 _INLINE_WORK = 20_000_000
-_NOTHING = float("-inf")
 # Candidates that are looked at for each one that may come: by evidence the order is another.
 _POOL = 2
+
+Key = tuple[str, str]
+"""A memory by the top of its root and the id of its newest version."""
 
 
 class FileSource:
@@ -70,23 +73,31 @@ class FileSource:
         if not question.near_best or not len(self._view):
             return Rows(self._ungated(question, cosines))
         found, reading = self._weighed(question, cosines)
-        least, turn, top_k = question.least_evidence, question.turn, question.top_k
-        if is_hopeless(reading, least, turn=turn) and not question.explains:
+        is_lost = is_hopeless(reading, question.least_evidence, turn=question.turn)
+        if is_lost and not question.explains:
             return Rows(evidence=reading.evidence)
-        candidates = self._candidates(found, question, _POOL * top_k + len(question.beside))
-        # What comes anyhow takes no place of others, and is found all the same if enough speaks for it.
-        anyhow = [each for each in candidates if self._key(each) in question.beside]
-        others = [each for each in candidates if each not in anyhow]
-        judged = verdicts(reading, others, least, turn=turn, most=top_k)
-        judged += verdicts(reading, anyhow, least, turn=turn, most=len(anyhow))
-        judged.sort(key=lambda each: candidates.index(each.candidate))
+        candidates = self._candidates(found, question, _POOL * question.top_k + len(question.beside))
+        judged = self._judged(reading, candidates, question)
         kept = self._kept(reading, judged, question)
         return Rows(kept, self._stayed(judged, kept, question), reading.evidence)
+
+    def _judged(
+        self, reading: Reading, candidates: Mapping[Key, Candidate], question: Question
+    ) -> dict[Key, Verdict]:
+        """What becomes of each. What comes anyhow takes no place of others, and is found if enough speaks."""
+        anyhow = [key for key in candidates if key in question.beside]
+        others = [key for key in candidates if key not in anyhow]
+        judged = dict[Key, Verdict]()
+        for keys, most in ((others, question.top_k), (anyhow, len(anyhow))):
+            own = [candidates[key] for key in keys]
+            found = verdicts(reading, own, question.least_evidence, turn=question.turn, most=most)
+            judged |= zip(keys, found, strict=True)
+        return {key: judged[key] for key in candidates}
 
     def _ungated(self, question: Question, cosines: Cosines | None) -> tuple[Ranked, ...]:
         """The best, of which nothing is held back; with a word for each where that is asked for."""
         found = self._found(question, cosines)
-        candidates = self._candidates(found, question, question.top_k)
+        candidates = list(self._candidates(found, question, question.top_k).values())
         ranked = _unheard(self._ranked(candidates, question), question)
         if question.strong is None:
             return ranked
@@ -94,31 +105,39 @@ class FileSource:
 
     def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
         """A message that is strong by itself speaks for itself; any other goes on from what was said."""
-        found = self._found(question, cosines)
         if question.continued is not None:
             alone = self._found(_alone(question), None if cosines is None else cosines.some(0, 1))
             own = weigh(alone, self._view.baseline)
             if own.evidence >= question.least_evidence:
                 return alone, own
+        found = self._found(question, cosines)
         return found, weigh(found, self._view.baseline)
 
-    def _kept(self, reading: Reading, judged: Sequence[Verdict], question: Question) -> tuple[Ranked, ...]:
+    def _kept(
+        self, reading: Reading, judged: Mapping[Key, Verdict], question: Question
+    ) -> tuple[Ranked, ...]:
         """What may be injected, with why, and what its links lead to for a reason of its own."""
-        let_in = {each.candidate: each.came for each in judged if not each.stayed}
+        let_in = {each.candidate: each.came for each in judged.values() if not each.stayed}
+        reading.evidences(self._led_to(let_in))  # at once: one by one that takes as long as a search
         may_lead = partial(leads, reading, least=question.least_evidence)
         return _unheard(self._ranked(list(let_in), question, leads=may_lead, came=let_in), question)
 
+    def _led_to(self, candidates: Iterable[Candidate]) -> list[Place]:
+        """The rows that links of these lead to."""
+        maps = self._view.maps
+        heads = ((each.map_index, self._key(each)[1]) for each in candidates)
+        reached = dict.fromkeys(other for head in heads for other in self._view.heads_led_to(head))
+        return [(place, row) for place, head in reached if (row := maps[place].row_of(head)) is not None]
+
     def _stayed(
-        self, judged: Sequence[Verdict], kept: Sequence[Ranked], question: Question
+        self, judged: Mapping[Key, Verdict], kept: Sequence[Ranked], question: Question
     ) -> tuple[Stayed, ...]:
         """What was near the top and stayed out, with why; a link may have led to it all the same."""
-        came = {each.key for each in kept}
-        out = []
-        for each in judged:
-            home = self._view.maps[each.candidate.map_index]
-            memory = home.find(home.chains.head(home.at(each.candidate.row).id))
-            if each.stayed and memory is not None and (home.root, memory.id) not in came:
-                out.append(Stayed(memory, home.root, each.stayed, each.evidence))
+        came, out = {each.key for each in kept}, list[Stayed]()
+        for (root, memory_id), each in judged.items():
+            memory = self._view.maps[each.candidate.map_index].find(memory_id)
+            if each.stayed and memory is not None and (root, memory_id) not in came:
+                out.append(Stayed(memory, root, each.stayed, each.evidence))
         return tuple(out[: question.top_k])
 
     def _ranked(self, candidates: Sequence[Candidate], question: Question, **how: Any) -> tuple[Ranked, ...]:
@@ -138,7 +157,7 @@ class FileSource:
             continued=question.continued,
         )
 
-    def _candidates(self, found: Found, question: Question, count: int) -> list[Candidate]:
+    def _candidates(self, found: Found, question: Question, count: int) -> dict[Key, Candidate]:
         """The best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         k = count + len(question.heard) + min(superseded, 3 * count)
@@ -146,20 +165,21 @@ class FileSource:
             best = found.best(k)
             candidates = self._first_of_chains(best, question)
             if len(best) < k or len(candidates) >= count:
-                return candidates[:count]
+                return dict(islice(candidates.items(), count))
             k *= 4
 
-    def _key(self, candidate: Candidate) -> tuple[str, str]:
+    def _key(self, candidate: Candidate) -> Key:
         """Of the memory that a row is a version of."""
         home = self._view.maps[candidate.map_index]
         return home.root, home.chains.head(home.at(candidate.row).id)
 
-    def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> list[Candidate]:
+    def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> dict[Key, Candidate]:
         """The best candidate of each memory, whichever version it is; none of what the session has heard."""
-        first: dict[tuple[str, str], Candidate] = {}
+        first = dict[Key, Candidate]()
         for each in candidates:
-            first.setdefault(self._key(each), each)
-        return [each for key, each in first.items() if key not in question.heard]
+            if (key := self._key(each)) not in question.heard:
+                first.setdefault(key, each)
+        return first
 
 
 def _unheard(ranked: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:

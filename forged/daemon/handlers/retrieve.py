@@ -7,6 +7,9 @@ import time
 from functools import partial
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from forged.conversation import last_user_text
 from forged.counters import Metrics
 from forged.daemon import spliced
@@ -18,6 +21,7 @@ from forged.daemon.handlers.sessions import (
     BLOCK_TOKENS,
     MODES,
     Made,
+    Stands,
     Wanted,
     place_of,
     standing_in,
@@ -35,9 +39,8 @@ from forged.retrieval import (
     before,
     goes_on,
     render,
-    says_nothing,
 )
-from forged.scopes import Ranked, Workplace
+from forged.scopes import Workplace
 from forged.text import tokens
 from forged_client import protocol as wire
 
@@ -51,20 +54,19 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
-    answer, cached, message = _kept(context, key, request), True, None
+    answer, cached, question = _kept(context, key, request), True, None
     if answer is None:
-        ask = await _ask(context, request, place, key)
-        answer, cached = await retriever.retrieve(ask, sources(place, ask), key)
-        message = ask.message
+        question = await _ask(context, request, place, key)
+        answer, cached = await retriever.retrieve(question.ask, sources(place, question.ask), key)
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
     captured = _captured(context, request)
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
     else:
-        if message is None and _speaks(context, place, request, key) is None:
-            message = (await _ask(context, request, place, key)).message
-        made = _said(context, place, request, (key, answer, message), captured=len(captured))
+        if question is None and _speaks(context, place, request, key) is None:
+            question = await _ask(context, request, place, key)
+        made = _said(context, place, request, (key, answer, question), captured=len(captured))
         told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
     retrieved = wire.Retrieved(
@@ -157,24 +159,17 @@ def _speaks(context: Context, place: Workplace, request: wire.Retrieve, key: Tur
 def _said(
     context: Context, place: Workplace, request: wire.Retrieve, turn: _Turn, *, captured: int = 0
 ) -> Made:
-    """The reply to a session, which goes out next; a turn of no message is the newest that was answered."""
-    key, answer, message = turn
+    """The reply to a session, which goes out next; a turn that was not asked is the newest answered one."""
+    key, answer, question = turn
     daemon, where, budget = context.daemon, place_of(request, place), _session_budget(request, place)
     known = daemon.sessions.before(daemon.state, request, where, key)
-    spoke = bool(daemon.sessions.spoke(where, key))
-    if message is not None:
-        spoke = _has_content(message)
-    whole = request.mode == "block"
-    wanted = Wanted(where, key, answer, spoke, budget, whole)
-    reply = daemon.sessions.said(daemon.state, place.files.maps(), place, wanted, known)
+    spoke = bool(daemon.sessions.spoke(where, key)) if question is None else not question.ask.says_nothing
+    stands = Stands() if question is None else question.stands
+    wanted = Wanted(where, key, answer, spoke, budget, request.mode == "block", stands)
+    reply = daemon.sessions.said(daemon.state, place, wanted, known)
     deadline = _deadline(context, request, place)
     daemon.sessions.replied(request, where, budget, deadline, captured=captured)
     return reply
-
-
-def _has_content(message: str) -> bool:
-    """Whether a message has content, so that what stands comes with it."""
-    return bool(message.strip()) and not says_nothing(message)
 
 
 def _deadline(context: Context, request: wire.Retrieve, place: Workplace) -> float:
@@ -183,8 +178,15 @@ def _deadline(context: Context, request: wire.Retrieve, place: Workplace) -> flo
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))
 
 
-# Key, answer and message of a turn.
-_Turn = tuple[TurnKey | None, Answer, str | None]
+class _Question(msgspec.Struct, frozen=True):
+    """What a request asks, and what stands with its session if that begins."""
+
+    ask: Ask
+    stands: Stands
+
+
+# Key, answer and question of a turn.
+_Turn = tuple[TurnKey | None, Answer, _Question | None]
 _NO_TEXT = spliced.pairs({"text": ""})
 
 
@@ -205,7 +207,7 @@ def _kept(context: Context, key: TurnKey | None, request: wire.Retrieve) -> Answ
     return context.daemon.retriever.turns.get(key, least)
 
 
-def _constant(answer: Answer, block: Injection, heard: int = 0) -> dict[str, Any]:
+def _constant(answer: Answer, block: Injection, heard: int) -> dict[str, Any]:
     """Fields of the reply that are the same however often and to whomever it is given."""
     status, reason = outcome(answer, block.included)
     return {
@@ -229,50 +231,44 @@ def outcome(answer: Answer, included: int) -> tuple[str, str]:
     return answer.status, answer.reason
 
 
-def _budget(request: wire.Retrieve, place: Workplace) -> int:
-    """Tokens that an injection may have."""
+def _budget(request: wire.Retrieve, place: Workplace, none: int = _MOST_TOKENS) -> int:
+    """Tokens that an injection may have; `none` where nobody limits them."""
     wanted = place.settings.injection_token_budget if request.token_budget is None else request.token_budget
-    return min(wanted, _MOST_TOKENS) if wanted > 0 else _MOST_TOKENS
+    return min(wanted, _MOST_TOKENS) if wanted > 0 else none
 
 
 def _session_budget(request: wire.Retrieve, place: Workplace) -> int:
     """The same of a session: what is not limited has one, as a block has all that was heard."""
-    wanted = place.settings.injection_token_budget if request.token_budget is None else request.token_budget
-    none = BLOCK_TOKENS if request.mode == "block" else _MOST_TOKENS
-    return min(wanted, _MOST_TOKENS) if wanted > 0 else none
+    return _budget(request, place, BLOCK_TOKENS if request.mode == "block" else _MOST_TOKENS)
 
 
-async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: TurnKey | None) -> Ask:
-    settings, known = place.settings, None
+async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: TurnKey | None) -> _Question:
+    daemon, settings, known = context.daemon, place.settings, None
     if not _is_stateless(context, request):
-        await context.daemon.state.opened(settings.retrieval_timeout_s)
-        known = context.daemon.sessions.before(context.daemon.state, request, place_of(request, place), key)
+        await daemon.state.opened(settings.retrieval_timeout_s)
+        known = daemon.sessions.before(daemon.state, request, place_of(request, place), key)
     said = (await heard(request.messages, request.last_summary_index)).said
-    window = without_echoes(said, context.daemon.retriever.turns.injected(request.session_id, place.tops))
-    message = last_user_text(window)
-    in_context, stands, turn = frozenset[tuple[str, str]](), tuple[Ranked, ...](), 0
-    if known is not None:
-        turn = known.turns + 1 if known.stood else 1
-        in_context = frozenset((each.root, each.id) for each in known.entries)
-        if not known.stood and _has_content(message):
-            limit = _session_budget(request, place) * tokens.BYTES_PER_TOKEN
-            stands = standing_in(context.daemon.state, place.files.maps(), place, limit)
-    return Ask(
+    window = without_echoes(said, daemon.retriever.turns.injected(request.session_id, place.tops))
+    hypotheses = tuple(text for each in request.hypotheses if (text := asked(each)).strip())
+    ask = Ask(
         window=window,
-        message=message,
+        message=last_user_text(window),
         before=before(window),
         goes_on=goes_on(window),
-        turn=turn,
-        hypotheses=tuple(text for each in request.hypotheses if (text := asked(each)).strip())[
-            :_MOST_HYPOTHESES
-        ],
+        hypotheses=hypotheses[:_MOST_HYPOTHESES],
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         deadline=_deadline(context, request, place),
-        min_generation=generation_of(context.daemon.epoch, request.min_generation),
-        beside=frozenset(each.key for each in stands),
-        heard=in_context,
+        min_generation=generation_of(daemon.epoch, request.min_generation),
     )
+    if known is None:
+        return _Question(ask, Stands())
+    stands, in_context = Stands(), frozenset((each.root, each.id) for each in known.entries)
+    if not known.stood and not ask.says_nothing:
+        limit = _session_budget(request, place) * tokens.BYTES_PER_TOKEN
+        stands = standing_in(daemon.state, place, limit)
+    beside, turn = frozenset(each.key for each in stands.ranked), known.turns + 1 if known.stood else 1
+    return _Question(replace(ask, turn=turn, beside=beside, heard=in_context), stands)
 
 
 def sources(place: Workplace, ask: Ask) -> Sources:

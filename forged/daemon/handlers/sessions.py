@@ -37,10 +37,18 @@ _TOKEN_BYTES = 4
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 
 
+class Stands(msgspec.Struct, frozen=True):
+    """What stands with a session that begins, as it was in these maps."""
+
+    maps: tuple[VectorMap, ...] = ()
+    ranked: tuple[Ranked, ...] = ()
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """What a reply to a session is made from: whose it is, its turn, what was found, and how it may be.
 
-    `speaks`: the turn has content, so that what stands may come with it. `budget` 0: none is set.
+    `speaks`: the turn has content, so that what stands may come with it. `budget` 0: none is set. `stands` is
+    what was looked for before, if it was.
     """
 
     place: Place
@@ -49,6 +57,7 @@ class Wanted(msgspec.Struct, frozen=True):
     speaks: bool
     budget: int
     whole: bool
+    stands: Stands = Stands()
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -121,14 +130,12 @@ class Sessions:
         turn = self._turns.get(place)
         return turn.speaks if turn is not None and key is not None and turn.key == key else None
 
-    def said(
-        self, state: State, maps: Sequence[VectorMap], workplace: Workplace, wanted: Wanted, before: HeardList
-    ) -> Made:
+    def said(self, state: State, workplace: Workplace, wanted: Wanted, before: HeardList) -> Made:
         """The reply to a turn: of the same answer the same, whatever has become of its memories since."""
         replies = self._turn(wanted, before).replies
         made = replies.get(wanted.budget)
         if made is None or made.answer is not wanted.answer:
-            reply = _composed(state, maps, workplace, wanted, before)
+            reply = _composed(state, workplace, wanted, before)
             made = replies[wanted.budget] = Made(wanted.answer, reply, *told(wanted.answer, reply))
         return made
 
@@ -197,16 +204,13 @@ def _size(messages: Sequence[wire.Message]) -> int:
     return sum(len(text_of(each)) for each in messages)
 
 
-def _composed(
-    state: State, maps: Sequence[VectorMap], workplace: Workplace, wanted: Wanted, before: HeardList
-) -> Said:
-    limit = wanted.budget * tokens.BYTES_PER_TOKEN
-    stands = tuple[Ranked, ...]()
+def _composed(state: State, workplace: Workplace, wanted: Wanted, before: HeardList) -> Said:
+    limit, maps, stands = wanted.budget * tokens.BYTES_PER_TOKEN, workplace.files.maps(), Stands()
     if may_stand := wanted.speaks and not before.stood:
-        stands = standing_in(state, maps, workplace, limit)
+        stands = wanted.stands if wanted.stands.maps == maps else standing_in(state, workplace, limit)
     has_all = len(maps) == len(workplace.roots)  # what a root has that is not read yet may stand as well
     turn = Turn(
-        stands=stands,
+        stands=stands.ranked,
         stood=may_stand and has_all,
         found=wanted.answer.ranked,
         limit=limit,
@@ -216,15 +220,17 @@ def _composed(
     return replace(reply, after=replace(reply.after, turns=before.turns + 1))
 
 
-def standing_in(state: State, maps: Sequence[VectorMap], place: Workplace, limit: int) -> tuple[Ranked, ...]:
+def standing_in(state: State, place: Workplace, limit: int) -> Stands:
     """What stands with a session that begins, of so many bytes at most."""
-    budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
+    maps, budget = (
+        place.files.maps(),
+        min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit),
+    )
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.scope is Scope.USER}
     heads = standing(maps, trusted, budget, most_bytes, partial(_uses, state))
-    return tuple(
-        Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads
-    )
+    ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
+    return Stands(maps, tuple(ranked))
 
 
 def _uses(state: State, home: VectorMap) -> dict[str, int]:

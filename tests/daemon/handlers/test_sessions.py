@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from forged.config import MemoryConfig
 from forged.daemon.handlers.sessions import Sessions, Wanted, place_of
 from forged.files import Root
+from forged.map import VectorMap
 from forged.memory import Memory, Scope
 from forged.retrieval import Answer, Said, TurnKey
 from forged.scopes import Ranked, Workplace
@@ -35,9 +36,10 @@ class Session:
         self.fields = {"session_id": "s", "mode": "append", **fields}
         self.settings = MemoryConfig()
 
-    def workplace(self) -> Workplace:
+    def workplace(self, maps: tuple[VectorMap, ...] = ()) -> Workplace:
         roots = (Root("/repo", Scope.REPO), Root("/home", Scope.USER))
-        return Workplace(roots, SimpleNamespace(), tuple(root.top for root in roots), self.settings)
+        files = SimpleNamespace(maps=lambda: maps)
+        return Workplace(roots, files, tuple(root.top for root in roots), self.settings)
 
     def asks(
         self,
@@ -57,11 +59,11 @@ class Session:
         ranked = tuple(Ranked(each, 0.5, root="/repo") for each in found)
         answer = Answer(status="ok" if found else "empty", ranked=ranked)
         wanted = Wanted(where, key, answer, speaks, 4_000, request.mode == "block")
-        there = [
+        there = tuple(
             vector_map(store, lexical=False, root=top)
             for store, top in zip(maps, ("/repo", "/home"), strict=False)
-        ]
-        reply = self.sessions.said(self.state, there, self.workplace(), wanted, before).said
+        )
+        reply = self.sessions.said(self.state, self.workplace(there), wanted, before).said
         self.sessions.replied(request, where, 4_000, 0.0 if late else float("inf"))
         self.sessions.sent(self.state, request, whole=whole)
         return reply
