@@ -43,6 +43,7 @@ SHELVES = {"forged.text": "pure functions that share nothing"}
 MAY_REACH_BEHIND_DOORS = {
     "forged.__main__": "entry of the daemon",
     "forged.capture.worker": "entry of the worker, whose memory counts",
+    "forged_client.protocol": "the door of the contract",
 }
 # One technology, one home.
 HOMES = {

@@ -16,7 +16,6 @@ from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Self
 
-from forged_client import autostart as daemon_start
 from forged_client.address import bypassed
 from forged_client.connection import Connection
 from forged_client.deadline import Deadline
@@ -156,7 +155,9 @@ class Client(Verbs):
         except DaemonAbsent:
             if not self._autostart:
                 raise
-        starting = daemon_start.start(address, self._executable, deadline)
+        from forged_client import autostart  # noqa: PLC0415 - nearly every call finds a daemon
+
+        starting = autostart.start(address, self._executable, deadline)
         try:
             for pause in growing_pauses():
                 time.sleep(min(pause, deadline.left("starting the daemon")))

@@ -1,7 +1,4 @@
-"""What every message of the contract has: the base of all requests, and that of all replies.
-
-A family of messages may stand in a module of its own beside protocol.py, which has them all by name.
-"""
+"""What every message of the contract has: the base of all requests, and that of all replies."""
 
 from __future__ import annotations
 

@@ -194,6 +194,25 @@ def test_what_it_leaves_running_ends_with_it(place):
     eventually(lambda: not is_alive(int(place.left("pid"))), 10)
 
 
+@pytest.mark.parametrize(("end", "reason"), [("echo []", ""), ("sleep 77", "timeout")])
+def test_what_it_leaves_in_a_session_of_its_own_is_not_waited_for(place, end, reason):
+    """It holds the output in its hands, and no group that is killed has it."""
+    (place.out / "hide.py").write_text(
+        "import os, sys, time; os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(77)"
+    )
+    hidden = f"{sys.executable} $OUT/hide.py $OUT/pid &"
+    program, began = place.tool(hidden, "until [ -s $OUT/pid ]; do sleep 0.02; done", end), time.monotonic()
+    try:
+        if reason:
+            assert place.refused(program, within=2.0).reason == reason
+        else:
+            assert place.ask(program, within=10.0).text == "[]"
+        assert time.monotonic() - began < 30
+        assert place.calls == []
+    finally:
+        os.kill(int(place.left("pid")), signal.SIGKILL)
+
+
 def test_it_takes_term_though_its_caller_ignores_it(place):
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
@@ -223,6 +242,34 @@ def test_it_ends_when_its_caller_is_killed_and_its_folder_goes(place):
             process.kill()
 
     eventually(lambda: not is_alive(int(place.left("pid"))) and not place.calls, 10)
+
+
+def test_two_at_once_have_a_folder_each_and_one_that_ends_is_not_in_the_others_way(place, monkeypatch):
+    """The other call's folder goes while this one looks for what was left behind."""
+
+    def listed_and_gone(folder: str) -> list[os.DirEntry[str]]:
+        (other := place.scratch / "call-other").mkdir()
+        found = list(scandir(folder))
+        other.rmdir()
+        return found
+
+    scandir = os.scandir
+    monkeypatch.setattr("forged.models.programs.running.os.scandir", listed_and_gone)
+
+    assert place.ask(place.tool("echo []")).text == "[]"
+
+
+def test_a_call_that_could_not_be_made_ready_leaves_no_folder(place, monkeypatch):
+    """A disk that is full."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("forged.models.programs.chat.prepared", full)
+    error = place.refused(place.tool("echo []"))
+
+    assert (error.reason, place.calls, place.seen) == ("internal", [], [])
+    assert "No space left" in str(error)
 
 
 def test_one_that_is_gone_says_so_and_nothing_is_counted(place):

@@ -16,7 +16,7 @@ from forged.models import Completion, Door, Health, Prompt
 from forged.models.outbound import Leaving
 from forged.models.programs.answers import completion_of
 from forged.models.programs.rows import prepared, rows
-from forged.models.programs.running import make_folder, run
+from forged.models.programs.running import folder_in, run
 from forged.models.texts import sendable
 from forged.program import Program
 
@@ -63,10 +63,10 @@ class ProgramChat:
         await self._door.check(purpose, sent)
         with Leaving(self._door.record, name, purpose, sent) as leaving:
             try:
-                folder = make_folder(self._scratch)
-                call = prepared(self._program, system, user, folder)
-                leaving.left()
-                ended = await run(call.command, call.env, folder, call.text)
+                with folder_in(self._scratch) as folder:
+                    call = prepared(self._program, system, user, folder)
+                    leaving.left()
+                    ended = await run(call.command, call.env, folder, call.text)
             except OSError as error:
                 told = f"{name} cannot be started: {error.strerror}"
                 raise ProviderError(told, reason="internal") from error

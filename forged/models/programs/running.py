@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -22,7 +22,7 @@ import msgspec
 _GUARD = str(Path(__file__).with_name("guard.py"))
 _MOST_PRINTED = 4 << 20
 _MOST_ERRORS = 64 << 10
-_CHUNK = 64 << 10
+_LAST_WORDS_S = 0.2  # from the end of a program to the last of what it printed
 _FORGOTTEN_S = 86_400.0
 
 
@@ -37,30 +37,36 @@ class Ended(msgspec.Struct, frozen=True):
     complained: bytes
 
 
-def make_folder(scratch: str) -> str:
-    """Return a new folder of ours alone in `scratch`, with the directories `work` and `tmp`. Raises OSError.
+@contextlib.contextmanager
+def folder_in(scratch: str) -> Iterator[str]:
+    """A new folder of ours alone in `scratch`, with the directories `work` and `tmp`. Raises OSError.
 
-    What was left there by a machine that went down is removed after a day.
+    It goes with the end of the call; what was left there by a machine that went down, after a day.
     """
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     for entry in os.scandir(scratch):
-        if entry.stat(follow_symlinks=False).st_mtime < time.time() - _FORGOTTEN_S:
-            rmtree(entry.path, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # of a call that ended meanwhile
+            if entry.stat(follow_symlinks=False).st_mtime < time.time() - _FORGOTTEN_S:
+                rmtree(entry.path, ignore_errors=True)
     folder = mkdtemp(prefix="call-", dir=scratch)
-    for name in ("work", "tmp"):
-        os.mkdir(os.path.join(folder, name), 0o700)
-    return folder
+    try:
+        for name in ("work", "tmp"):
+            os.mkdir(os.path.join(folder, name), 0o700)
+        yield folder
+    finally:
+        rmtree(folder, ignore_errors=True)
 
 
 async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> Ended:
-    """Run a program to its end. Cancelled, it ends it, which takes half a second at most."""
+    """Run a program to its end. Cancelled, it ends it, which takes half a second at most.
+
+    What a process printed that has hidden from the program's group is not waited for.
+    """
     theirs, ours = os.pipe()
     try:
-        process = await asyncio.create_subprocess_exec(
+        transport, process = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Process(text),
             *(sys.executable, "-I", "-S", _GUARD, str(theirs), folder, *command),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
             cwd=os.path.join(folder, "work"),
             env={**env, "TMPDIR": os.path.join(folder, "tmp")},
             pass_fds=(theirs,),
@@ -68,34 +74,50 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
         )
     except BaseException:
         os.close(ours)
-        rmtree(folder, ignore_errors=True)
         raise
     finally:
         os.close(theirs)
     try:
-        _, printed, complained = await asyncio.gather(
-            _feed(process, text), _read(process.stdout, _MOST_PRINTED), _read(process.stderr, _MOST_ERRORS)
-        )
-        whole = printed if len(printed) <= _MOST_PRINTED else None
-        return Ended(await process.wait(), whole, complained)
+        await process.ended.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await process.read.wait()
     finally:
         os.close(ours)
-        await asyncio.shield(process.wait())
+        await asyncio.shield(process.ended.wait())
+        transport.close()
+    whole = bytes(process.printed) if len(process.printed) <= _MOST_PRINTED else None
+    return Ended(transport.get_returncode() or 0, whole, bytes(process.complained))
 
 
-async def _feed(process: asyncio.subprocess.Process, text: str) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may answer without reading it all
-        process.stdin.write(text.encode())
-        await process.stdin.drain()
-    process.stdin.close()
+class _Process(asyncio.SubprocessProtocol):
+    """`ended` is set when the process has, `read` when all that it printed and complained is here.
 
+    What is over the most of either is not kept, but for a chunk that shows it.
+    """
 
-async def _read(stream: asyncio.StreamReader | None, most: int) -> bytes:
-    """Read to the end; of what is over `most` bytes one chunk is kept."""
-    assert stream is not None
-    kept = bytearray()
-    while chunk := await stream.read(_CHUNK):
-        if len(kept) <= most:
-            kept += chunk
-    return bytes(kept)
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._streams = {1: _MOST_PRINTED, 2: _MOST_ERRORS}
+        self.printed, self.complained = bytearray(), bytearray()
+        self.ended, self.read = asyncio.Event(), asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        its_input = transport.get_pipe_transport(0)
+        assert isinstance(its_input, asyncio.WriteTransport)
+        its_input.write(self._text.encode())  # it may answer without reading it all
+        its_input.write_eof()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self.printed if fd == 1 else self.complained
+        if len(kept) <= self._streams[fd]:
+            kept += data
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        self._streams.pop(fd, None)
+        if not self._streams:
+            self.read.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()

@@ -1,0 +1,307 @@
+"""A memory as a value, and the messages about it, also those about its versions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from forged_client.envelope import Reply, Request
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A link from one memory to another."""
+
+    id: str
+    relationship: str = "relates-to"
+
+
+class Version(msgspec.Struct, frozen=True):
+    """An older version of a memory, as it is listed under its head."""
+
+    id: str
+    version: int
+    created_at: str
+    first_line: str
+
+
+class MemoryRecord(msgspec.Struct, frozen=True):
+    """One memory with all its fields; times are RFC 3339 text as in the file.
+
+    `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
+    `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
+    versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
+    lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since.
+    """
+
+    id: str
+    scope: str
+    category: str
+    version: int
+    content: str
+    created_at: str
+    updated_at: str
+    session_id: str
+    trigger: str
+    root: str
+    supersedes: str | None = None
+    related: tuple[Edge, ...] = ()
+    is_head: bool = True
+    origin: str = ""
+    redacted: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
+class Remembered(Reply, frozen=True, tag="remembered"):
+    """`replaced` is the id of the version that this one replaces; `base_moved`: not the one that was named.
+
+    `existed`: the same text was there, so nothing was written; `memory_id` is the one that is there.
+    """
+
+    memory_id: str = ""
+    version: int = 0
+    path: str = ""
+    generation: str = ""
+    replaced: str = ""
+    base_moved: bool = False
+    existed: bool = False
+    scope: str = ""
+    category: str = ""
+
+
+class Remember(Request[Remembered], frozen=True, tag="remember"):
+    """Write one memory durably; the reply comes after fsync.
+
+    What is left out of `scope` and `category` is that of the memory it supersedes; of a new one the scope is
+    repo, and the category `project-conventions` there and `user-facts` for the user. Links of what it
+    supersedes are kept, and `related` added. A text with a secret is refused with the code `secret`, unless
+    `allow_secret`. `origin`: `agent`, or `explicit` where a person gave the text. A request with a `key` may
+    be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
+    `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
+    are left out are those of the memory it supersedes.
+    """
+
+    repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    content: str
+    scope: str = ""
+    category: str = ""
+    supersedes: str = ""
+    related: tuple[Edge, ...] = ()
+    session_id: str = ""
+    allow_secret: bool = False
+    origin: str = "agent"
+    key: str = ""
+    cues: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
+class Memories(Reply, frozen=True, tag="memories"):
+    """`notice` is a sentence for the person about what is withheld."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    total: int = 0
+    missing: tuple[str, ...] = ()
+    generation: str = ""
+    notice: str = ""
+
+
+class GetMemories(Request[Memories], frozen=True, tag="get"):
+    """Memories by id. `scope` "" is both: an id that repository and user have comes twice."""
+
+    workspace: str
+    ids: tuple[str, ...] = ()
+    min_generation: str = ""
+    scope: str = ""
+
+
+class ListMemories(Request[Memories], frozen=True, tag="list"):
+    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+
+    `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
+    making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
+    `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
+    is left out here, too.
+    """
+
+    workspace: str
+    scope: str = ""
+    category: str = ""
+    all_versions: bool = False
+    limit: int = 100
+    offset: int = 0
+    min_generation: str = ""
+    stale: bool = False
+    since: str = ""
+    session_id: str = ""
+    origin: str = ""
+    all_repos: bool = False
+
+
+class Forgotten(Reply, frozen=True, tag="forgotten"):
+    """Receipt: ids taken away, where they went, and what forged cannot reach.
+
+    `cut_sentences` is how many sentences with that text were taken out of `cut_events` events that waited to
+    be judged or were given up; what else was said in them stays.
+    """
+
+    ids: tuple[str, ...] = ()
+    trash: str = ""
+    unreachable: tuple[str, ...] = ()
+    generation: str = ""
+    cut_sentences: int = 0
+    cut_events: int = 0
+
+
+class Forget(Request[Forgotten], frozen=True, tag="forget"):
+    """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
+
+    What replaced a single version then replaces what that one had replaced. An id that repository and user
+    have is refused without its `scope`. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    version_only: bool = False
+    erase_now: bool = False
+    scope: str = ""
+    key: str = ""
+
+
+# --- what a person does to a memory --------------------------------------------------------------------
+
+
+class Chain(Reply, frozen=True, tag="chain"):
+    """Oldest first. `flags` names what is odd: fork, cycle, missing:<id>."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    flags: tuple[str, ...] = ()
+    generation: str = ""
+
+
+class History(Request[Chain], frozen=True, tag="history"):
+    """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
+
+    workspace: str
+    memory_id: str
+    min_generation: str = ""
+    scope: str = ""
+
+
+class Edit(Request[Remembered], frozen=True, tag="edit"):
+    """Write a new version of a memory: another text, category, cues or evidence; the rest stays.
+
+    `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
+    at anew. `base` is the id (or the number) of the version that the text was made from: if another one is
+    the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    memory_id: str
+    content: str | None = None
+    category: str = ""
+    base: str = ""
+    scope: str = ""
+    session_id: str = ""
+    allow_secret: bool = False
+    origin: str = "agent"
+    key: str = ""
+    cues: tuple[str, ...] | None = None
+    evidence: tuple[str, ...] | None = None
+
+
+class Relate(Request[Remembered], frozen=True, tag="relate"):
+    """Write a new version with other links: `related` are added, `remove` are ids of links to take away.
+
+    A link that is there with another relationship gets this one. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    related: tuple[Edge, ...] = ()
+    remove: tuple[str, ...] = ()
+    scope: str = ""
+    allow_secret: bool = False
+    key: str = ""
+
+
+class Moved(Reply, frozen=True, tag="moved"):
+    """The memory in its new scope, and the `ids` of the versions that went to the trash for it.
+
+    `unlinked` counts links that lead nowhere there and stayed behind.
+    """
+
+    memory_id: str = ""
+    path: str = ""
+    generation: str = ""
+    scope: str = ""
+    category: str = ""
+    ids: tuple[str, ...] = ()
+    trash: str = ""
+    unlinked: int = 0
+
+
+class Move(Request[Moved], frozen=True, tag="move"):
+    """Write a memory in the other scope, `to` repo or user, and take it away where it was, into the trash.
+
+    `scope` is where it is, for an id that both have. With a `key` it may be sent twice.
+    """
+
+    repeatable: ClassVar[bool] = False
+
+    workspace: str
+    memory_id: str
+    to: str
+    scope: str = ""
+    allow_secret: bool = False
+    key: str = ""
+
+
+class Trashed(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions of one memory that were taken away together and can be restored until `until`.
+
+    `id` is that of the newest, `ids` are all of them, oldest first; times are RFC 3339. `why`: forget, undo,
+    move.
+    """
+
+    id: str
+    ids: tuple[str, ...] = ()
+    scope: str = ""
+    root: str = ""
+    why: str = ""
+    taken_at: str = ""
+    until: str = ""
+    first_line: str = ""
+
+
+class Restored(Reply, frozen=True, tag="restored"):
+    """What came back, oldest first; for a request without an id what could come back, newest first."""
+
+    memories: tuple[MemoryRecord, ...] = ()
+    restorable: tuple[Trashed, ...] = ()
+    generation: str = ""
+
+
+class Restore(Request[Restored], frozen=True, tag="restore"):
+    """Take back a forget or an undo of the last 7 days: all versions that went with `memory_id`.
+
+    Without an id the reply lists what could come back. What is there already is `empty` and no failure.
+    """
+
+    workspace: str
+    memory_id: str = ""
+    scope: str = ""
+    key: str = ""

@@ -1,0 +1,187 @@
+"""Messages by which an agent gets memories for a turn and a person looks for them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from forged_client.contract.memories import Version
+from forged_client.envelope import Reply, Request
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of a message's content; only parts of a text type are read, and no `thought`."""
+
+    type: str = "text"
+    text: str = ""
+    thought: bool = False
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation in OpenAI or Anthropic form; other fields are ignored.
+
+    In Gemini's form the role of an assistant is `model`, and its text stands in `parts`.
+    """
+
+    role: str
+    content: str | tuple[Part, ...] | None = None
+    parts: tuple[Part, ...] = ()
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
+
+    An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
+    beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
+    a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
+    `came` is why it was let in: strong, near, weak, hop, standing. `stale` names files that it stands
+    on and that changed since.
+    """
+
+    id: str
+    scope: str
+    category: str
+    version: int
+    content: str
+    created_at: str
+    score: float
+    cosine: float | None = None
+    lexical: float | None = None
+    via: str = "search"
+    older: tuple[Version, ...] = ()
+    root: str = ""
+    rivals: tuple[Version, ...] = ()
+    came: str = ""
+    stale: tuple[str, ...] = ()
+
+
+class Stayed(msgspec.Struct, frozen=True):
+    """A memory near the top that stayed out.
+
+    `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it).
+    `evidence` is in standard deviations above what everyday messages reach, None without a yardstick.
+    """
+
+    id: str
+    root: str
+    first_line: str
+    why: str
+    evidence: float | None = None
+
+
+class Retrieved(Reply, frozen=True, tag="retrieved"):
+    """`text` is the injection: empty unless status is ok (and not `unchanged`).
+
+    `partial` says why it rests on fewer hypotheses than the model was about to write, or nothing.
+    `notice` is a sentence for the person and never for the model: what is withheld here, and the one command
+    that mends it. A session gets it once for each root, a request without a session each time.
+    `memories` are those that stand in the text; the first `heard` of them the session had heard before.
+    `captured` are sentences for the person: what of this session was kept or refused since the last reply,
+    and how to take it back.
+    """
+
+    text: str = ""
+    memories: tuple[Hit, ...] = ()
+    included: int = 0
+    omitted: int = 0
+    digest: str = ""
+    unchanged: bool = False
+    strategy: str = ""
+    legs: tuple[str, ...] = ()
+    generation: str = ""
+    cached: bool = False
+    elapsed_ms: float = 0.0
+    partial: str = ""
+    notice: str = ""
+    heard: int = 0
+    captured: tuple[str, ...] = ()
+
+
+class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
+    """The memories for one turn, as a text block for the prompt.
+
+    `last_summary_index` is the index of the first message after the last summary. Caller-supplied
+    `hypotheses` replace the model call. `known_digest` is the digest of the block the caller already has:
+    when it is still right the reply says `unchanged` and leaves the text out.
+
+    A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
+    its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
+    for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
+    answered as if there were no session.
+    """
+
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    session_id: str = ""
+    turn_id: str = ""
+    messages: tuple[Message, ...] = ()
+    last_summary_index: int = 0
+    hypotheses: tuple[str, ...] = ()
+    token_budget: int | None = None
+    timeout_s: float | None = None
+    min_generation: str = ""
+    known_digest: str = ""
+    mode: str = "block"
+    agent: str = ""
+
+
+class Found(Reply, frozen=True, tag="found"):
+    """`notice` is a sentence for the person about what is withheld."""
+
+    memories: tuple[Hit, ...] = ()
+    legs: tuple[str, ...] = ()
+    generation: str = ""
+    elapsed_ms: float = 0.0
+    notice: str = ""
+
+
+class Search(Request[Found], frozen=True, tag="search"):
+    """Ranked memories for a query text, without injection and without the turn cache.
+
+    `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    """
+
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    query: str
+    limit: int = 10
+    min_generation: str = ""
+    rated: bool = False
+
+
+class Explained(Reply, frozen=True, tag="explained"):
+    """One ledger entry: what was asked, what was found, what was cut.
+
+    `omitted_ids` did not fit the budget; `stayed` were near the top and stayed out, `far_ids` are their ids,
+    and they are no part of `memories`. `partial` says why a model's hypotheses are fewer than it was about to
+    write, or nothing. `notice` is a sentence for the person about what is withheld.
+    """
+
+    session_id: str = ""
+    turn_id: str = ""
+    at: str = ""
+    strategy: str = ""
+    legs: tuple[str, ...] = ()
+    hypotheses: tuple[str, ...] = ()
+    memories: tuple[Hit, ...] = ()
+    included: int = 0
+    omitted_ids: tuple[str, ...] = ()
+    far_ids: tuple[str, ...] = ()
+    generation: str = ""
+    elapsed_ms: float = 0.0
+    partial: str = ""
+    notice: str = ""
+    stayed: tuple[Stayed, ...] = ()
+
+
+class Why(Request[Explained], frozen=True, tag="why"):
+    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+
+    bypassable: ClassVar[bool] = True
+
+    workspace: str = ""
+    session_id: str = ""
+    query: str = ""

@@ -1,0 +1,119 @@
+"""Messages about what is withheld or waits until a person has decided."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forged_client.envelope import Reply, Request
+
+
+class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory file of a repository that is not used.
+
+    `sha256` is of its bytes, `why` it is withheld, `effect` what it would do if it were accepted: replace, be
+    linked, or stand by itself. `text` (its memory) comes as far as the reply has room.
+    """
+
+    id: str
+    path: str
+    sha256: str
+    why: str = ""
+    effect: str = ""
+    category: str = ""
+    created_at: str = ""
+    bytes: int = 0
+    text: str = ""
+
+
+class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
+    """How a root stands. `state`: unknown (never asked about), own (nothing foreign ever was there), trusted.
+
+    `accepted` and `withheld` count its memories; `shown` stands for exactly those that are withheld, and a
+    `Trust` that names it does nothing if they have changed. `sample` are a few of them.
+    """
+
+    root: str
+    state: str = "unknown"
+    mode: str = ""
+    branch: str = ""
+    trusted_at: str = ""
+    accepted: int = 0
+    withheld: int = 0
+    shown: str = ""
+    sample: tuple[WithheldFile, ...] = ()
+    reason: str = ""
+
+
+class Trusted(Reply, frozen=True, tag="trusted"):
+    """The roots that an action was about, as they stand now."""
+
+    roots: tuple[RootTrust, ...] = ()
+
+
+class Trust(Request[Trusted], frozen=True, tag="trust"):
+    """Say whether the memories that lie in a repository may be used.
+
+    `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
+    `workspace`), list (every root that was ever seen). `mode` is follow or pin, "" what the configuration
+    says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
+    """
+
+    workspace: str = ""
+    action: str = "show"
+    mode: str = ""
+    shown: str = ""
+
+
+class Proposed(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory that is none yet: in no file, never injected.
+
+    `content` is what would be kept, `why` it waits, `beside` what was pasted next to it, as far as it is
+    shown. `agent` and `session_id` say where it was said, `created_at` when. `root` is where it would go.
+    """
+
+    id: str
+    content: str
+    why: str = ""
+    beside: str = ""
+    scope: str = ""
+    category: str = ""
+    root: str = ""
+    session_id: str = ""
+    agent: str = ""
+    created_at: str = ""
+    supersedes: str = ""
+
+
+class Reviewed(Reply, frozen=True, tag="reviewed"):
+    """What is withheld of a root (still, after something was accepted), and the ids that were accepted.
+
+    `waiting` is what capture proposes and a person has to decide about, of the repository and of the user;
+    `elsewhere` names the roots in which more of it waits. `kept` and `dropped` are ids of what was asked for.
+    """
+
+    root: RootTrust | None = None
+    files: tuple[WithheldFile, ...] = ()
+    accepted: tuple[str, ...] = ()
+    waiting: tuple[Proposed, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+class Review(Request[Reviewed], frozen=True, tag="review"):
+    """List what is withheld of the workspace's root, and accept some of it.
+
+    `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
+    there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
+    beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
+    given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
+    """
+
+    workspace: str
+    accept: tuple[str, ...] = ()
+    everything: bool = False
+    shown: str = ""
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    text: str = ""
+    allow_secret: bool = False
