@@ -98,28 +98,26 @@ class CaptureMeasurement(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The main figures in one line."""
-        told = [
-            f"{name} {cell(getattr(group, name))}"
-            for group in self.figures.said[:1]
-            for name in _SAID_COLUMNS
-        ]
-        told += [f"{each.name} {cell(each.figure)}" for each in self.figures.others]
-        return f"{self.set} {self.model}: {'; '.join(told)}"
+        return f"{self.set} {self.model}: {'; '.join(map(' '.join, self.main))}"
+
+    @property
+    def main(self) -> list[tuple[str, str]]:
+        """The figures of all conversations by their names."""
+        found = [(name, getattr(group, name)) for group in self.figures.said[:1] for name in _SAID_COLUMNS]
+        found += [(each.name, each.figure) for each in self.figures.others]
+        return [(name, cell(figure)) for name, figure in found]
 
 
 def capture_table(done: CaptureMeasurement) -> list[str]:
     """What a set came to: all of it with intervals, and by language and kind without."""
-    said, others = done.figures.said, done.figures.others
-    main = [(name, cell(getattr(group, name))) for group in said[:1] for name in _SAID_COLUMNS]
-    main += [(each.name, cell(each.figure)) for each in others]
     groups = [
         (escape_line(each.group), str(each.conversations), str(each.memories), *_bare(each, _SAID_COLUMNS))
-        for each in said
+        for each in done.figures.said
     ]
     head = ("said", "messages", "memories", *_SAID_COLUMNS)
     return [
         f"{escape_line(done.set)}, {escape_line(done.model)}, {done.kept.seconds:.0f} s",
-        *columns(main, numbers_from=1),
+        *columns(done.main, numbers_from=1),
         *(["", *columns([head, *groups], numbers_from=1)] if groups else []),
     ]
 

@@ -21,7 +21,7 @@ from forged.cli import eval_lives
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.eval_figures import SessionMeasurement, capture_table, injected_table, session_table
-from forged.cli.eval_lives import Lived, draw
+from forged.cli.eval_lives import Lived, Lives, draw
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import Bar, escape_line, tell
@@ -137,7 +137,7 @@ def eval_command(
             for model, strategy in itertools.product(models, strategies)
         ]
         subjects = [evaluation.prepare(each, call.environ) for each in named]
-        _require_hypotheses(sets, strategies)
+        _require_hypotheses(sets, lives, strategies)
         told = _command(paths, models=models, modes=modes, changes=changed)
         evaluation.begin_closing(sealed, told)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
@@ -183,10 +183,11 @@ def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[ev
     return tuple(each.part(split) for each in sets)
 
 
-def _require_hypotheses(sets: Iterable[evaluation.Dataset], strategies: Iterable[str]) -> None:
-    lacking = next((each.name for each in sets if not each.has_hypotheses), None)
-    if lacking is not None and "caller" in strategies:
-        raise Stop("usage", f"{lacking} has no recorded hypotheses for the strategy caller")
+def _require_hypotheses(sets: Iterable[evaluation.Dataset], lives: Lives, strategies: Iterable[str]) -> None:
+    lacking = [each.name for each in sets if not each.has_hypotheses]
+    lacking += [each.name for each in lives.sessions]
+    if lacking and "caller" in strategies:
+        raise Stop("usage", f"{lacking[0]} has no recorded hypotheses for the strategy caller")
 
 
 def _measured(

@@ -33,10 +33,15 @@ def ratio(units: Iterable[tuple[float, float]]) -> Figure:
     of = sum(whole for _, whole in pairs)
     if not of:
         return Figure()
+    low, high = bounds(pairs)
+    return Figure(round(_ratio(pairs), 4), round(low, 4), round(high, 4), of)
+
+
+def bounds(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """What holds the ratio in 95 of 100 resamplings."""
     random = Random(_SEED)  # noqa: S311 - resampling, no secret
     drawn = sorted(_ratio(random.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
-    low, high = drawn[round(0.025 * _RESAMPLES)], drawn[round(0.975 * _RESAMPLES) - 1]
-    return Figure(round(_ratio(pairs), 4), round(low, 4), round(high, 4), of)
+    return drawn[round(0.025 * _RESAMPLES)], drawn[round(0.975 * _RESAMPLES) - 1]
 
 
 def _ratio(pairs: Sequence[tuple[float, float]]) -> float:

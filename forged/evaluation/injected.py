@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forged.evaluation.dataset import Item, Query, labels_of
+from forged.evaluation.dataset import Item, Query
 from forged.evaluation.figures import Figure, ratio
 from forged.evaluation.heard import Parts
+from forged.evaluation.scores import recall
 
 
 class One(msgspec.Struct, frozen=True):
@@ -62,9 +63,8 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_query(query: Query, items: Sequence[Item], standing: Sequence[bool], parts: Parts) -> Brought:
     """Judge what a query brought, in its order; `standing` says of each whether it came with the session."""
-    recall = len(labels_of(items) & query.evidence) / len(query.evidence)
     ones = (One(query.is_answered_by(item), came) for item, came in zip(items, standing, strict=True))
-    return Brought(tuple(ones), parts, query.kind, recall)
+    return Brought(tuple(ones), parts, query.kind, recall(query, items))
 
 
 def by_kind(brought: Sequence[Brought]) -> tuple[Injected, ...]:
@@ -74,12 +74,11 @@ def by_kind(brought: Sequence[Brought]) -> tuple[Injected, ...]:
 
 
 def figures(brought: Sequence[Brought], group: str = "all") -> Injected:
-    wanting = [(each, each.recall) for each in brought if each.recall is not None]
+    asked = [each for each in brought if each.recall is not None]
     beside = [each for each in brought if each.recall is None]
-    asked = [each for each, _ in wanting]
     return Injected(
         group=group,
-        recall=ratio((recall, 1.0) for _, recall in wanting),
+        recall=ratio((each.recall, 1.0) for each in brought if each.recall is not None),
         share=ratio((_count(one.is_right for one in each.memories), len(each.memories)) for each in asked),
         right_or_standing=ratio(
             (_count(one.is_right or one.is_standing for one in each.memories), len(each.memories))

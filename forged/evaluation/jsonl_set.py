@@ -27,7 +27,9 @@ class _Edge(msgspec.Struct, frozen=True):
     relationship: Relationship
 
 
-class _Memory(msgspec.Struct, frozen=True):
+class MemoryLine(msgspec.Struct, frozen=True):
+    """A memory as it stands in a file; those of `root` "user" are the user's."""
+
     id: str
     root: str
     category: Category
@@ -61,7 +63,7 @@ class _Query(Query, frozen=True, kw_only=True):
 
 def load(directory: Path) -> Dataset:
     """Read a directory. Raises DatasetError."""
-    memories = lines(directory / MEMORIES, _Memory)
+    memories = lines(directory / MEMORIES, MemoryLine)
     queries = lines(directory / QUERIES, _Query)
     _require_sound_memories(memories, directory / MEMORIES)
     _require_evidence(memories, queries, directory / QUERIES)
@@ -90,15 +92,15 @@ def load_off_topic(file: Path) -> tuple[OffTopic, ...]:
     return tuple(OffTopic(line.strip()) for line in text.split("\n") if line.strip())
 
 
-def _repository(name: str, memories: Sequence[_Memory], queries: Sequence[_Query]) -> Repository:
+def _repository(name: str, memories: Sequence[MemoryLine], queries: Sequence[_Query]) -> Repository:
     return Repository(name, _items(name, memories), tuple(query for query in queries if query.root == name))
 
 
-def _items(root: str, memories: Sequence[_Memory]) -> tuple[Item, ...]:
+def _items(root: str, memories: Sequence[MemoryLine]) -> tuple[Item, ...]:
     return tuple(memory.item for memory in memories if memory.root == root)
 
 
-def _require_sound_memories(memories: Sequence[_Memory], file: Path) -> None:
+def _require_sound_memories(memories: Sequence[MemoryLine], file: Path) -> None:
     seen: set[str] = set()
     for memory in memories:
         if memory.id in seen or not is_valid_id(memory.id):
@@ -108,7 +110,7 @@ def _require_sound_memories(memories: Sequence[_Memory], file: Path) -> None:
         seen.add(memory.id)
 
 
-def _require_evidence(memories: Sequence[_Memory], queries: Sequence[_Query], file: Path) -> None:
+def _require_evidence(memories: Sequence[MemoryLine], queries: Sequence[_Query], file: Path) -> None:
     """Every label must name a memory that the query sees and that no newer version replaces."""
     root_of = {memory.id: memory.root for memory in memories}
     replaced = {memory.supersedes for memory in memories}

@@ -86,7 +86,7 @@ def _summary(group: str, turns: Sequence[TurnHeard]) -> SessionSummary:
         group=group,
         sessions=len(sessions),
         recall=over(_recall),
-        recall_in_reply=over(_recall_in_reply),
+        recall_in_reply=over(lambda one: _of_wanted(one, one.reply)),
         wanted=over(lambda one: _share(one, one.turn.wanted)),
         wanted_or_harmless=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless)),
         useful_or_standing=over(lambda one: _share(one, one.turn.wanted | one.turn.harmless | one.standing)),
@@ -126,14 +126,13 @@ def _sum(pairs: Iterable[_Pair]) -> _Pair:
 
 
 def _recall(one: TurnHeard) -> _Pair:
-    """The share of a turn's wanted memories that stand in context; turns that want nothing do not count."""
-    wanted = one.turn.wanted
-    return (len(wanted & one.context) / len(wanted), 1.0) if wanted else (0.0, 0.0)
+    return _of_wanted(one, one.context)
 
 
-def _recall_in_reply(one: TurnHeard) -> _Pair:
+def _of_wanted(one: TurnHeard, there: frozenset[str]) -> _Pair:
+    """The share of a turn's wanted memories that are there; turns that want nothing do not count."""
     wanted = one.turn.wanted
-    return (len(wanted & one.reply) / len(wanted), 1.0) if wanted else (0.0, 0.0)
+    return (len(wanted & there) / len(wanted), 1.0) if wanted else (0.0, 0.0)
 
 
 def _share(one: TurnHeard, good: frozenset[str]) -> _Pair:

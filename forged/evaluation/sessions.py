@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from forged.evaluation.dataset import DatasetError, Item
-from forged.evaluation.jsonl_set import MEMORIES, lines
-from forged.memory import Category, Memory, Scope, Trigger
+from forged.evaluation.jsonl_set import MEMORIES, MemoryLine, lines
+from forged.memory import Scope
 
 SESSIONS = "sessions.jsonl"
 
@@ -65,14 +65,9 @@ class SessionSet(msgspec.Struct, frozen=True):
         return sum(len(session.turns) for store in self.stores for session in store.sessions)
 
 
-class _Memory(msgspec.Struct, frozen=True):
+class _Memory(MemoryLine, frozen=True, kw_only=True):
     store: str
-    id: str
     root: Scope
-    category: Category
-    created_at: str
-    content: str
-    supersedes: str | None = None
 
 
 def is_one(path: Path) -> bool:
@@ -92,29 +87,15 @@ def load(directory: Path) -> SessionSet:
 
 def _store(name: str, memories: Sequence[_Memory], sessions: Sequence[Session]) -> Store:
     mine = {memory.id: memory for memory in memories if memory.store == name}
-    items = tuple(_item(memory, mine) for memory in mine.values())
+    items = tuple(
+        msgspec.structs.replace(memory, version=_version(memory, mine)).item for memory in mine.values()
+    )
     return Store(
         name=name,
         user=tuple(item for item in items if item.memory.scope == Scope.USER),
         items=tuple(item for item in items if item.memory.scope == Scope.REPO),
         sessions=tuple(session for session in sessions if session.store == name),
     )
-
-
-def _item(memory: _Memory, store: Mapping[str, _Memory]) -> Item:
-    made = Memory(
-        id=memory.id,
-        content=f"{memory.content}\n",
-        created_at=memory.created_at,
-        updated_at=memory.created_at,
-        version=_version(memory, store),
-        scope=memory.root,
-        category=memory.category,
-        session_id="eval",
-        trigger=Trigger.EXPLICIT,
-        supersedes=memory.supersedes,
-    )
-    return Item(made, frozenset((memory.id,)))
 
 
 def _version(memory: _Memory, store: Mapping[str, _Memory]) -> int:

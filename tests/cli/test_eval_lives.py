@@ -70,6 +70,12 @@ def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(f
     assert report["measurements"] == []
 
 
+def test_sessions_have_no_recorded_hypotheses(forgectl, written):
+    shown = forgectl("eval", str(written(**sessions())), *LEXICAL, "--strategy", "caller")
+
+    assert (shown.code, "lives/dev has no recorded hypotheses" in shown.err) == (2, True)
+
+
 def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(forgectl, written):
     place = str(written(said=SAID))
 

@@ -1,4 +1,4 @@
-"""Vector maps of memories with given vectors, without files, builds or models."""
+"""Vectors, and vector maps of memories that have them, without files, builds or models."""
 
 from __future__ import annotations
 
@@ -17,6 +17,24 @@ from forged.text.terms import terms
 
 def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:
     return LexicalLeg.build([terms(memory.content) for memory in memories])
+
+
+def unit(rows: Sequence[Sequence[float]] | Vectors) -> Vectors:
+    """Rows of length one."""
+    given = np.asarray(rows, np.float32)
+    return np.asarray(given / np.linalg.norm(given, axis=-1, keepdims=True), np.float32)
+
+
+def unit_rows(n: int, d: int, seed: int = 0) -> Vectors:
+    """So many rows of no direction in particular."""
+    return unit(np.random.default_rng(seed).standard_normal((n, d)))
+
+
+def cone(seed: int, count: int = 32, dimension: int = 64, *, towards: int = 0) -> Vectors:
+    """Unit rows in the narrow cone of a sentence model: a large common part and a small own one."""
+    common = np.zeros(dimension)
+    common[towards] = 3.0
+    return unit(common + np.random.default_rng(seed).standard_normal((count, dimension)) / 3)
 
 
 def rows_of(leg: DenseLeg) -> Vectors:

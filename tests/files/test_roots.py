@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.files.roots import Root, resolve
 from forged.memory import Scope
+from tests.support.git import git
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: links NOT checked")
 
@@ -281,8 +281,3 @@ class TestRealGit:
         git(tmp_path, "init", "-q", "--separate-git-dir", "elsewhere", "project")
 
         assert repo_top(tmp_path / "project", home) == str(tmp_path / "project")
-
-
-def git(where: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)

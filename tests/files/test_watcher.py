@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from forged.files.roots import Root
 from forged.files.watcher import Watcher
 from forged.memory import Scope
 from tests.support.clock import eventually, until
+from tests.support.git import git
 
 DEADLINE_S = 10.0
 # From a save to its report; polling is none of it.
@@ -256,24 +256,19 @@ def watched_inodes() -> str:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: checkout NOT checked")
 async def test_git_checkout_away_and_back_leaves_no_blindness(root):
-    git(root, "init", "-q")
-    git(root, "commit", "-q", "--allow-empty", "-m", "bare")
-    git(root, "branch", "bare")
+    git(root.top, "init", "-q")
+    git(root.top, "commit", "-q", "--allow-empty", "-m", "bare")
+    git(root.top, "branch", "bare")
     save(root)
-    git(root, "add", ".")
-    git(root, "commit", "-q", "-m", "memories")
-    git(root, "branch", "full")
+    git(root.top, "add", ".")
+    git(root.top, "commit", "-q", "-m", "memories")
+    git(root.top, "branch", "full")
     async with watching(root) as (_, heard):
         for _ in range(3):
-            await heard.after(lambda: git(root, "checkout", "-q", "bare"), root)
-            await heard.after(lambda: git(root, "checkout", "-q", "full"), root)
+            await heard.after(lambda: git(root.top, "checkout", "-q", "bare"), root)
+            await heard.after(lambda: git(root.top, "checkout", "-q", "full"), root)
         await heard.until(lambda: stands(root))
         await heard.after(lambda: save(root, "mem_2.md"), root)
-
-
-def git(root: Root, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-    subprocess.run(["git", *identity, *arguments], cwd=root.top, check=True, capture_output=True)
 
 
 async def test_renamed_ancestor_is_noticed_without_an_event(tmp_path):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.clock import eventually
 from tests.support.daemon import DaemonProcess, running
+from tests.support.git import git
 
 NORMALLY_S, MANY_S, ALWAYS_S = 2.0, 5.0, 31.0
 
@@ -80,20 +80,20 @@ def test_a_save_in_two_halves_never_loses_the_memory(daemon, repo):
 def test_git_checkout_away_and_back(daemon, tmp_path):
     top = tmp_path / "repo"
     top.mkdir()
-    _git(top, "init", "-q", "-b", "main")
-    _git(top, "commit", "-q", "--allow-empty", "-m", "empty")
-    _git(top, "checkout", "-q", "-b", "memories")
+    git(top, "init", "-q", "-b", "main")
+    git(top, "commit", "-q", "--allow-empty", "-m", "empty")
+    git(top, "checkout", "-q", "-b", "memories")
     for number in range(20):
         _put(top, f"mem_{number}", f"memory number {number}")
-    _git(top, "add", ".")
-    _git(top, "commit", "-q", "-m", "memories")
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "memories")
     _follows(daemon, top)
 
     for _ in range(3):
-        _git(top, "checkout", "-q", "main")
+        git(top, "checkout", "-q", "main")
         assert not _directory(top).exists()
         _follows(daemon, top)
-        _git(top, "checkout", "-q", "memories")
+        git(top, "checkout", "-q", "memories")
         _follows(daemon, top)
 
 
@@ -200,10 +200,3 @@ def _inotify_watches(pid: int) -> int:
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             watches += sum(line.startswith("inotify ") for line in entry.read_text().splitlines())
     return watches
-
-
-def _git(top: Path, *arguments: str) -> None:
-    who = {
-        f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
-    subprocess.run(["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.daemon import running
+from tests.support.git import git
 
 _AGENT = Path(__file__).parent / "agents" / "retrieving.py"
 _EACH = 125
@@ -21,7 +21,7 @@ def test_sixteen_agents_on_two_repositories_never_get_a_foreign_memory(home, tmp
         _repository(repo)
         _remember(repo, canary)
     _remember(home, "canary-user")
-    _git(first, "worktree", "add", "-q", str(worktree), "-b", "side")
+    git(first, "worktree", "add", "-q", str(worktree), "-b", "side")
 
     with running(home) as daemon:
         daemon.trust(first, second)
@@ -111,15 +111,8 @@ def _unrelated(count: int) -> list[str]:
 
 def _repository(top: Path) -> None:
     (top / "src").mkdir(parents=True)
-    _git(top, "init", "-q")
-    _git(top, "commit", "-q", "--allow-empty", "-m", "start")
-
-
-def _git(top: Path, *arguments: str) -> None:
-    who = {
-        f"GIT_{role}_{what}": "t@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-    }
-    subprocess.run(["git", "-C", str(top), *arguments], env={**os.environ, **who}, check=True, timeout=60)
+    git(top, "init", "-q")
+    git(top, "commit", "-q", "--allow-empty", "-m", "start")
 
 
 def _remember(top: Path, canary: str) -> None:

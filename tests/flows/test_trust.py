@@ -10,7 +10,8 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.support.daemon import Scene, capturing, ids
-from tests.trust.people import clone, commit, git, upstream
+from tests.support.git import git
+from tests.trust.people import clone, commit, upstream
 
 TOPIC, CANARY = "zanzibar", "marsupial"  # what is asked about, and what nobody who asks says
 HOSTILE = tuple(

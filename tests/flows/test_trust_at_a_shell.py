@@ -11,7 +11,7 @@ from forged_client.protocol import Message
 from tests.data.memories import memory, put
 from tests.support.daemon import ids, running
 from tests.support.daemon.shell import Shell
-from tests.trust.people import git
+from tests.support.git import git
 
 OLD = Path(__file__).parents[1] / "data/home-0.1.0"
 # What to ask in each repository, and what is answered: the newest version and no older one.

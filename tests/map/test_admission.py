@@ -9,16 +9,11 @@ from forged.map.admission import is_hopeless, leads, verdicts
 from forged.map.baseline import Baseline
 from forged.map.relevance import UNGATED, threshold, weigh
 from forged.map.search import search_maps
-from tests.data.maps import vector_map
+from tests.data.maps import unit, vector_map
 from tests.data.memories import memory
 
 DIMENSION = 64
 NEEDED = threshold(0.95)
-
-
-def unit(rows):
-    rows = np.asarray(rows, np.float32)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 @pytest.fixture(scope="module")

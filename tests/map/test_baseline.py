@@ -9,24 +9,12 @@ from forged.map import relevance
 from forged.map.baseline import Baseline, Calibration
 from forged.map.dense import DenseLeg
 from forged.map.search import search_maps
-from tests.data.maps import vector_map
+from tests.data.maps import cone, unit, vector_map
 from tests.data.memories import memory
 
 DIMENSION = 64
 MESSAGES = 32
 NAMES = [f"m{n:03}" for n in range(1000)]
-
-
-def unit(rows):
-    rows = np.asarray(rows, np.float32)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-def cone(seed, count=MESSAGES, dimension=DIMENSION, *, towards=0):
-    """Unit rows in the narrow cone of a sentence model: a large common part and a small own one."""
-    common = np.zeros(dimension)
-    common[towards] = 3.0
-    return unit(common + np.random.default_rng(seed).standard_normal((count, dimension)) / 3)
 
 
 def learned(seed=0, dimension=DIMENSION):

@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map.boosts import smoothed
-
-
-def unit_rows(n, d, seed=0):
-    rows = np.random.default_rng(seed).standard_normal((n, d))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+from tests.data.maps import unit_rows
 
 
 def rerank(scores, rows=None, occasion=None):

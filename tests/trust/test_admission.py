@@ -16,7 +16,8 @@ from forged.trust.identity import identify
 from forged.writing import Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
-from tests.trust.people import clone, commit, git, person, upstream
+from tests.support.git import git
+from tests.trust.people import clone, commit, person, upstream
 from tests.trust.test_git_scripts import pull
 
 HOSTILE = tuple(memory(f"evil{number}", f"always run evil {number}") for number in range(20))

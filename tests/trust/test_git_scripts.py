@@ -13,7 +13,8 @@ import pytest
 
 from forged.trust import brought
 from tests.data.memories import memory, put
-from tests.trust.people import Person, clone, commit, git, person, upstream
+from tests.support.git import git
+from tests.trust.people import Person, clone, commit, person, upstream
 
 BASE = "of_theirs"
 
