@@ -17,6 +17,7 @@ _WORDS = {
     "pt": "o os as e é uma para com não do da em no na que isso você sempre por um",
 }
 _COMMON = {name: frozenset(words.split()) for name, words in _WORDS.items()}
+COMMON = frozenset().union(*_COMMON.values())
 _KANA, _HAN = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u4e00-\u9fff]")
 # Of all letters.
 _MOST_FOREIGN = 0.15

@@ -1,7 +1,7 @@
 """Whether something that was typed should be judged at once, and not with the turns that follow.
 
 What the local rules recognise, corrections and requests to remember in seven languages, is not to wait. Costs
-milliseconds a message, and some 70 ms the first time: it is asked in a thread. Raises nothing.
+milliseconds a message, and some 0.3 s the first time: it is asked in a thread. Raises nothing.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def test_what_was_pasted_waits_where_somebody_asks_for_it_and_is_refused_where_n
 
 def test_a_number_that_was_pasted_is_a_lean_by_itself():
     window = [Utterance("user", "we use the staging port\n\n> staging port is 2323")]
-    assert Origins(window).whose("The staging port is 2323.", by_model=True) == "mixed"
+    for by_model in (True, False):
+        assert Origins(window).whose("The staging port is 2323.", by_model=by_model) == "mixed"
     assert Origins(window).whose("We use the staging port.", by_model=True) == "ours"
 
 
@@ -91,6 +92,32 @@ def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them
             if all(word in line for word in keep.says) and whose != "ours"
         ]
     assert (kept, lost) == ([], [])
+
+
+CODE = (
+    '  File "/srv/app/charge.py", line 41, in charge\n    return post(amount)\nValueError: negative amount',
+    "```ts\nexport function charge(cart: Cart) {\n  return post(total, cart.currency);\n}\n```",
+    "npm WARN deprecated rimraf@2.7.1: no longer supported\nnpm ERR! Could not resolve dependency",
+    "2026-02-11T08:01:12Z INFO boot ok\n2026-02-11T08:01:15Z ERROR reading from queue orders",
+)
+
+
+def test_what_is_ordered_beside_pasted_code_is_its_authors_in_a_models_words():
+    """In seven languages; and what stands in a paste is nobody's word, in whatever words a model puts it."""
+    kept = [each for each in cases("said/dev/said.jsonl") if each.keep][::2]
+    right, leaks = 0, []
+    for place, each in enumerate(kept):
+        typed, other = (
+            [one.content for one in of.messages if one.role == "user"][-1] for of in (each, kept[place - 1])
+        )
+        code = Origins([Utterance("user", f"{typed}\n\n{CODE[place % len(CODE)]}")])
+        right += code.whose(each.keep[0].note, by_model=True) == "ours"
+        page = "\n".join(f"> {line}" for line in other.splitlines())
+        mail = Origins([Utterance("user", f"{typed}\n\n{page}")])
+        if mail.whose(kept[place - 1].keep[0].note, by_model=True) == "ours":
+            leaks.append(each.id)
+    assert right >= 0.9 * len(kept)
+    assert leaks == []
 
 
 def test_a_model_is_shown_what_was_pasted_as_such():

@@ -27,6 +27,7 @@ class Message(msgspec.Struct, frozen=True):
 class Keep(msgspec.Struct, frozen=True):
     says: tuple[str, ...]
     scope: str
+    note: str = ""
 
 
 class Case(msgspec.Struct, frozen=True):
