@@ -14,7 +14,7 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
-    from forged.map.admission import Verdict, is_hopeless, leads, verdicts
+    from forged.map.admission import Verdict, is_hopeless, is_near, leads, verdicts
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
@@ -47,6 +47,7 @@ __all__ = [
     "compared",
     "hops",
     "is_hopeless",
+    "is_near",
     "leads",
     "link",
     "replaced_by",
@@ -59,7 +60,7 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    admission=("Verdict", "is_hopeless", "leads", "verdicts"),
+    admission=("Verdict", "is_hopeless", "is_near", "leads", "verdicts"),
     baseline=("Baseline", "LEAST_DIMENSION"),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),

@@ -37,7 +37,6 @@ from forged.scopes.view import View
 _INLINE_WORK = 20_000_000
 # Candidates that are looked at for each one that may come: by evidence the order is another.
 _POOL = 2
-
 Key = tuple[str, str]
 """A memory by the top of its root and the id of its newest version."""
 
@@ -70,7 +69,7 @@ class FileSource:
         return self._rows(question, cosines)
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
-        if not question.near_best or not len(self._view):
+        if question.least_evidence == float("-inf") or not len(self._view):
             return Rows(self._ungated(question, cosines))
         found, reading = self._weighed(question, cosines)
         is_lost = is_hopeless(reading, question.least_evidence, turn=question.turn)

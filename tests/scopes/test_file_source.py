@@ -194,7 +194,6 @@ def rows_of(**fields):
             "hop_depth": 0,
             "deadline": 0.0,
             "least_evidence": threshold(0.95),
-            "near_best": True,
             **fields,
         }
     )
