@@ -14,8 +14,9 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
-    from forged.map.admission import Verdict, is_hopeless, leads, verdicts
+    from forged.map.admission import Verdict, is_hopeless, is_near, leads, verdicts
     from forged.map.baseline import LEAST_DIMENSION, Baseline
+    from forged.map.boosts import CANDIDATES
     from forged.map.calibrations import carried, thinned
     from forged.map.cosines import Cosines, compared
     from forged.map.dense import DenseLeg, are_cjk
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from forged.map.vector_map import Cues, Heads, Part, Traits, VectorMap
 
 __all__ = [
+    "CANDIDATES",
     "LEAST_DIMENSION",
     "NO_CHAINS",
     "UNGATED",
@@ -47,6 +49,7 @@ __all__ = [
     "compared",
     "hops",
     "is_hopeless",
+    "is_near",
     "leads",
     "link",
     "replaced_by",
@@ -59,8 +62,9 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    admission=("Verdict", "is_hopeless", "leads", "verdicts"),
+    admission=("Verdict", "is_hopeless", "is_near", "leads", "verdicts"),
     baseline=("Baseline", "LEAST_DIMENSION"),
+    boosts=("CANDIDATES",),
     calibrations=("carried", "thinned"),
     cosines=("Cosines", "compared"),
     dense=("DenseLeg", "are_cjk"),

@@ -115,11 +115,16 @@ def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, tur
             yield Verdict(each, own, "near" if reading.evidence >= least else "weak")
 
 
+def is_near(evidence: float, least: float) -> bool:
+    """Whether so much speaks for a memory as a weak request that stands alone may be given."""
+    return evidence >= least - _ALONE.short
+
+
 def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
     """Whether a link leads from one memory to another: weak evidence of its own, or a source beyond doubt."""
     if reading.evidence == UNGATED:
         return True
-    has_some = reading.evidence_of(*target) >= least - _ALONE.short
+    has_some = is_near(reading.evidence_of(*target), least)
     return has_some or reading.evidence_of(*source) >= _DOUBTLESS * least
 
 

@@ -60,11 +60,6 @@ class Odds(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-def log_odds(matches: Matches, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
-    """Log odds that each query was written with the best of the rows in mind, in nats, (queries,)."""
-    return Odds.of(matches).best(legs)
-
-
 def limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     within: NDArray[np.float64] = np.clip(odds, LEAST, MOST)
     return within

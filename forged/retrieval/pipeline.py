@@ -217,7 +217,6 @@ class Pipeline:
             hop_depth=0 if learning else ask.hop_depth,
             deadline=near(ask.deadline),
             least_evidence=threshold(self._tuning.min_score) if gated else float("-inf"),
-            near_best=gated,
             continued=queries.index(ask.before) if ask.before in queries else None,
             turn=ask.turn,
             beside=ask.beside,

@@ -121,6 +121,10 @@ class Turns:
         while len(self._answers) > self._size:
             self._answers.popitem(last=False)
 
+    def drop(self, key: TurnKey) -> None:
+        """Answer this turn anew."""
+        self._answers.pop(key, None)
+
     def under_way(self, key: TurnKey, min_generation: int) -> Flight | None:
         """The pipeline that answers this turn just now."""
         return self._flights.get((key, min_generation))

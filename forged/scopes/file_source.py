@@ -16,6 +16,7 @@ import msgspec
 
 from forged import in_turn
 from forged.map import (
+    CANDIDATES,
     Candidate,
     Cosines,
     Found,
@@ -37,6 +38,8 @@ from forged.scopes.view import View
 _INLINE_WORK = 20_000_000
 # Candidates that are looked at for each one that may come: by evidence the order is another.
 _POOL = 2
+# So many cost no more than fewer. What a session has heard seldom takes the first places of a large store.
+_FREE = CANDIDATES // 2
 
 Key = tuple[str, str]
 """A memory by the top of its root and the id of its newest version."""
@@ -70,7 +73,7 @@ class FileSource:
         return self._rows(question, cosines)
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
-        if not question.near_best or not len(self._view):
+        if question.least_evidence == float("-inf") or not len(self._view):
             return Rows(self._ungated(question, cosines))
         found, reading = self._weighed(question, cosines)
         is_lost = is_hopeless(reading, question.least_evidence, turn=question.turn)
@@ -160,13 +163,15 @@ class FileSource:
     def _candidates(self, found: Found, question: Question, count: int) -> dict[Key, Candidate]:
         """The best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
-        k = count + len(question.heard) + min(superseded, 3 * count)
+        few = count + min(superseded, 3 * count)
+        most = few + len(question.heard)
+        k = min(most, max(few, _FREE))
         while True:
             best = found.best(k)
             candidates = self._first_of_chains(best, question)
             if len(best) < k or len(candidates) >= count:
                 return dict(islice(candidates.items(), count))
-            k *= 4
+            k = most if k < most else 4 * k
 
     def _key(self, candidate: Candidate) -> Key:
         """Of the memory that a row is a version of."""

@@ -14,13 +14,6 @@ import msgspec
 from forged.memory import Memory
 from forged.models import Vectors
 
-CAME = ("strong", "near", "weak", "hop", "standing")
-"""Why a memory is injected: much speaks for it; it is near the best; it is the best that a weak request has;
-a link leads to it; it stands in every session."""
-STAYED = ("faint", "far", "full")
-"""Why a memory near the top is not: too little speaks for it, or too little beside the best, or others came
-before it."""
-
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is looked for.
@@ -37,8 +30,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     heard: keys of memories that the session has in context already; they are left out and take no place.
     strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
 
-    `least_evidence` is what makes a request strong; with `near_best` a source gives what has evidence of its
-    own, the more the stronger the request is; without the first there is no yardstick for that.
+    `least_evidence` is what makes a request strong: a source gives what has evidence of its own, the more the
+    stronger the request is. With -inf there is no gate.
     """
 
     texts: tuple[str, ...]
@@ -48,7 +41,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     hop_depth: int
     deadline: float
     least_evidence: float = float("-inf")
-    near_best: bool = False
     continued: int | None = None
     turn: int = 0
     explains: bool = False
@@ -62,9 +54,11 @@ class Ranked(msgspec.Struct, frozen=True):
 
     `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
 
-    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"), and
-    `came` why it was let in, one of `CAME`, "" where nothing was decided. Scores of two sources are in
-    different units. `root` is the top of the file root that it lies in: an id means something there only.
+    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
+    is why it was let in: much speaks for it ("strong"), it is near the best ("near") or the best that a weak
+    request has ("weak"), a link leads to it ("hop") or it stands in every session ("standing"); "" where
+    nothing was decided. Scores of two sources are in different units. `root` is the top of the file root that
+    it lies in: an id means something there only.
     """
 
     memory: Memory
@@ -84,7 +78,7 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 class Stayed(msgspec.Struct, frozen=True):
-    """A memory near the top that stayed out; `why` is one of `STAYED`."""
+    """A memory near the top that stayed out; `why` is as in a `Verdict` of the gate."""
 
     memory: Memory
     root: str
@@ -96,7 +90,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     """What a source found, best first, hops last.
 
     `evidence` is how far the best stands above what everyday messages reach, in standard deviations, and
-    infinite where there is no yardstick. `stayed` was near the top and is left out by `near_best`.
+    infinite where there is no yardstick. `stayed` was near the top and is held back.
     """
 
     ranked: tuple[Ranked, ...] = ()

@@ -11,11 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.map import UNGATED, Baseline, Candidate, Found, weigh
+from forged.map import UNGATED, Baseline, Candidate, Found, is_near, weigh
 from forged.scopes.source import Ranked
-
-# Deviations below what makes a request strong, as a message that stands alone may be given them.
-_NEAR = 1.25
 
 
 def rated(
@@ -42,4 +39,4 @@ def word(evidence: float, strong: float) -> str:
     """Evidence as a person is told of it."""
     if evidence >= strong:
         return "strong"
-    return "near" if evidence >= strong - _NEAR else "weak"
+    return "near" if is_near(evidence, strong) else "weak"

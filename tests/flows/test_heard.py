@@ -14,6 +14,7 @@ from tests.support.clock import eventually
 from tests.support.daemon import DaemonProcess, Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
+_NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 
 
@@ -97,6 +98,19 @@ def test_what_was_compacted_away_comes_again(client, repo, kind):
     client.capture(str(repo), "s", [{"role": "user", "content": WALRUS}], kind=kind)
 
     assert ids(ask(client, repo, ICE, mode="append")) == ids(first)
+
+
+def test_what_a_turn_left_out_as_heard_is_found_when_it_was_compacted_away_within_the_turn(home, repo):
+    put(repo, memory("m0", "The walrus eats clams."))
+    put(repo, *(memory(f"n{number}", f"Lamp number {number} is dimmed at night.") for number in range(9)))
+    with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
+        client.rebuild(str(repo), wait=True, timeout_s=20)
+        first = ask(client, repo, WALRUS, "1", mode="append")
+        left_out = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
+        client.capture(str(repo), "s", [{"role": "user", "content": WALRUS}], kind="compaction")
+        again = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
+
+    assert (ids(first), ids(left_out), ids(again)) == (["m0"], [], ["m0"])
 
 
 def test_a_summary_that_moved_ends_what_was_heard(client, repo):
@@ -231,8 +245,7 @@ def test_what_was_heard_outlives_the_daemon(home, repo):
 
 def test_no_standing_budget_nothing_stands(home, repo):
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
-    config = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
-    with running(home, config=config) as daemon, daemon.client() as client:
+    with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
         client.rebuild(str(repo), wait=True, timeout_s=20)
 
         assert eventually(lambda: ids(ask(client, repo, WALRUS, mode="append")) == ["m0"])

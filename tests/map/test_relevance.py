@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
 from forged.evaluation import jsonl_set
-from forged.map import odds, relevance
+from forged.map import relevance
 from forged.map.baseline import Baseline
 from forged.map.calibrations import calibrated, carried
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg, match
+from forged.map.odds import Odds
 from forged.map.search import search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
@@ -103,7 +104,7 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
 
 
 def log_odds(legs, text):
-    return odds.log_odds(match(legs, [terms(text)])).item()
+    return Odds.of(match(legs, [terms(text)])).best().item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------

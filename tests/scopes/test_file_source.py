@@ -186,7 +186,7 @@ TALKED = vector_map(
 BEFORE = "how do the quokka deployments go?\nTo staging first, the quokka deployments."
 
 
-def rows_of(**fields):
+def rows_of(store=TALKED, **fields):
     question = Question(
         **{
             "vectors": None,
@@ -194,12 +194,11 @@ def rows_of(**fields):
             "hop_depth": 0,
             "deadline": 0.0,
             "least_evidence": threshold(0.95),
-            "near_best": True,
             **fields,
         }
     )
     with ThreadPoolExecutor(1) as thread:
-        return asyncio.run(FileSource(View((TALKED,)), lexical_weight=0.3, thread=thread).search(question))
+        return asyncio.run(FileSource(View((store,)), lexical_weight=0.3, thread=thread).search(question))
 
 
 def asked(message, **fields):
@@ -234,3 +233,13 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
 
     assert (silent.ranked, silent.stayed, explained.ranked) == ((), (), ())
     assert [(each.memory.id, each.why) for each in explained.stayed] == [("lamp", "faint")]
+
+
+def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
+    many = vector_map([memory(f"m{number:02}", "the quokka") for number in range(80)])
+    heard = frozenset((many.root, f"m{number:02}") for number in range(40))
+    fields = {"texts": ("quokka",), "message": "quokka", "least_evidence": float("-inf")}
+
+    found = rows_of(many, **fields, heard=heard).ranked
+
+    assert [each.memory.id for each in found] == [f"m{number}" for number in range(40, 45)]

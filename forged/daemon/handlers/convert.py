@@ -1,4 +1,4 @@
-"""Wire types to domain types and back; the only place, so the domain may change without a new protocol.
+"""Memories between their wire and their domain types, so that the domain may change without a new protocol.
 
 Raises InvalidRequest, saying what to change, for a field that means nothing here.
 """

@@ -13,6 +13,7 @@ import time
 import msgspec
 
 from forged import memory
+from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
 from forged.daemon.handlers.naming import Look, check_scope, look, on_disk
@@ -44,7 +45,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     base, _ = base_of(at.admitted.memories, named)
     source = at.file(base.id).memory
     new = _in_scope(msgspec.structs.replace(source, origin=base.origin), request.to)
-    secrets = await secrets_in(new.content, (new.category, *new.cues))
+    secrets = await secrets_in(new.content, (new.category, *texts_beside(new)))
     insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
     ids = link(at.admitted.memories).chain(base.id)
     intent = _intent(at.index, target, ids, new)

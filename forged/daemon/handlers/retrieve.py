@@ -55,8 +55,10 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
     answer, cached, question = _kept(context, key, request), True, None
-    if answer is None:
+    if answer is None or _is_of_another(context, place, request, key):
         question = await _ask(context, request, place, key)
+        if answer and key and not question.ask.heard:  # what it leaves out as heard is gone from context
+            retriever.turns.drop(key)
         answer, cached = await retriever.retrieve(question.ask, sources(place, question.ask), key)
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
@@ -64,8 +66,6 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
     else:
-        if question is None and _speaks(context, place, request, key) is None:
-            question = await _ask(context, request, place, key)
         made = _said(context, place, request, (key, answer, question), captured=len(captured))
         told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
@@ -96,7 +96,7 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
         return None
     if _is_stateless(context, request):
         return _again_plain(context, place, request, key, answer)
-    if request.mode not in MODES or _speaks(context, place, request, key) is None:
+    if request.mode not in MODES or _is_of_another(context, place, request, key):
         return None
     return _again_said(context, place, request, key, answer)
 
@@ -149,11 +149,13 @@ def _captured(context: Context, request: wire.Retrieve) -> tuple[str, ...]:
     return context.daemon.capture.news.of(request.session_id) if tells else ()
 
 
-def _speaks(context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey | None) -> bool | None:
-    """Whether a turn has content, None if it is not the newest of a list that goes on."""
+def _is_of_another(context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey | None) -> bool:
+    """Whether what is kept for a turn was answered to another list, or before another turn was."""
+    if _is_stateless(context, request):
+        return False
     daemon, where = context.daemon, place_of(request, place)
     daemon.sessions.before(daemon.state, request, where, key)
-    return daemon.sessions.spoke(where, key)
+    return daemon.sessions.spoke(where, key) is None
 
 
 def _said(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.daemon.handlers import trust
+from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.naming import begun_by
@@ -89,7 +90,7 @@ async def _kept(context: Context, document: Document, asked: wire.Review) -> Mem
     content = without_private(asked.text if asked.text.strip() else before.content).strip()
     if not content:
         raise InvalidRequest("the text is blank; say what to keep")
-    secrets = await secrets_in(content, (before.session_id, *before.cues, *map(str, before.evidence)))
+    secrets = await secrets_in(content, (before.session_id, *texts_beside(before)))
     insist(secrets, allowed=asked.allow_secret)
     index, now = context.daemon.indexer.open(document.root), utc_now()
     memory = msgspec.structs.replace(
