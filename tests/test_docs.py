@@ -24,7 +24,7 @@ from forged.config.repository import RepoConfig
 
 REPO = Path(__file__).parents[1]
 PAGES = {page.stem: page for page in (REPO / "forged" / "docs").glob("*.md")}
-SECTIONS = {"memory": config.MemoryConfig, "llm": config.LlmConfig, "capture": config.CaptureConfig}
+SECTIONS = {field.name: field.type for field in msgspec.structs.fields(config.Config)}
 DOCUMENTS = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "client" / "README.md", *PAGES.values()]
 SHARED = {"--json", "--timeout", "--workspace", "--no-autostart"}
 
@@ -245,7 +245,7 @@ def allowed(kind: msgspec.inspect.Type) -> str:
                 next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
             )
         case msgspec.inspect.LiteralType():
-            return ", ".join(sorted(kind.values, key=["auto", "hyde", "direct"].index))
+            return ", ".join(sorted(kind.values, key=["auto", "hyde", "direct", "follow", "pin"].index))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{kind.ge:g} or more" if kind.le is None else f"{kind.ge:g} to {kind.le:g}"
         case _:
