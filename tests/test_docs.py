@@ -24,7 +24,7 @@ from forged.config.repository import RepoConfig
 
 REPO = Path(__file__).parents[1]
 PAGES = {page.stem: page for page in (REPO / "forged" / "docs").glob("*.md")}
-SECTIONS = {"memory": config.MemoryConfig, "llm": config.LlmConfig, "capture": config.CaptureConfig}
+SECTIONS = {field.name: field.type for field in msgspec.structs.fields(config.Config)}
 DOCUMENTS = [REPO / "README.md", REPO / "CHANGELOG.md", REPO / "client" / "README.md", *PAGES.values()]
 SHARED = {"--json", "--timeout", "--workspace", "--no-autostart"}
 
@@ -245,7 +245,7 @@ def allowed(kind: msgspec.inspect.Type) -> str:
                 next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
             )
         case msgspec.inspect.LiteralType():
-            return ", ".join(sorted(kind.values, key=["auto", "hyde", "direct"].index))
+            return ", ".join(sorted(kind.values, key=["auto", "hyde", "direct", "follow", "pin"].index))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{kind.ge:g} or more" if kind.le is None else f"{kind.ge:g} to {kind.le:g}"
         case _:
@@ -267,6 +267,35 @@ def test_every_variable_that_is_read_is_documented():
 
     own = {name for name in read if "__" not in name and not name.endswith("_")}
     assert own == {name for name in told if name.isupper()} - {"UID"}
+
+
+# --- the code map --------------------------------------------------------------------------------------
+
+
+def code_map() -> dict[str, set[str]]:
+    """The modules, and folders of them, that are named of each package."""
+    table = {code(cells[0])[0]: " ".join(cells[1:]) for cells in rows(section("architecture", "Code map"))}
+    return {
+        package: set(re.findall(r"`([\w/]+(?:\.py|/))`", told))
+        for package, told in table.items()
+        if package.endswith("/")
+    }
+
+
+@pytest.mark.parametrize("package", code_map())
+def test_every_module_is_in_the_code_map_and_nothing_else_is(package):
+    told, top = code_map()[package], REPO / package
+    inner = [REPO / each for each in code_map() if each != package and each.startswith(package)]
+    there = {
+        file.relative_to(top).as_posix()
+        for file in top.rglob("*.py")
+        if not any(file.is_relative_to(each) for each in inner)
+    }
+    folders = tuple(name for name in told if name.endswith("/"))
+    unnamed = {name for name in there - told if not name.endswith("__.py")}
+
+    assert [name for name in unnamed if not name.startswith(folders)] == []
+    assert [name for name in told if not (top / name).exists() and not name.endswith("/")] == []
 
 
 # --- packaging -----------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
 )
 @asks
 def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool, **fields: Any) -> None:
-    """Print the injection for a message, exactly as an agent gets it; `-` reads the message from stdin.
+    """Print the injection for a message, as an agent gets it that names no session; `-` reads it from stdin.
 
     Controls and hidden characters are shown and not printed, in a pipe too; --json has the exact text.
     """

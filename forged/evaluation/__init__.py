@@ -9,7 +9,7 @@ what people say is read by `load_said`, handed over by `run_capture` and comes t
 DatasetError, ConfigError, NotStarted and MeasurementFailed, each with a sentence for a person.
 """
 
-from forged.evaluation.capture_scores import CaptureFigures, SaidSummary
+from forged.evaluation.capture_scores import CaptureFigures
 from forged.evaluation.capture_scores import figures as capture_figures
 from forged.evaluation.capture_trial import AllKept
 from forged.evaluation.capture_trial import run as run_capture
@@ -52,7 +52,6 @@ __all__ = [
     "Outcome",
     "Prepared",
     "SaidSet",
-    "SaidSummary",
     "SessionSet",
     "SessionSummary",
     "Subject",

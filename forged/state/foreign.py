@@ -21,7 +21,7 @@ _FILES = frozenset(
         *("forgotten", "paused.json", "cost.json"),  # of 0.1.0, while they wait to be taken over
     }
 )
-_FOLDERS = frozenset({"trash", "run", BACKUP, "spool", "dead"})
+_FOLDERS = frozenset({"trash", "run", "classifier", BACKUP, "spool", "dead"})
 _TEMP = ".forged-"
 _TOLD = 5
 

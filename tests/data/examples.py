@@ -251,6 +251,49 @@ LATER: dict[str, p.Request | p.Reply] = {
         origin="typed",
         all_repos=True,
     ),
+    "request-retrieve+mode": p.Retrieve(id=4, workspace="/w", session_id="s", mode="append", agent="claude"),
+    "reply-retrieved+heard": p.Retrieved(
+        id=4,
+        memories=(msgspec.structs.replace(_HIT, came="near", stale=("a",)),),
+        heard=1,
+        captured=("kept",),
+    ),
+    "reply-explained+stayed": p.Explained(id=6, stayed=(p.Stayed("mem_c", "/r", "text", "faint", 0.5),)),
+    "request-remember+cues": p.Remember(
+        id=7, workspace="/w", content="text", cues=("a release",), evidence=("src/a.py:3-9",)
+    ),
+    "request-edit+cues": p.Edit(id=43, workspace="/w", memory_id="mem_a", cues=(), evidence=("src/a.py",)),
+    "reply-memories+stale": p.Memories(
+        id=9,
+        memories=(
+            msgspec.structs.replace(_RECORD, origin="typed", cues=("c",), evidence=("a:3",), stale=("a",)),
+        ),
+    ),
+    "request-review+keep": p.Review(
+        id=20, workspace="/w", keep=("mem_a",), drop=("mem_b",), text="text", allow_secret=True
+    ),
+    "reply-reviewed+waiting": p.Reviewed(
+        id=20,
+        waiting=(
+            p.Proposed(
+                id="mem_a",
+                content="text",
+                why="why",
+                beside="beside",
+                scope="repo",
+                category="patterns",
+                root="/r",
+                session_id="s",
+                agent="a",
+                created_at="2026-01-02T03:04:05Z",
+                supersedes="mem_0",
+            ),
+        ),
+        elsewhere=("/r2",),
+        kept=("mem_b",),
+        dropped=("mem_c",),
+    ),
+    "reply-costs+said": p.Costs(id=18, days=(p.DayCost(day="2026-01-02", purpose="capture", said_tokens=7),)),
     "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
     "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),

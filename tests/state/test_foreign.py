@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir(mode=0o700)
     for name in [*OURS, "state.db.damaged-20260101", ".forged-01.tmp"]:
         (folder / name).touch()
-    for name in ("trash", "run", "state-0.1.0"):
+    for name in ("trash", "run", "state-0.1.0", "classifier"):
         (folder / name).mkdir()
     return folder
 

@@ -127,8 +127,6 @@ def compared(
 
 def unseen(said: Sequence[data.Message], vectors: dict[str, Floats]) -> list[Head]:
     """For each message of the development half the head that was trained without it; prints their curve."""
-    if not HELD_OUT.exists():
-        sys.exit("there are no heads of the parts: `make head` trains them")
     heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
     judged = held_out(said, heads, vectors)
     told(judged, said)
