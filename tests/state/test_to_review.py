@@ -108,9 +108,11 @@ async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_pat
     kept = ToReview(database := Database(str(tmp_path / "state.db")), clock=lambda: NOW)
     kept.restore([proposal(1), proposal(2)])
     database.run = slow
+    same = [proposal(number, "the same words") for number in (4, 5)]
     async with asyncio.TaskGroup() as group:
-        for change in (kept.remove(["mem_1"]), kept.add([proposal(3)]), kept.add([proposal(4)])):
-            group.create_task(change)
+        group.create_task(kept.remove(["mem_1"]))
+        for each in (proposal(3), *same):
+            group.create_task(kept.add([each]))
         for _ in range(20):
             await asyncio.sleep(0)
             for gate in reversed(gates):
