@@ -208,7 +208,7 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
     narrowed = ("--since", "2026-05-01T00:00Z", "--session", "s-", "--origin", "typed", "--scope", "user")
     shown = forgectl("list", *narrowed, "--stale", "--all-repos", "--category", "patterns")
 
-    assert shown.err == "no memory is of all that you ask for\n"
+    assert shown.err == "no memory matches all that you ask for\n"
     assert daemon.asked(ListMemories) == ListMemories(
         id=daemon.asked(ListMemories).id,
         workspace="/w",
