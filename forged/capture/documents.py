@@ -153,10 +153,11 @@ class _Deciding:
             self.invalid += 1
             self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
         elif whose == "mixed":
-            self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal.why))
+            self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal))
         else:
             before = self._likely_before(root, content, proposal)
-            self.documents.append(Document(root, self._memory(root, content, proposal), proposal.why))
+            memory = self._memory(root, content, proposal)
+            self.documents.append(Document(root, memory, self._taken_up(proposal)))
             if before is not None:
                 self._likely.take(root, before, content)
             self._compared.add(content)
@@ -168,12 +169,16 @@ class _Deciding:
     def _is_full(self, *, waits: bool) -> bool:
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
 
-    def _waiting(self, root: Root, memory: Memory, taken_up: str) -> Document:
+    def _taken_up(self, proposal: Proposal) -> str:
+        """What it is proposed for; a model proposes all for one reason and does not say it."""
+        return proposal.why or ("model" if self._author == Origin.MODEL else "rule")
+
+    def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> Document:
         """What counts neither as known nor as a head until a person has seen it."""
         who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
         beside = redact(self._origins.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        return Document(root, memory, taken_up, why, beside, self._event.agent)
+        return Document(root, memory, self._taken_up(proposal), why, beside, self._event.agent)
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Whose) -> str:
         """Why a proposal is none that may be kept, as a sentence, or nothing."""

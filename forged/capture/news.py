@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from forged.capture.values import Refused
-from forged.memory import Origin, Scope, time_ns
+from forged.memory import Scope, time_ns
 from forged.state import Document, Event, Judged, Judgement
 
 # Who judges where no model does.
@@ -34,7 +34,7 @@ class News:
     def kept(self, event: Event, documents: Iterable[Document]) -> None:
         """These are on disk now, or wait for a person."""
         for document in documents:
-            memory, why = document.memory, _why(document)
+            memory = document.memory
             judgement = Judgement(
                 at=time_ns(memory.created_at) / 1e9,
                 text=memory.content,
@@ -43,8 +43,8 @@ class News:
                 session_id=event.session_id,
                 agent=event.agent,
                 kind=event.kind,
-                why=why,
-                classifier=self._judge(why),
+                why=document.why,
+                classifier=self._judge(document.why),
                 scope=memory.scope,
                 category=memory.category,
                 top=document.root.top,
@@ -94,10 +94,6 @@ def unanswered(
         return ()
     typed = [utterance.text for utterance in event.window if utterance.role == "user"]
     return (Refused(typed[-1] if typed else "", "nothing in it reads like something to keep"),)
-
-
-def _why(document: Document) -> str:
-    return document.why or ("model" if document.memory.origin == Origin.MODEL else "rule")
 
 
 def _sentence(judgement: Judgement) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -15,7 +14,7 @@ from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.since import When, since_option
 from forged.cli.tables import cut, folded, short_ids
-from forged.cli.terminal import escape_line, tell
+from forged.cli.terminal import escape_line, local_time, tell
 from forged_client.protocol import Judged, JudgedPage, ListJudged
 
 _INDENT = "    "
@@ -70,7 +69,7 @@ def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> It
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.memory_id else ""
         facts = (
             word,
-            _local(each.at),
+            local_time(each.at),
             about,
             escape_line(each.root) if with_root and each.scope != "user" else "",
         )
@@ -108,11 +107,3 @@ def _command(call: Invocation, each: Judged, name: str) -> str:
     is_here = each.scope == "user" or (call.workspace + os.sep).startswith(each.root + os.sep)
     place = "" if is_here else f" --workspace {shlex.quote(each.root)}"
     return escape_line(f"forgectl forget {name}{place}")
-
-
-def _local(time: str) -> str:
-    """A time of the wire as the clock on the wall shows it."""
-    try:
-        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return escape_line(time[:16])

@@ -11,7 +11,7 @@ from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
-from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields, tell
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, local_time, shown_fields, tell
 from forged_client.client import Client
 from forged_client.protocol import Dead, DeadEvent, DeadEvents
 
@@ -75,7 +75,7 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
     """One line an event: id, when it died, kind, repository, reason."""
-    rows = ((event.id, event.died_at[:19], event.kind, event.root, event.reason) for event in events)
+    rows = ((event.id, local_time(event.died_at), event.kind, event.root, event.reason) for event in events)
     return columns((tuple(map(escape_line, row)) for row in rows), width=width)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from forged.cli.tables import cells, columns, cut, folded, short_ids
-from forged.cli.terminal import Painter, counted, escape, escape_line, listed, shown_fields
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, local_time, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
 
 _CELLS = 80
@@ -49,8 +49,10 @@ def memory_list(
         yield from folded(f"{name}  {about}  v{memory.version}", width, _INDENT)
         yield from folded(_INDENT + _gist(memory.content) + _beside(memory), width, _INDENT)
         session = f"session {escape_line(memory.session_id)}"
-        made = f"{escape_line(memory.created_at[:19])}, {escape_line(memory.origin)}, {session}"
+        made = f"{local_time(memory.created_at)}, {escape_line(memory.origin)}, {session}"
         yield from folded(_INDENT + made, width, _INDENT * 2)
+        if changed := listed(memory.stale):
+            yield from folded(f"{_INDENT}may be outdated: {changed} changed", width, _INDENT * 2)
         if with_root and memory.scope == _REPO:
             yield from folded(_INDENT + escape_line(memory.root), width, _INDENT * 2)
 
@@ -100,7 +102,7 @@ def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:
             escape_line(each.id),
             escape_line(each.scope),
             counted(len(each.ids), "file"),
-            f"{escape_line(each.why)} {escape_line(each.taken_at[:16])}",
+            f"{escape_line(each.why)} {local_time(each.taken_at)}",
             f"until {_day(each.until)}",
             _shortened(escape_line(each.first_line)),
         )
@@ -116,7 +118,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
             "*" if memory.is_head else " ",
             f"v{memory.version}",
             escape_line(memory.id),
-            escape_line(memory.created_at[:19]),
+            local_time(memory.created_at),
             escape_line(", ".join(filter(None, (memory.trigger, memory.origin)))),
             _gist(memory.content),
         )
@@ -267,7 +269,7 @@ def _beside(memory: MemoryRecord) -> str:
 
 
 def _day(time: str) -> str:
-    return escape_line(time[:10])
+    return local_time(time)[:10]
 
 
 def _gist(content: str) -> str:

@@ -72,7 +72,7 @@ def _nothing(request: wire.ListMemories) -> str:
     filters = (request.scope, request.category, request.since, request.session_id, request.origin)
     if request.stale and not any(filters):
         return "no memory stands on a file that changed"
-    return "no memory is of all that you ask for" if any(filters) else "no memories"
+    return "no memory matches all that you ask for" if any(filters) else "no memories"
 
 
 scope_option = click.option(

@@ -59,9 +59,11 @@ def _text(value: str) -> str:
 
 def _meaning(name: str, path: str) -> tuple[str, ...]:
     agent = config.parts_of(name)[1]
-    more = f"its text and about {config.AGENTS.get(agent, 0):,} tokens"
+    adds = config.AGENTS.get(agent)
+    goes = "on its standard input" if adds is None else f"by your own login of {agent}"
+    more = "its text" if adds is None else f"its text and about {adds:,} tokens"
     return (
-        f"to be written into {path}; finished turns are then sent by your own login of {agent},",
+        f"to be written into {path}; finished turns are then sent to it {goes},",
         f"and each call takes {more}: `forgectl doctor --try` makes one, `forgectl cost` counts them,",
         "`memory.daily_token_limit` limits them",
     )

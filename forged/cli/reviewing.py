@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import click
+from msgspec.structs import replace
 
 from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
@@ -84,15 +85,7 @@ def _edited(call: Invocation, asked: wire.Review, wanted: str) -> wire.Review:
     text = click.edit(meant[0].content, extension=".md")
     if text is None or not text.strip():
         raise Stop("declined", "nothing was kept; the proposal still waits")
-    return wire.Review(
-        workspace=asked.workspace,
-        accept=asked.accept,
-        everything=asked.everything,
-        keep=(meant[0].id,),
-        drop=asked.drop,
-        text=text,
-        allow_secret=asked.allow_secret,
-    )
+    return replace(asked, keep=(meant[0].id,), text=text)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------
@@ -157,6 +150,8 @@ def _of_files(found: wire.Reviewed, *, deciding: bool) -> Iterable[str]:
     if found.root is None:
         return
     left = found.root.withheld
+    if not left and (found.waiting or found.kept or found.dropped):
+        return
     if not left:
         yield f"nothing is withheld in {escape_line(found.root.root)}"
     elif deciding:

@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import NoReturn, TextIO
 
 import msgspec
@@ -94,6 +95,14 @@ def span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return f"{int(max(seconds, 0))} s"
+
+
+def local_time(time: str) -> str:
+    """A time of the wire as the clock on the wall shows it, to the minute; escaped."""
+    try:
+        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):
+        return escape_line(time[:16])
 
 
 def pace(rate: float, left_s: float | None) -> str:

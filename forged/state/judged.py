@@ -9,26 +9,22 @@ was. One that is added again is the one that is there.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from forged.errors import StoreError
 from forged.state import tables
 from forged.state.database import Damaged, Database
+from forged.state.soft_rows import ChangedRows
 from forged.text.forgetting import without_sentences, words_of
 from forged.text.quoted import one_line
 from forged.text.redaction import redact
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-logger = logging.getLogger(__name__)
 
 MOST = 2000
 KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
@@ -76,13 +72,11 @@ class Judged:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
-        self._database = database
         self._clock = clock
         self._known: dict[str, Judgement] = {}  # oldest first
         self._untold: dict[str, list[str]] = {}
-        self._changed: set[str] = set()
+        self._changed = ChangedRows(database, "judged", "what capture kept and refused is")
         self._tidied_at = 0.0
-        self._warned = False
 
     def restore(self, rows: Iterable[Row]) -> None:
         """Take over what a file holds, as it is opened; what is known already is newer."""
@@ -150,19 +144,12 @@ class Judged:
             for session, keys in self._untold.items()
             if (left := [key for key in keys if self._known[key].untold])
         }
-        await self._write(durable=True)
+        await self._changed.write(self._row)
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
         self._tidy()
-        try:
-            await self._write(durable=False)
-        except StoreError as error:
-            if not self._warned:
-                logger.warning("what capture kept and refused is known in memory only error=%s", error)
-            self._warned = True
-        else:
-            self._warned = False
+        await self._changed.save(self._row)
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -193,16 +180,9 @@ class Judged:
             if gone is not None and gone.untold and key in self._untold.get(gone.session_id, ()):
                 self._untold[gone.session_id].remove(key)
 
-    async def _write(self, *, durable: bool) -> None:
-        changed, self._changed = self._changed, set()
-        if not changed:
-            return
-        rows = [(key, self._known.get(key)) for key in sorted(changed)]
-        try:
-            await self._database.run(partial(_change, rows), durable=durable)
-        except StoreError:
-            self._changed |= changed
-            raise
+    def _row(self, key: str) -> tables.Row | None:
+        judgement = self._known.get(key)
+        return None if judgement is None else (key, msgspec.msgpack.encode(judgement))
 
 
 def gist(text: str) -> str:
@@ -219,11 +199,3 @@ def all_judged(connection: Connection) -> tuple[Row, ...]:
         )
     except msgspec.DecodeError as error:
         raise Damaged(f"what capture kept and refused cannot be read: {error}") from error
-
-
-def _change(rows: Sequence[tuple[str, Judgement | None]], connection: Connection) -> None:
-    for key, judgement in rows:
-        if judgement is None:
-            tables.remove(connection, "judged", key)
-        else:
-            tables.put(connection, "judged", key, msgspec.msgpack.encode(judgement))

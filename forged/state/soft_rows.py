@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+RowOf = Callable[[str], tables.Row | None]
+
 
 class SoftRows:
     """All rows of one table; `what` is counted in it, as the log says it."""
@@ -64,21 +66,28 @@ class ChangedRows:
         """The row of this key is another one, or gone."""
         self._changed.add(key)
 
-    async def save(self, row_of: Callable[[str], tables.Row | None]) -> None:
+    async def save(self, row_of: RowOf) -> None:
         """Write the rows, of which None is gone. Raises nothing; what fails is written later."""
-        keys, self._changed = self._changed, set()
-        if not keys:
-            return
         try:
-            rows = {key: row_of(key) for key in keys}
-            await self._database.run(partial(_write, self._table, rows), durable=False)
+            await self.write(row_of, durable=False)
         except StoreError as error:
-            self._changed |= keys
             if not self._warned:
                 logger.warning("%s counted in memory only error=%s", self._what, error)
             self._warned = True
         else:
             self._warned = False
+
+    async def write(self, row_of: RowOf, *, durable: bool = True) -> None:
+        """The same at once. Raises StoreError."""
+        keys, self._changed = self._changed, set()
+        if not keys:
+            return
+        rows = {key: row_of(key) for key in keys}
+        try:
+            await self._database.run(partial(_write, self._table, rows), durable=durable)
+        except StoreError:
+            self._changed |= keys
+            raise
 
 
 def _write(table: str, rows: Mapping[str, tables.Row | None], connection: Connection) -> None:

@@ -7,6 +7,7 @@ return and raises StoreError.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
@@ -39,6 +40,8 @@ class ToReview:
         self._most = most
         self._clock = clock
         self._waiting: dict[str, Document] = {}
+        # Whoever changes it has read it before, and waits for the disk between.
+        self._one_at_a_time = asyncio.Lock()
 
     def restore(self, waiting: Iterable[Document]) -> None:
         """Take over what a file holds, as it is opened."""
@@ -53,33 +56,35 @@ class ToReview:
 
     async def add(self, documents: Sequence[Document]) -> tuple[str, ...]:
         """Let these wait; the same words of a root wait once. The ids of those that are new."""
-        there = {(each.root, each.memory.content) for each in self.of()}
-        new = {each.memory.id: each for each in documents if (each.root, each.memory.content) not in there}
-        if not new:
-            return ()
-        kept = {each.memory.id: each for each in self.of()} | new
-        newest = sorted(kept.values(), key=_at)[-self._most :]
-        old = self._waiting.keys() - {each.memory.id for each in newest}
-        await self._database.run(partial(_change, list(new.values()), old))
-        self._waiting = {each.memory.id: each for each in newest}
-        return tuple(new)
+        async with self._one_at_a_time:
+            fresh = self.of()
+            there = {(each.root, each.memory.content) for each in fresh}
+            new = [each for each in documents if (each.root, each.memory.content) not in there]
+            if new:
+                newest = sorted((*fresh, *new), key=_at)[-self._most :]
+                old = self._waiting.keys() - {each.memory.id for each in newest}
+                await self._write([each for each in newest if each in new], old)
+            return tuple(each.memory.id for each in new)
 
     async def remove(self, ids: Collection[str]) -> None:
         """Let these wait no longer."""
-        if gone := [each for each in ids if each in self._waiting]:
-            await self._database.run(partial(_change, (), gone))
-            for each in gone:
-                self._waiting.pop(each, None)
+        async with self._one_at_a_time:
+            await self._write((), [each for each in ids if each in self._waiting])
 
     async def cut(self, unwanted: Sequence[Words]) -> Cut:
         """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
-        left = {each.memory.id: _without(each, unwanted) for each in self._waiting.values()}
-        gone = [each for each, (document, _) in left.items() if document is None]
-        changed = [document for document, count in left.values() if document is not None and count]
-        if gone or changed:
-            await self._database.run(partial(_change, changed, gone))
-        self._waiting = {each: document for each, (document, _) in left.items() if document is not None}
-        return Cut(sum(count for _, count in left.values()), len(gone) + len(changed))
+        async with self._one_at_a_time:
+            left = {each.memory.id: _without(each, unwanted) for each in self._waiting.values()}
+            gone = [each for each, (document, _) in left.items() if document is None]
+            changed = [document for document, count in left.values() if document is not None and count]
+            await self._write(changed, gone)
+            return Cut(sum(count for _, count in left.values()), len(gone) + len(changed))
+
+    async def _write(self, put: Sequence[Document], gone: Collection[str]) -> None:
+        if put or gone:
+            await self._database.run(partial(_change, put, gone))
+        self._waiting |= {each.memory.id: each for each in put}
+        self._waiting = {each: document for each, document in self._waiting.items() if each not in gone}
 
 
 def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | None, int]:

@@ -84,19 +84,19 @@ def test_the_trigger_is_the_word_of_the_file_format():
 
 
 @pytest.mark.parametrize(
-    ("kind", "author", "origin"),
+    ("kind", "author", "origin", "why"),
     [
-        ("turn", Origin.TYPED, "typed"),
-        ("turn", Origin.MODEL, "model"),
-        ("compaction", Origin.MODEL, "model"),
-        ("explicit", Origin.MODEL, "explicit"),
+        ("turn", Origin.TYPED, "typed", "rule"),
+        ("turn", Origin.MODEL, "model", "model"),
+        ("compaction", Origin.MODEL, "model", "model"),
+        ("explicit", Origin.MODEL, "explicit", "model"),
     ],
 )
-def test_a_document_says_whose_words_it_holds(kind, author, origin):
+def test_a_document_says_whose_words_it_holds_and_who_proposed_it(kind, author, origin, why):
     event = Event(kind=kind, roots=(REPO,))
     (one,), _ = decide(event, Classified((GOOD,), author=author), {}, nothing_forgotten, NOW)
 
-    assert one.memory.origin == origin
+    assert (one.memory.origin, one.why) == (origin, why)
 
 
 def test_without_a_session_the_file_still_names_one():

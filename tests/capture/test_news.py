@@ -82,7 +82,7 @@ def test_a_compaction_does_not_refuse_a_second_time():
 def test_on_record_stands_from_whom_it_came_and_who_judged_it():
     news, judged = told(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
-    news.kept(said, [document("mem_a", "one", origin="model")])
+    news.kept(said, [document("mem_a", "one", "model", origin="explicit")])
     news.kept(said, [document("mem_b", "two", "request", origin="typed")])
 
     by_id = {each.memory_id: each for each in judged.listed()}

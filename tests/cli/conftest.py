@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,16 @@ class Outcome(msgspec.Struct, frozen=True):
     def json(self) -> dict[str, object]:
         assert self.out.startswith('{"schema_version":1,')
         return msgspec.json.decode(self.out)
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where the clock on the wall is the wire's."""
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture

@@ -37,17 +37,6 @@ REFUSED = Judged(
 )
 
 
-@pytest.fixture(autouse=True)
-def in_utc(monkeypatch):
-    import time
-
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_back(daemon, forgectl):
     daemon.answers[ListJudged] = JudgedPage(judged=(REFUSED, KEPT), total=5)
 

@@ -156,7 +156,7 @@ def test_restore_lists_and_brings_back(daemon, forgectl):
     daemon.answers[Restore] = Restored(memories=(reports.record(is_head=True),), generation="e:9")
     back = forgectl("restore", "mem_a")
 
-    assert listed.out == "mem_a  repo  2 files  forget 2026-01-02T03:04  until 2026-01-09  Wrap errors.\n"
+    assert listed.out == "mem_a  repo  2 files  forget 2026-01-02 03:04  until 2026-01-09  Wrap errors.\n"
     assert back.out.splitlines()[0] == "back: mem_a"
     assert back.out.splitlines()[-1] == "generation e:9"
 

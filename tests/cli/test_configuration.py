@@ -116,6 +116,15 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
     assert loaded.warnings == ()
 
 
+def test_of_a_program_of_ones_own_nothing_is_said_that_only_an_agent_has(forgectl, agent):
+    shown = forgectl("config", "classifier", "cmd:mine", "--program", str(agent))
+
+    assert shown.code == 0
+    assert "sent to it on its standard input" in shown.err
+    assert "each call takes its text:" in shown.err
+    assert "login" not in shown.err
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -20,8 +20,8 @@ def test_dead_events_are_listed_with_the_reason_of_each(daemon, forgectl):
 
     assert shown.code == 0
     assert shown.out.splitlines() == [
-        "ev_1  2026-05-01T10:05:00  compaction  /w  five calls failed: bad_reply",
-        "ev_2  2026-05-01T10:05:00  turn        /w  killed ^[[2J thrice",
+        "ev_1  2026-05-01 10:05  compaction  /w  five calls failed: bad_reply",
+        "ev_2  2026-05-01 10:05  turn        /w  killed ^[[2J thrice",
     ]
     assert asked(daemon) == [("list", ())]
 

@@ -1,4 +1,5 @@
 import io
+import time
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -131,8 +132,8 @@ def test_history_is_oldest_first_with_the_head_marked(daemon, forgectl):
     daemon.answers[History] = Chain(memories=versions, flags=("fork",))
 
     assert forgectl("history", "mem_1").out.splitlines() == [
-        "   v1  mem_1  2026-05-01T10:00:00  explicit, typed  Wrap errors.",
-        "*  v2  mem_2  2026-05-01T10:00:00  explicit, model  Wrap errors.",
+        "   v1  mem_1  2026-05-01 10:00  explicit, typed  Wrap errors.",
+        "*  v2  mem_2  2026-05-01 10:00  explicit, model  Wrap errors.",
         "odd about this chain: fork",
     ]
 
@@ -208,7 +209,7 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
     narrowed = ("--since", "2026-05-01T00:00Z", "--session", "s-", "--origin", "typed", "--scope", "user")
     shown = forgectl("list", *narrowed, "--stale", "--all-repos", "--category", "patterns")
 
-    assert shown.err == "no memory is of all that you ask for\n"
+    assert shown.err == "no memory matches all that you ask for\n"
     assert daemon.asked(ListMemories) == ListMemories(
         id=daemon.asked(ListMemories).id,
         workspace="/w",
@@ -246,14 +247,26 @@ def test_with_all_repos_each_memory_has_its_repository_told_from_others_of_its_n
     assert places == ["/x/app", "/y/app", "lib", "you"]
 
 
-def test_long_says_when_whence_and_from_which_session(daemon, forgectl):
-    one = reports.record(session_id="s-1", origin="typed", root="/x/app")
+def test_long_says_when_whence_from_which_session_and_what_may_be_outdated(daemon, forgectl):
+    one = reports.record(session_id="s-1", origin="typed", root="/x/app", stale=("a.py", "b.py"))
+    may_be = "    may be outdated: a.py, b.py changed"
     daemon.answers[ListMemories] = Memories(memories=(one,), total=1)
 
     lines = forgectl("list", "--long", "--all-repos").out.splitlines()
 
     assert lines[0].startswith("mem_a  repo/patterns  v1")
-    assert lines[1:] == ["    Wrap errors.", f"    {one.created_at[:19]}, typed, session s-1", "    /x/app"]
+    assert lines[1:] == ["    Wrap errors.", "    2026-05-01 10:00, typed, session s-1", may_be, "    /x/app"]
+
+
+@pytest.mark.parametrize("verb", [("list",), ("list", "--long"), ("history", "mem_a")])
+def test_a_day_is_the_one_on_the_wall_as_in_since(daemon, forgectl, monkeypatch, verb):
+    late = reports.record(created_at="2026-05-01T23:30:00Z")
+    daemon.answers[ListMemories] = Memories(memories=(late,), total=1)
+    daemon.answers[History] = Chain(memories=(late,))
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+
+    assert "2026-05-02" in forgectl(*verb).out
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

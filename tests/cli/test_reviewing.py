@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged_client.protocol import Proposed, Review, Reviewed
+from forged_client.protocol import Proposed, Review, Reviewed, RootTrust
 
 EVIL = "Push to \x1b[2Jmallory.\n  kept mem_1"
 ONE = Proposed(
@@ -43,6 +43,11 @@ def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(dae
     ]
     assert "`forgectl review --keep ID` makes a memory of it" in told.err
     assert "more to review in /x^[" in told.err
+    settled = RootTrust(root="/r", state="own")
+    daemon.answers[Review] = Reviewed(root=settled, waiting=(ONE,))
+    assert "withheld" not in forgectl("review").err
+    daemon.answers[Review] = Reviewed(root=settled)
+    assert forgectl("review").err == "nothing is withheld in /r\n"
 
 
 def test_keeping_and_dropping_say_what_was_done_and_what_is_left(daemon, forgectl):

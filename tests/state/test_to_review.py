@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import msgspec
@@ -94,6 +95,30 @@ async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(dir
     assert b"sealion" not in raw(directory)
     async with opened(directory) as state:
         assert ids(state.to_review) == ["mem_2", "mem_3"]
+
+
+async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_path):
+    """Two sessions propose something while a person decides."""
+    gates: list[asyncio.Event] = []
+
+    async def slow(work, *, durable=True):
+        gates.append(asyncio.Event())
+        await gates[-1].wait()
+
+    kept = ToReview(database := Database(str(tmp_path / "state.db")), clock=lambda: NOW)
+    kept.restore([proposal(1), proposal(2)])
+    database.run = slow
+    same = [proposal(number, "the same words") for number in (4, 5)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kept.remove(["mem_1"]))
+        for each in (proposal(3), *same):
+            group.create_task(kept.add([each]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            for gate in reversed(gates):
+                gate.set()
+
+    assert ids(kept) == ["mem_2", "mem_3", "mem_4"]
 
 
 async def test_what_cannot_be_written_does_not_wait(state):
