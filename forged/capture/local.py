@@ -33,7 +33,7 @@ VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
 # How much must speak for what somebody asks for, and for what only the head takes for a request.
-_ASKED_BAR, _LIKELY_ASKED_BAR = -1.0, 1.0
+_ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
 # Of what could only replace something, and what speaks against it where more speaks against than for it.
