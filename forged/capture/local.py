@@ -31,11 +31,12 @@ VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
 # How much must speak for what somebody asks for, and for what only the head takes for a request.
-_ASKED_BAR, _LIKELY_ASKED_BAR = -1.0, 1.0
+_ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
-# Of what could only replace something, and what speaks against it where more speaks against than for it.
-_LEAST_LIKELY = -3.0
+# Of what could only replace something: the least of all, that below which it is in doubt, and what speaks
+# against what is in doubt. Below 0, as the head has learnt from agents' lives that hardly anything lasts.
+_LEAST_LIKELY, _DOUBT = -3.0, -0.5
 _AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "moment", "irony"})
 # What the words say of whom a unit is about, against the head.
 _WORDS_SAY = 2.0
@@ -158,7 +159,7 @@ def _likely(
     likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY) if judged else []
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
-        doubt = max(0.0, -score(unit, lambda text: judged[text].keep))
+        doubt = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
         is_said = any(_is_of(each, unit) or _is_in(proposal, each) for each in sure)
         if proposal.content and not is_said and not (doubt and speaks_against(unit.text, _AGAINST)):
             yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
