@@ -36,9 +36,13 @@ _MOST_TEXTS = 48
 _ASKED_BAR, _LIKELY_ASKED_BAR = -1.0, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
-# Of what could only replace something, and what speaks against it where more speaks against than for it.
-_LEAST_LIKELY = -3.0
-_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "moment", "irony"})
+# Of what could only replace something: the head's least, what of its nats counts against that (who comes
+# back to a thing with another word about it means it to last, however they put it), and what speaks against
+# it outright or somewhat.
+_LEAST_LIKELY, _COUNTS = -6.0, 0.2
+_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
+_SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
+_A_LITTLE = 0.3
 # What the words say of whom a unit is about, against the head.
 _WORDS_SAY = 2.0
 # Characters: "remember that, please" says nothing to remember.
@@ -172,9 +176,10 @@ def _likely(
     likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY) if judged else []
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
-        doubt = max(0.0, -score(unit, lambda text: judged[text].keep))
+        against = max(0.0, -score(unit, lambda text: judged[text].keep))
         is_said = any(_is_of(each, unit) or _is_in(proposal, each) for each in sure)
-        if proposal.content and not is_said and not (doubt and speaks_against(unit.text, _AGAINST)):
+        if proposal.content and not is_said and not (against and speaks_against(unit.text, _AGAINST)):
+            doubt = _COUNTS * against + _A_LITTLE * bool(against and speaks_against(unit.text, _SOMEWHAT))
             yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
 
 

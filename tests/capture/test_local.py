@@ -29,7 +29,7 @@ class StandInHead:
         assert row == b"row"
 
         def of(words: Sequence[str]) -> float:
-            return 4.0 if any(word in text for word in words) else -4.0
+            return 4.0 if any(word in text for word in words) else -8.0
 
         return Leanings(of(self._liked), of(self._asked), of(self._personal), "fact")
 
