@@ -19,7 +19,7 @@ from forged.files import Root
 # Of a root, in doubt and without, and roots.
 _MOST, _MOST_ROOTS = 40, 64
 # Nats: nothing that anybody was shown is hidden by a mistake here.
-_SAFE = 0.5
+_SAFE = 0.25
 
 
 class Held(msgspec.Struct, frozen=True):
