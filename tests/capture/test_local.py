@@ -66,6 +66,17 @@ def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
     assert proposal == Proposal(said, Scope.USER, Category.USER_FACTS, why="head")
 
 
+@pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
+def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, doubt):
+    class Unsure(StandInHead):
+        def leanings(self, text: str, row: bytes) -> Leanings:
+            return Leanings(leaning, -4.0, -4.0, "fact")
+
+    monkeypatch.setattr(local, "head", Unsure)
+    (proposal,) = answered("auf Staging läuft noch Postgres 13").proposals
+    assert (proposal.only_replaces, proposal.doubt) == (True, doubt)
+
+
 def test_without_vectors_only_requests_are_kept(liked):
     liked("Staging")
     assert answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals == ()

@@ -1,10 +1,10 @@
 """Rules, head and both, each message judged by a head that has not seen it.
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
-development half. The shipped head was trained with that half too, so `forgectl eval tests/data/said/dev`
-flatters it; this does not. With `--closing` on the sealed half, by the shipped head: a closing run, which
-`forged.evaluation.closing` counts and records. What the head alone would keep is text without scope and
-category, whose columns say nothing there.
+development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
+with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. With `--closing` on the
+sealed half, by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What
+the head alone would keep is text without scope and category, whose columns say nothing there.
 """
 
 from __future__ import annotations
@@ -103,12 +103,14 @@ def _share(part: int, whole: int) -> str:
 
 
 def table(name: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """The lines of one way: all, each language, each kind."""
+    """The lines of one way: all messages, each language, each kind; then the turns of agents' lives."""
     yield _line(name, _HEADINGS)
-    languages = sorted({each.message.language for each in outcomes})
+    of_messages = [each for each in outcomes if not each.message.store]
+    languages = sorted({each.message.language for each in of_messages})
     for group in ("all", *languages, *data.KEPT, *data.OTHERS):
-        mine = [each for each in outcomes if group in {"all", each.message.language, each.message.kind}]
+        mine = [each for each in of_messages if group in {"all", each.message.language, each.message.kind}]
         yield _line(group, row(mine))
+    yield _line("turns", row([each for each in outcomes if each.message.store]))
 
 
 def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
@@ -126,20 +128,20 @@ def compared(
 
 
 def unseen(said: Sequence[data.Message], vectors: dict[str, Floats]) -> list[Head]:
-    """For each message of the development half the head that was trained without it; prints their curve."""
+    """For each message of the development halves the head that was trained without it; prints their curve."""
     heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
     judged = held_out(said, heads, vectors)
     told(judged, said)
     bar = bar_of(judged, said)
     judges = [Head(msgspec.structs.replace(each, bar=bar)) for each in heads]
-    return [judges[part] for part in parts(len(said))]
+    return [judges[part] for part in parts(said)]
 
 
 def main(*, closing: bool) -> None:
     half = data.DATA / "said" / ("sealed" if closing else "dev")
     sealed = allowed_sealed([half], closing=closing)
     begin_closing(sealed, "python -m tests.training.compare --closing")
-    said = data.messages(half.name)
+    said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
     vectors, _ = asyncio.run(vectors_of([text for message in said for text in message.texts()]))
     judges = [head()] * len(said) if closing else unseen(said, vectors)
     found = compared(said, judges, vectors)

@@ -1,8 +1,13 @@
-"""What the head is trained on: the sentences written for it, and the development half of what people say."""
+"""What the head is trained on: the sentences written for it, and the development halves of what people say.
+
+These are labelled messages, a third of them with something to keep, and the turns of agents' lives, which
+hardly ever have: those that may have are left out, by a list.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +19,8 @@ from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
 STATEMENTS, NEAR = DATA / "statements", DATA / "statements" / "near"
+SAID = DATA / "said" / "dev" / "said.jsonl"
+SESSIONS, LASTING = DATA / "sessions" / "dev" / "sessions.jsonl", DATA / "sessions" / "dev" / "lasting.tsv"
 KEPT = ("explicit", "rule", "decision", "correction", "fact")
 OTHERS = (
     *("one_off", "question", "progress", "chat", "hypothetical"),
@@ -34,13 +41,14 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A conversation whose last message of the user is judged."""
+    """A conversation whose last message of the user is judged; of a turn `store` says whose life it is of."""
 
     id: str
     language: str
     kind: str
     messages: tuple[dict[str, str], ...]
     keep: tuple[Note, ...]
+    store: str = ""
 
     @property
     def text(self) -> str:
@@ -61,6 +69,22 @@ class Message(msgspec.Struct, frozen=True):
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
         return [text for unit in units(statements(self.window), self.window) for text in unit.texts()]
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What a person typed and an agent answered, turn by turn."""
+
+    id: str
+    store: str
+    turns: tuple[dict[str, object], ...]
+
+    def messages(self) -> Iterator[Message]:
+        """Each turn with the answer before it."""
+        before: tuple[dict[str, str], ...] = ()
+        for number, turn in enumerate(self.turns):
+            typed = {"role": "user", "content": str(turn["user"])}
+            yield Message(f"{self.id}\t{number}", "", "turn", (*before, typed), (), self.store)
+            before = ({"role": "assistant", "content": str(turn["assistant"])},)
 
 
 class Example(NamedTuple):
@@ -86,6 +110,14 @@ def messages(half: str = "dev") -> tuple[Message, ...]:
     return tuple(msgspec.json.decode(line, type=Message) for line in lines)
 
 
+def turns() -> tuple[Message, ...]:
+    """What agents are told all day and nobody needs again."""
+    lasting = {tuple(line.split("\t")[:2]) for line in LASTING.read_text().splitlines()}
+    sessions = (msgspec.json.decode(line, type=Session) for line in SESSIONS.read_bytes().splitlines())
+    every = (message for session in sessions for message in session.messages())
+    return tuple(each for each in every if tuple(each.id.split("\t")) not in lasting)
+
+
 def sentences(folder: Path = STATEMENTS) -> list[Example]:
     rows = [line.split("\t") for file in files(folder) for line in file.read_text().splitlines()]
     return [
@@ -97,7 +129,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.tsv"))
 
 
-def examples(said: tuple[Message, ...]) -> list[Example]:
+def examples(said: Sequence[Message]) -> list[Example]:
     """All of them: sentences, near misses, then messages whole, and each of their sentences."""
     found = [*sentences(), *sentences(NEAR)]
     for place, message in enumerate(said):
@@ -121,5 +153,5 @@ def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
 
 def digest() -> str:
     """Return a hash of all the data."""
-    read = [*files(STATEMENTS), *files(NEAR), DATA / "said" / "dev" / "said.jsonl"]
+    read = [*files(STATEMENTS), *files(NEAR), SAID, SESSIONS, LASTING]
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
