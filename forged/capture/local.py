@@ -36,9 +36,9 @@ _MOST_TEXTS = 48
 _ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
-# Of what could only replace something: the least of all, that below which it is in doubt, and what a nat below
-# that counts; who comes back to a thing with another word about it means it to last, however they put it. Below
-# 0, as the head has learnt from agents' lives that hardly anything lasts.
+# Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
+# head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
+# back to a thing with another word about it means it to last, however they put it.
 _LEAST_LIKELY, _DOUBT = -6.0, -0.5
 _COUNTS = 0.2
 # What speaks against what is in doubt outright, or somewhat, and how much.
