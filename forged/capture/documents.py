@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from forged.capture.likely import Likely
+from forged.capture.likely import Held, Likely
 from forged.capture.origins import Origins, Whose
 from forged.capture.rules.newest import differs_from, may_replace, replaced_by
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
@@ -155,11 +155,11 @@ class _Deciding:
         elif whose == "mixed":
             self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal))
         else:
-            before = self._likely_before(root, content, proposal)
+            before = self._likely_before(content, proposal)
             memory = self._memory(root, content, proposal)
             self.documents.append(Document(root, memory, self._taken_up(proposal)))
             if before is not None:
-                self._likely.take(root, before, content)
+                self._likely.take(before, content)
             self._compared.add(content)
             self.said_again += is_again is not None
 
@@ -279,9 +279,9 @@ class _Deciding:
         place = replaced_by(content, texts, doubt=proposal.doubt, among=heads)
         if place is not None:
             return self._head(root, versions[place].id)
-        before = self._likely_before(root, content, proposal)
-        stands = before and self._likely.stands(root, before)
-        return next((each for each in versions if each.content == stands and chains.is_head(each.id)), None)
+        before = self._likely_before(content, proposal)
+        stand = (each for each in versions if before and each.content == before.stands)
+        return next((each for each in stand if chains.is_head(each.id)), None)
 
     def _is_another_word(self, root: Root, content: str, proposal: Proposal) -> bool:
         """Whether what is not sure to be worth keeping changes what is known, or was likely before.
@@ -290,16 +290,15 @@ class _Deciding:
         """
         if self._event.kind == "compaction" or not content:
             return False
-        if self._replaced(root, content, proposal) or self._likely_before(root, content, proposal):
+        if self._replaced(root, content, proposal) or self._likely_before(content, proposal):
             return True
-        if not proposal.doubt:
-            self._likely.add(root, content)
+        self._likely.add(root, content, doubt=proposal.doubt)
         return False
 
-    def _likely_before(self, root: Root, content: str, proposal: Proposal) -> str | None:
-        """What was said before and not sure to be worth keeping, whose place this takes."""
+    def _likely_before(self, content: str, proposal: Proposal) -> Held | None:
+        """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
         is_typed = self._author != Origin.MODEL
-        return self._likely.like(root, content, doubt=proposal.doubt) if is_typed else None
+        return self._likely.like(self._event.roots, content, doubt=proposal.doubt) if is_typed else None
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""

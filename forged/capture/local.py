@@ -34,10 +34,15 @@ _MOST_TEXTS = 48
 _ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
 # Below that, what the rules keep is not kept after all.
 _UNLIKELY = 0.5
-# Of what could only replace something: the least of all, that below which it is in doubt, and what speaks
-# against what is in doubt. Below 0, as the head has learnt from agents' lives that hardly anything lasts.
-_LEAST_LIKELY, _DOUBT = -3.0, -0.5
-_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "hearsay", "moment", "irony"})
+# Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
+# head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
+# back to a thing with another word about it means it to last, however they put it.
+_LEAST_LIKELY, _DOUBT = -6.0, -0.5
+_COUNTS = 0.2
+# What speaks against what is in doubt outright, or somewhat, and how much.
+_AGAINST: frozenset[Veto] = frozenset({"question", "doubt", "irony"})
+_SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
+_A_LITTLE = 0.3
 # What the words say of whom a unit is about, against the head.
 _WORDS_SAY = 2.0
 # Characters: "remember that, please" says nothing to remember.
@@ -159,9 +164,10 @@ def _likely(
     likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY) if judged else []
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
-        doubt = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
+        against = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
         is_said = any(_is_of(each, unit) or _is_in(proposal, each) for each in sure)
-        if proposal.content and not is_said and not (doubt and speaks_against(unit.text, _AGAINST)):
+        if proposal.content and not is_said and not (against and speaks_against(unit.text, _AGAINST)):
+            doubt = _COUNTS * against + _A_LITTLE * bool(against and speaks_against(unit.text, _SOMEWHAT))
             yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
 
 

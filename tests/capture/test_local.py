@@ -29,7 +29,7 @@ class StandInHead:
         assert row == b"row"
 
         def of(words: Sequence[str]) -> float:
-            return 4.0 if any(word in text for word in words) else -4.0
+            return 4.0 if any(word in text for word in words) else -8.0
 
         return Leanings(of(self._liked), of(self._asked), of(self._personal), "fact")
 
@@ -66,7 +66,7 @@ def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
     assert proposal == Proposal(said, Scope.USER, Category.USER_FACTS, why="head")
 
 
-@pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-2.0, 1.5)])
+@pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
 def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, doubt):
     class Unsure(StandInHead):
         def leanings(self, text: str, row: bytes) -> Leanings:

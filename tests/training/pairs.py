@@ -1,8 +1,8 @@
 """Fits the weights of the signs by which a newer statement replaces an older one, and prints them.
 
-A logistic regression, ridged by 2, over tests/data/pairs and the development half of tests/data/minds, by
-Newton's method: the same pairs give the same weights to the second decimal. Of a pair the clauses count that
-speak for a replacement most, so it is fitted a few times, first to the whole texts.
+A logistic regression, ridged by 2, over tests/data/pairs, tests/data/changes and the development half of
+tests/data/minds, by Newton's method: the same pairs give the same weights to the second decimal. Of a pair
+the clauses count that speak for a replacement most, so it is fitted a few times, first to the whole texts.
 `python -m tests.training.pairs`.
 """
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from forged.capture.rules.newest import compared, terms
 
 DATA = Path(__file__).parents[1] / "data"
+MINDS, CHANGES = DATA / "minds" / "dev", DATA / "changes"
 _RIDGE, _STEPS, _ROUNDS = 2.0, 40, 4
 
 # Whether the newer takes the place of the older, the newer, the older.
@@ -33,19 +34,19 @@ def written() -> Iterator[Pair]:
         yield replaces == "1", newer, older
 
 
-def minds() -> Iterator[Pair]:
+def minds(of: Path = MINDS) -> Iterator[Pair]:
     """Each step of a script and the one before; of the pairs that look alike those of one scope."""
-    for script in read("minds"):
+    for script in read("minds", of):
         said = [first_said(step["messages"]) for step in script["steps"]]
         yield from ((True, newer, older) for older, newer in pairwise(said))
-    for pair in read("alike"):
+    for pair in read("alike", of):
         if pair["first"]["scope"] == "repo":
             yield False, first_said(pair["second"]["messages"]), pair["first"]["text"]
 
 
-def read(name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the development half."""
-    return [json.loads(line) for line in (DATA / "minds" / "dev" / f"{name}.jsonl").read_text().splitlines()]
+def read(name: str, of: Path = MINDS) -> list[dict[str, Any]]:
+    """The lines of a file of a set."""
+    return [json.loads(line) for line in (of / f"{name}.jsonl").read_text().splitlines()]
 
 
 def first_said(messages: list[dict[str, str]]) -> str:
@@ -80,4 +81,9 @@ def _newton(signals: NDArray[np.float64], answers: NDArray[np.float64]) -> NDArr
 
 
 if __name__ == "__main__":
-    print("\n".join(f"{name} = {weight:.2f}" for name, weight in fitted([*written(), *minds()]).items()))
+    print(
+        "\n".join(
+            f"{name} = {weight:.2f}"
+            for name, weight in fitted([*written(), *minds(), *minds(CHANGES)]).items()
+        )
+    )

@@ -18,8 +18,8 @@ import msgspec
 
 from forged.capture.rules.slots import Signs, says_something, signs, weights
 
-# Nats for a replacement: twice as likely as not, of what is plain, and of what a model proposed.
-_ENOUGH, _PLAIN, _PROPOSED = 0.7, 1.0, 0.2
+# Nats for a replacement: clearly more likely than not, and of what a model proposed.
+_ENOUGH, _PROPOSED = 0.8, 0.5
 # What may be a replacement as well as not: somebody should see both, and which is newer.
 _DOUBTED = -0.7
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
@@ -30,26 +30,33 @@ _SENTENCE = 3  # words of one that says something by itself
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 
-def replaced_by(newer: str, older: Sequence[str], *, doubt: float = 0.0, among: int = 0) -> int | None:
+def replaced_by(
+    newer: str, older: Sequence[str], *, doubt: float = 0.0, among: float = 0.0, doubts: Sequence[float] = ()
+) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    So much more must speak for it as there is `doubt`; they are `among` memories, if not each one of its own.
+    So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
+    memories, if not each one of its own.
     """
-    place, weight = _nearest(newer, older, among)
+    doubts = doubts or [0.0] * len(older)
+    place, weight = _nearest(newer, older, doubts, among)
     if place is None:
         return None
-    return place if weight > _ENOUGH + doubt or _is_plain(newer, older[place], doubt) else None
+    is_plain = _is_plain(newer, older[place], doubt + doubts[place])
+    return place if weight > _ENOUGH + doubt or is_plain else None
 
 
 def differs_from(newer: str, older: Sequence[str]) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
-    place, weight = _nearest(newer, older)
+    place, weight = _nearest(newer, older, [0.0] * len(older))
     return place if weight > _DOUBTED else None
 
 
-def _nearest(newer: str, older: Sequence[str], among: int = 0) -> tuple[int | None, float]:
+def _nearest(
+    newer: str, older: Sequence[str], doubts: Sequence[float], among: float = 0.0
+) -> tuple[int | None, float]:
     """The place of what is replaced most likely, and how likely among so many; of equals the first."""
-    weights = [_weight_of(newer, each) for each in older]
+    weights = [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
     if not weights:
         return None, -math.inf
     weight = max(weights)
@@ -111,7 +118,7 @@ def clauses(text: str) -> tuple[str, ...]:
 def _is_plain(newer: str, older: str, doubt: float) -> bool:
     """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
     found = (signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _PLAIN + doubt and _is_of_the_same(each) for each in found)
+    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
 
 
 def _is_of_the_same(found: Signs) -> bool:
@@ -138,6 +145,7 @@ def terms(found: Signs) -> dict[str, float]:
     plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
     found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
     found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}
+    found_terms["slot_shared"] = slot * found.shared
     for name, value in (("slot", slot), ("change", found.change)):
         pairs = (("about", about), ("near", near), ("led", found.led))
         found_terms |= {f"{name}_{other}": value * each for other, each in pairs}

@@ -23,16 +23,24 @@ FILE = os.path.join(os.path.dirname(__file__), "slots.toml")
 # Letters of the shortest beginning, and of the shortest part of a compound, that make two words one.
 _BEGINNING, _PART = 4, 5
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
+_UNSPACED = "\u3005-\u3007\u3041-\u30fe\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_PAIRED}]+|--?[a-z][\w-]*|\.?[^\W{_PAIRED}]+(?:[-._/'][^\W{_PAIRED}]+)*/?\+*")
 _NUMBER = re.compile(
-    rf"(?<![\w.])(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)"
-    r"\s?(?P<unit>%|[^\W\d_]+)?"
+    rf"(?:(?<![\w.])|(?<=[{_UNSPACED}]))(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?"
+    r"v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)\s?(?P<unit>%|[^\W\d_]+)?"
 )
 _HOST = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b")
-_PATH = re.compile(r"(?<![\w/])(?:[\w.-]+/)+[\w.*-]*")
+_PERSON = re.compile(
+    r"\b(?:herrn?|frau|mrs?|ms|sra?|señora?|mme|monsieur|madame)\.? ([^\W\d]{2,})|([^\W\d]{1,4})さん"
+)
 _SHAPE = re.compile(r"(?P<clock>\d{1,2}:\d\d$)|(?P<version>\d+\.\d+)")
 _PURPOSE = re.compile(
     r"\b(?:for|für|fürs|para|pour|pra)\s+(?:(?:the|our|die|den|das|el|la|los|las|le|les|o|a|os|as)\s+)?([^\W\d]+)"
+)
+# "The port of the gateway": what a thing belongs to, where a language says it behind the thing.
+_BELONGS = re.compile(
+    r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d')\s?"
+    r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
 )
 _PORT = 1000
 
@@ -58,6 +66,8 @@ class _Lists(msgspec.Struct, frozen=True):
     values: Mapping[str, str]
     long_values: re.Pattern[str]
     units: Mapping[str, str]
+    digits: Mapping[str, str]
+    number_words: re.Pattern[str]
     subjects: tuple[tuple[str, re.Pattern[str]], ...]
     phrases: Mapping[str, re.Pattern[str]]
     stop: frozenset[str]
@@ -89,7 +99,9 @@ def signs(newer: str, older: str) -> Signs:
         adds=float(new.adds),
         flips=float(new.denies != old.denies),
         leaves=float(old.denies and new.leaves),
-        apart=float(_is_apart(new.subjects, old.subjects) or _is_for_another(new, old)),
+        apart=float(
+            _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
+        ),
     )
 
 
@@ -106,6 +118,7 @@ class _Read(msgspec.Struct, frozen=True):
     numbers: Mapping[str, frozenset[str]]
     subjects: Mapping[str, frozenset[str]]
     purposes: tuple[str, ...]
+    belongs: tuple[tuple[str, str], ...]
     change: bool
     adds: bool
     denies: bool
@@ -114,7 +127,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> _Read:
-    lists, low = _lists(), text.casefold().replace("’", "'")
+    lists, low = _lists(), _in_digits(text.casefold().replace("’", "'"))
     values = _values(low)
     taken = {word for found in values.values() for word in found}
     phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
@@ -129,11 +142,18 @@ def _read(text: str) -> _Read:
             if form.search(low)
         },
         purposes=tuple(_PURPOSE.findall(low)),
+        belongs=tuple(_BELONGS.findall(low)),
         change=phrases["change"],
         adds=phrases["addition"],
         denies=phrases["denial"],
         leaves=phrases["leave"],
     )
+
+
+def _in_digits(low: str) -> str:
+    """A text in which "two" is 2."""
+    lists = _lists()
+    return lists.number_words.sub(lambda match: lists.digits[match.group()], low)
 
 
 def _words(low: str) -> Iterable[str]:
@@ -162,8 +182,11 @@ def _values(low: str) -> dict[str, frozenset[str]]:
         name = _value_list(match.group())
         if name:
             found.setdefault(name, set()).add(match.group())
-    hosts = frozenset(_HOST.findall(low))
-    return {name: frozenset(each) for name, each in found.items()} | ({"host name": hosts} if hosts else {})
+    for match in _PERSON.finditer(low):
+        found.setdefault("person", set()).add(match[1] or match[2][-2:])
+    if hosts := _HOST.findall(low):
+        found["host name"] = set(hosts)
+    return {name: frozenset(each) for name, each in found.items()}
 
 
 def _value_list(word: str) -> str:
@@ -180,7 +203,7 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for match in _NUMBER.finditer(_HOST.sub(" ", low)):
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
-        kind = _lists().units.get(unit, "")
+        kind = _unit(unit)
         said = f"{number} {unit}" if kind else number
         if not kind and number.isdigit() and int(number) >= _PORT:
             kind = "port"
@@ -190,6 +213,13 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
             kind = str(mark.lastgroup)
         found.setdefault(kind or "bare", set()).add(said)
     return {kind: frozenset(each) for kind, each in found.items()}
+
+
+def _unit(word: str) -> str:
+    """What a word behind a number counts; without blanks it is the first letters of what follows."""
+    units = _lists().units
+    starts = (word, word[:2], word[:1]) if re.match(f"[{_UNSPACED}]", word) else (word,)
+    return next((units[each] for each in starts if each in units), "")
 
 
 def _replaced(new: Mapping[str, frozenset[str]], old: Mapping[str, frozenset[str]]) -> float:
@@ -233,12 +263,24 @@ def _is_for_another(new: _Read, old: _Read) -> bool:
     return bool(ours and theirs) and not any(_related(one, other) for one in ours for other in theirs)
 
 
+def _is_of_another(new: _Read, old: _Read) -> bool:
+    """Whether both speak of one kind of thing, and it belongs to something else in each."""
+    for thing, owner in old.belongs:
+        theirs = [each for same, each in new.belongs if _related(thing, same) and each in new.topics]
+        if theirs and owner in old.topics and owner not in new.text:
+            return not any(_related(owner, each) or each in old.text for each in theirs)
+    return False
+
+
 @functools.cache
 def _lists() -> _Lists:
     with open(FILE, "rb") as text:
         file = tomllib.load(text)
     values = {name: kind for kind, names in file["values"].items() for name in names}
+    digits = {word: digit for digit, words in file["digits"].items() for word in words}
     return _Lists(
+        digits=digits,
+        number_words=_any_of(digits),
         values=values,
         long_values=_any_of(values),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
@@ -258,7 +300,10 @@ def _form(name: str) -> str:
     bare = re.escape(name.rstrip("*")).replace(r"\ ", r"[\s-]")
     if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", name):
         return bare
-    return rf"(?<![\w-]){bare}" + (r"[^\W\d]*" if name.endswith("*") else r"(?![\w])")
+    letter = rf"[^\W{_UNSPACED}]"
+    return rf"(?<!{letter})(?<!-){bare}" + (
+        rf"[^\W\d{_UNSPACED}]*" if name.endswith("*") else rf"(?!{letter})"
+    )
 
 
 def _phrase(forms: Sequence[str]) -> re.Pattern[str]:
