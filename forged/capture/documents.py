@@ -99,17 +99,6 @@ def decide(
     return tuple(deciding.documents), tally
 
 
-def said_since(event: Event, content: str, since: float) -> bool:
-    """Whether the person says something in a message of an event that was first heard after a moment.
-
-    Of a message of which nobody knows when it was heard it does not count: it may be from before.
-    """
-    return any(
-        at > since and utterance.role == "user" and says_again(utterance.text, content)
-        for utterance, at in zip(event.window, event.heard_at, strict=False)
-    )
-
-
 class _Deciding:
     """One answer being judged. What has been decided counts as existing for the rest of it."""
 
@@ -202,9 +191,16 @@ class _Deciding:
             self.refused.append(Refused(text, reason, asked))
 
     def _is_again(self, content: str) -> bool | None:
-        """Whether the person has said since what was forgotten; None of what never was."""
+        """Whether the person has said since what was forgotten; None of what never was.
+
+        A message of which nobody knows when it was heard does not count: it may be from before.
+        """
         since = self._forgotten(self._event.tops, content)
-        return None if since is None else said_since(self._event, content, since)
+        if since is None:
+            return None
+        heard = zip(self._event.window, self._event.heard_at, strict=False)
+        said = (each.text for each, at in heard if at > since and each.role == "user")
+        return any(says_again(text, content) for text in said)
 
     def _presentable(self, content: str) -> str:
         """Return the content as it may be stored, or nothing if it must not be."""
@@ -220,8 +216,7 @@ class _Deciding:
 
     @cached_property
     def _origins(self) -> Origins:
-        event = self._event
-        return Origins(event.window, begun=event.begun, goes_on=event.goes_on)
+        return Origins(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
     @cached_property
     def _compared(self) -> Texts:

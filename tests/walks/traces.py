@@ -2,13 +2,16 @@
 
 A `Call` is one line of a process's file. A heartbeat is a pair of caller and function that an idle daemon
 shows in every stretch of idle time, such as the sweep of connections each second and the watcher's look at
-its directories: it happens beside a flow and is no part of it.
+its directories: it happens beside a flow and is no part of it. So does what is written every five seconds,
+which idle time shows by chance: all that is called from there alone.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
+
+_SELDOM = "forged/state/state.py:State._save"
 
 
 class Call(NamedTuple):
@@ -26,6 +29,11 @@ class Call(NamedTuple):
     def edge(self) -> tuple[str, str, str]:
         return self.caller, self.file, self.function
 
+    @property
+    def name(self) -> str:
+        """As `caller` of what it calls."""
+        return f"{self.file}:{self.function}"
+
 
 class Traces:
     """The folder that all processes note in; each line is read once."""
@@ -41,7 +49,21 @@ class Traces:
         for path in self.folder.iterdir():
             self._calls += self._new(path)
         self._calls.sort(key=lambda call: call.at)
-        return [call for call in self._calls if call.at >= since and call.edge not in self.heartbeats]
+        beside = self._called_from(_SELDOM)
+        recent = (call for call in self._calls if call.at >= since and call.caller not in beside)
+        return [call for call in recent if call.edge not in self.heartbeats]
+
+    def _called_from(self, name: str) -> set[str]:
+        """A function, and all that nothing else was ever seen to call."""
+        callers: dict[str, set[str]] = {}
+        for call in self._calls:
+            callers.setdefault(call.name, set()).add(call.caller)
+        found: set[str] = set()
+        more = {name}
+        while more:
+            found |= more
+            more = {each for each, by in callers.items() if by <= found} - found
+        return found
 
     def _new(self, path: Path) -> list[Call]:
         with path.open("rb") as file:
