@@ -32,8 +32,6 @@ VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 _MOST_TEXTS = 48
 # How much must speak for what somebody asks for, and for what only the head takes for a request.
 _ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
-# Below that, what the rules keep is not kept after all.
-_UNLIKELY = 0.5
 # Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
 # head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
 # back to a thing with another word about it means it to last, however they put it.
@@ -65,7 +63,7 @@ class LocalAnswers:
         self._judge = judge
 
     def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> More:
-        """Return which of `kept` the head does not speak against, and what of `said` is kept beside it."""
+        """Return which of `kept` is no request's, and what of `said` is kept beside it."""
         said, found, judged = self._judged(event, said)
         wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
         asked, refused = _asked(said, found, judged)
@@ -73,7 +71,7 @@ class LocalAnswers:
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
-            if not _is_unlikely(each, found, judged) and not any(_is_of(each, unit) for unit in asked)
+            if not any(_is_of(each, unit) for unit in asked)
         )
         proposals = (
             _proposal(unit, judged, "request" if unit in asked else "head")
@@ -200,12 +198,6 @@ def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
     """Whether the rules keep a part of it already."""
     return any(_is_of(each, unit) for each in kept)
-
-
-def _is_unlikely(kept: Proposal, found: Sequence[Unit], judged: dict[str, Leanings]) -> bool:
-    """Whether the head thinks otherwise of what the rules keep, in the message that it stands in."""
-    scores = [score(unit, lambda text: judged[text].keep) for unit in found if judged and _is_of(kept, unit)]
-    return bool(scores) and max(scores) < _UNLIKELY
 
 
 def _is_of(kept: Proposal, unit: Unit) -> bool:

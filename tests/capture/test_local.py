@@ -183,11 +183,10 @@ def test_a_model_that_keeps_something_is_not_overruled():
     assert found.proposals == (mine,)
 
 
-def test_what_the_rules_keep_and_the_head_speaks_against_is_not_kept(liked):
+def test_what_the_rules_keep_stands_whatever_the_head_says(liked):
+    """The plainest wordings are what a head that learnt from chatty ones likes least."""
     liked("something else")
-    text = "Always keep your badge visible in this repo."
-    assert len(answered(text, vectors=no_rows).proposals) == 1
-    assert answered(text).proposals == ()
+    assert [each.why for each in answered("Never commit directly to main.").proposals] == ["rule"]
 
 
 def test_what_was_pasted_asks_for_nothing_and_speaks_for_nothing(liked):

@@ -18,7 +18,8 @@ from forged.capture.statements import statements
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
-STATEMENTS, NEAR = DATA / "statements", DATA / "statements" / "near"
+STATEMENTS, NEAR, PLAIN = DATA / "statements", DATA / "statements" / "near", DATA / "statements" / "plain"
+FIRST_WORDS = DATA / "first_words"
 SAID = DATA / "said" / "dev" / "said.jsonl"
 SESSIONS, LASTING = DATA / "sessions" / "dev" / "sessions.jsonl", DATA / "sessions" / "dev" / "lasting.tsv"
 KEPT = ("explicit", "rule", "decision", "correction", "fact")
@@ -118,6 +119,22 @@ def turns() -> tuple[Message, ...]:
     return tuple(each for each in every if tuple(each.id.split("\t")) not in lasting)
 
 
+def first_words() -> tuple[Message, ...]:
+    """The plainest things that people say, to judge by alone; any memory of what is to be kept counts."""
+    return tuple(
+        Message(
+            f"{file.stem}-{place}",
+            file.stem,
+            kind,
+            ({"role": "user", "content": text},),
+            (Note((), scope, category, explicit=False),) if kind in KEPT else (),
+        )
+        for file in files(FIRST_WORDS)
+        for place, line in enumerate(file.read_text().splitlines())
+        for kind, scope, category, text, _ in (line.split("\t"),)
+    )
+
+
 def sentences(folder: Path = STATEMENTS) -> list[Example]:
     rows = [line.split("\t") for file in files(folder) for line in file.read_text().splitlines()]
     return [
@@ -130,8 +147,8 @@ def files(folder: Path) -> list[Path]:
 
 
 def examples(said: Sequence[Message]) -> list[Example]:
-    """All of them: sentences, near misses, then messages whole, and each of their sentences."""
-    found = [*sentences(), *sentences(NEAR)]
+    """All of them: sentences, near misses, plain ones, then messages whole, and each of their sentences."""
+    found = [*sentences(), *sentences(NEAR), *sentences(PLAIN)]
     for place, message in enumerate(said):
         first = message.keep[0] if message.keep else None
         scope, category = (first.scope, first.category) if first else ("-", "-")
@@ -153,5 +170,5 @@ def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
 
 def digest() -> str:
     """Return a hash of all the data."""
-    read = [*files(STATEMENTS), *files(NEAR), SAID, SESSIONS, LASTING]
+    read = [*files(STATEMENTS), *files(NEAR), *files(PLAIN), SAID, SESSIONS, LASTING]
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()

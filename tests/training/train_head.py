@@ -14,7 +14,7 @@ import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -98,7 +98,9 @@ class Point(NamedTuple):
     turns: float
 
     def is_good(self) -> bool:
-        return self.kept >= _FEW and self.precision >= PRECISION and self.turns <= _MOST_TURNS
+        """Enough of what is kept is right, one standard error taken off, and few turns are kept."""
+        error = sqrt(self.precision * (1 - self.precision) / self.kept) if self.kept else 1.0
+        return self.kept >= _FEW and self.precision - error >= PRECISION and self.turns <= _MOST_TURNS
 
 
 def parts(said: Sequence[data.Message]) -> NDArray[np.int64]:
@@ -125,7 +127,7 @@ def held_out(
 
 
 def bar_of(found: Sequence[Scored], said: Sequence[data.Message]) -> float:
-    """The lowest bar at which enough of what is kept is right, and few turns are kept."""
+    """The lowest bar that is good."""
     return min(point.bar for point in curve(found, said) if point.is_good())
 
 
