@@ -2,11 +2,11 @@
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
 development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `first words` are the
-plainest things that people say (`tests/data/first_words`), of which the shipped head has learnt nothing. With
-`--closing` on the sealed half, by the shipped head: a closing run, which `forged.evaluation.closing` counts
-and records. What the head alone would keep is text without scope and category, whose columns say nothing
-there.
+with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` (of
+`tests/data/said`) was written when all else stood, and `first words` are the plainest things that people say
+(`tests/data/first_words`); of both the shipped head has learnt nothing. With `--closing` on the sealed half,
+by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head alone
+would keep is text without scope and category, whose columns say nothing there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -144,13 +145,16 @@ def main(*, closing: bool) -> None:
     sealed = allowed_sealed([half], closing=closing)
     begin_closing(sealed, "python -m tests.training.compare --closing")
     said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
-    plain = data.first_words()
-    vectors, _ = asyncio.run(vectors_of([text for message in (*said, *plain) for text in message.texts()]))
+    unlearnt = {"more": data.messages("more"), "first words": data.first_words()}
+    texts = [text for message in (*said, *chain(*unlearnt.values())) for text in message.texts()]
+    vectors, _ = asyncio.run(vectors_of(texts))
     judges = [head()] * len(said) if closing else unseen(said, vectors)
     found = compared(said, judges, vectors)
-    first = compared(plain, [head()] * len(plain), vectors)
+    others = {of: compared(each, [head()] * len(each), vectors) for of, each in unlearnt.items()}
     for name, outcomes in found.items():
-        print("", *table(name, outcomes), _line("first words", row(first[name])), sep="\n")
+        print("", *table(name, outcomes), sep="\n")
+        for of, by_name in others.items():
+            print(_line(of, row(by_name[name])))
     for folder in sealed:
         end_closing(folder, "; ".join(_in_short(name, outcomes) for name, outcomes in found.items()))
 
