@@ -16,8 +16,8 @@ import msgspec
 from forged.capture.classifier import Classifier
 from forged.capture.head.choosing import chosen, score
 from forged.capture.head.head import Head, Leanings, head
-from forged.capture.head.units import Unit, units
-from forged.capture.rules.asked import request_in, scope_of_all
+from forged.capture.head.units import AROUND, Unit, units
+from forged.capture.rules.asked import Request, requests_of, scope_of_all
 from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.requests import asks, behind_request
@@ -31,7 +31,7 @@ VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
 # How much must speak for what somebody asks for, and for what only the head takes for a request.
-_ASKED_BAR, _LIKELY_ASKED_BAR = -1.5, 1.0
+_ASKED_BAR, _LIKELY_ASKED_BAR = 0.5, 1.0
 # Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
 # head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
 # back to a thing with another word about it means it to last, however they put it.
@@ -64,9 +64,9 @@ class LocalAnswers:
 
     def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> More:
         """Return which of `kept` is no request's, and what of `said` is kept beside it."""
-        said, found, judged = self._judged(event, said)
+        requests, found, judged = self._judged(event, said)
         wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
-        asked, refused = _asked(said, found, judged)
+        asked, refused = _asked(requests, found, judged)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
@@ -83,8 +83,8 @@ class LocalAnswers:
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
-        said, found, judged = self._judged(event, still_meant(event))
-        asked, refused = _asked(said, found, judged)
+        requests, found, judged = self._judged(event, still_meant(event))
+        asked, refused = _asked(requests, found, judged)
         return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
 
     @property
@@ -93,16 +93,17 @@ class LocalAnswers:
 
     def _judged(
         self, event: Event, said: Sequence[Statement]
-    ) -> tuple[list[Statement], tuple[Unit, ...], dict[str, Leanings]]:
-        """What is surely the person's, its units, and what the head says of these, if it can."""
+    ) -> tuple[dict[int, Request], tuple[Unit, ...], dict[str, Leanings]]:
+        """The requests of what is surely the person's, its units, and what the head says, if it can."""
         sure = [each for each in said if not each.is_mixed]
-        found = units(sure)
-        texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
+        found, requests = units(sure), requests_of(sure)
+        asked = (each.text[:AROUND] for each in requests.values() if each.text.strip())
+        texts = list(dict.fromkeys((*(text for unit in found for text in unit.texts()), *asked)))
         rows = self._vectors(event.id, texts) if 0 < len(texts) <= _MOST_TEXTS else ()
         if len(rows) != len(texts):
-            return sure, found, {}
+            return requests, found, {}
         leanings = map(self._head.leanings, texts, rows)
-        return sure, found, dict(zip(texts, leanings, strict=True))
+        return requests, found, dict(zip(texts, leanings, strict=True))
 
 
 class Overruled:
@@ -127,28 +128,24 @@ class Overruled:
 
 
 def _asked(
-    said: Sequence[Statement], found: Sequence[Unit], judged: dict[str, Leanings]
+    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings]
 ) -> tuple[list[Unit], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and the messages that do not say what."""
     taken: list[Unit] = []
     refused: list[Refused] = []
-    before = ""
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        mine = [each for each in said if each.message == place]
-        request = request_in(mine, before)
-        before = mine[-1].text
         best = max(here, key=lambda unit: _fitness(unit, judged))
-        likely = score(best, lambda text: judged[text].keep) if judged else inf
-        if request is None:
-            if judged and judged[best.around].explicit > 0 and likely >= _LIKELY_ASKED_BAR:
+        if (request := requests.get(place)) is None:
+            likely = score(best, lambda text: judged[text].keep) if judged else -inf
+            if likely >= _LIKELY_ASKED_BAR and judged[best.around].explicit > 0:
                 taken.append(best)
             continue
         unit = Unit(request.text, request.sentences, best.around)
         if len(unit.text.encode()) < _LEAST:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif likely >= _ASKED_BAR:
+        elif not judged or judged[request.text[:AROUND]].keep >= _ASKED_BAR:
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))

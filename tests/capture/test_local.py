@@ -115,6 +115,13 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
     assert [(each.text.startswith("merk dir"), each.reason) for each in found.refused] == [(True, reason)]
 
 
+def test_a_request_is_judged_by_its_own_words(liked):
+    """That the rest of its message is worth keeping says nothing of it."""
+    liked("Staging")
+    found = answered("auf Staging läuft noch Postgres 13. merk dir: der Port ist 8081 und sonst nichts")
+    assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
+
+
 def test_what_only_the_head_takes_for_a_request_is_kept_if_it_is_likely_and_never_refused(liked):
     said = "auf Staging läuft noch Postgres 13"
     liked("Staging", asked=["Staging"])

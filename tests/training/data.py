@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from forged.capture.head.units import AROUND, Unit, units
+from forged.capture.rules.asked import requests_of
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 
@@ -69,7 +70,10 @@ class Message(msgspec.Struct, frozen=True):
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        return [text for unit in units(statements(self.window)) for text in unit.texts()]
+        said = statements(self.window)
+        asked = requests_of([each for each in said if not each.is_mixed]).values()
+        mine = [each.text[:AROUND] for each in asked if each.text.strip()]
+        return [*mine, *(text for unit in units(said) for text in unit.texts())]
 
 
 class Session(msgspec.Struct, frozen=True):

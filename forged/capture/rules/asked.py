@@ -58,6 +58,18 @@ def request_in(said: Sequence[Statement], before: str = "") -> Request | None:
     return Request(text if says else "", tuple(said[first:last]))
 
 
+def requests_of(said: Sequence[Statement]) -> dict[int, Request]:
+    """Return what is asked for in each message that asks, by the message's place."""
+    found: dict[int, Request] = {}
+    before = ""
+    for place in dict.fromkeys(each.message for each in said):
+        mine = [each for each in said if each.message == place]
+        if (request := request_in(mine, before)) is not None:
+            found[place] = request
+        before = mine[-1].text
+    return found
+
+
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
     """Whom sentences are about, but for the words in which they ask."""
     told = [each for each in sentences if _letters(without_request(each.text)) >= _SAYS] or sentences
