@@ -118,7 +118,7 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
 def test_a_request_is_judged_by_its_own_words(liked):
     """That the rest of its message is worth keeping says nothing of it."""
     liked("Staging")
-    found = answered("auf Staging läuft noch Postgres 13. merk dir: der Port ist 8081 und sonst nichts")
+    found = answered("why is Staging red, and who broke it? remember that the port is 8081 and no other")
     assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
 
 
