@@ -2,9 +2,9 @@
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
 development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` (of
-`tests/data/said`) was written when all else stood, and `first words` are the plainest things that people say
-(`tests/data/first_words`); of both the shipped head has learnt nothing. With `--closing` on the sealed half,
+with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` and
+`asking` (of `tests/data/said`) were written when all else stood, and `first words` are the plainest things that people say
+(`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed half,
 by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head alone
 would keep is text without scope and category, whose columns say nothing there.
 """
@@ -145,7 +145,8 @@ def main(*, closing: bool) -> None:
     sealed = allowed_sealed([half], closing=closing)
     begin_closing(sealed, "python -m tests.training.compare --closing")
     said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
-    unlearnt = {"more": data.messages("more"), "first words": data.first_words()}
+    unlearnt = {each: data.messages(each) for each in ("more", "asking")}
+    unlearnt["first words"] = data.first_words()
     texts = [text for message in (*said, *chain(*unlearnt.values())) for text in message.texts()]
     vectors, _ = asyncio.run(vectors_of(texts))
     judges = [head()] * len(said) if closing else unseen(said, vectors)

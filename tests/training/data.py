@@ -110,7 +110,7 @@ class Example(NamedTuple):
 
 
 def messages(half: str = "dev") -> tuple[Message, ...]:
-    """What people say: `dev`, `more`, of which nothing is learnt, or `sealed`, for a closing run alone."""
+    """What people say: `dev`; `more` and `asking`, of which nothing is learnt; or `sealed`, to close with."""
     lines = (DATA / "said" / half / "said.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Message) for line in lines)
 
