@@ -2,11 +2,11 @@
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
 development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` and
-`asking` (of `tests/data/said`) were written when all else stood, and `first words` are the plainest things that people say
-(`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed half,
-by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head alone
-would keep is text without scope and category, whose columns say nothing there.
+with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` and `asking` (of
+`tests/data/said`) were written when all else stood, and `first words` are the plainest things that people
+say (`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed
+half, by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head
+alone would keep is text without scope and category, whose columns say nothing there.
 """
 
 from __future__ import annotations
