@@ -176,4 +176,4 @@ def _is_traced(pid: int) -> bool:
 
 def test_nothing_is_left_of_a_turn_that_came_to_something(rules, repo):
     assert contents(rules.captured(repo, "We use ninja here."))
-    assert stored(state_of(rules.daemon.home), "events", "journal", "dead") == []
+    eventually(lambda: stored(state_of(rules.daemon.home), "events", "journal", "dead") == [])
