@@ -1,9 +1,9 @@
 """What the worker keeps without a chat model and beyond the rules: what the head chooses, and requests.
 
 In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
-requests of which nothing can be kept, each with its reason. An explicit request always comes to one or the
-other. The head needs the local model's vectors; where there are none, only requests are kept. It raises what
-asking for the vectors raises.
+requests of which nothing can be kept, each with its reason. A request that is recognised always comes to one
+or the other. The head needs the local model's vectors; where there are none, only requests are kept. It
+raises what asking for the vectors raises.
 """
 
 from __future__ import annotations

@@ -34,13 +34,9 @@ _LEAST_BLANKS = 3
 _SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
-def sentences(text: str, *, begun: bool = False, goes_on: bool = False) -> Iterator[str]:
-    """Yield the person's sentences in order, with their end marks, blank space made single.
-
-    The text may be a piece of a message that was long: the rest of one that is `begun`, and not the end of
-    one that `goes_on`.
-    """
-    for piece in pieces(text, begun=begun, goes_on=goes_on):
+def sentences(text: str) -> Iterator[str]:
+    """Yield the person's sentences of a message in order, with their end marks, blank space made single."""
+    for piece in pieces(text):
         yield from sentences_of(piece)
 
 
