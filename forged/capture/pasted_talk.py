@@ -70,7 +70,7 @@ _TAIL = r"\s*[:：.]?"
 _END_MARK = r"\s*[:：.]?"
 _IN_DOT = re.compile(r"[·•|]")
 
-Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "beside"]
+Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "beside", "when"]
 Said = Literal["", "unsure", "foreign"]
 _HEADS = frozenset({"head", "inline", "mail"})
 
@@ -137,6 +137,8 @@ def shapes() -> Shapes:
             rf"{_OPENED_BY}\s*{_WHO}[\s,·|]*(?:{_WHEN})?{_END_MARK}",
             rf"由\s*{_WHO}\s*{_SAYS}",
             rf"{_WHO}\s*[·•|]\s*(?P<when>{_TIMES}|{_SHORT_AGO}){_END_MARK}",
+            rf"{_WHO}\s+{_AGO}\s*[·•|].{{1,60}}",
+            rf"(?P<who>)\w.{{0,60}}\s»\s*{_WHEN}{_END_MARK}",
             rf"{_BOXED}\s*{_WHO}[:：]?",
             rf"{_WHO}\s*,?\s*{_BOXED}\s*[:：]?",
         ),
@@ -199,9 +201,9 @@ def is_others(line: str) -> bool:
 def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
     """Whether a name beside a time has a text below it in a block: a row of names alone is an agenda."""
     kinds = blocks[at].kinds
-    if kinds == ["maybe"]:
+    if kinds in (["maybe"], ["maybe", "when"]):
         return at + 1 < len(blocks)
-    return any(each == "maybe" != below for each, below in itertools.pairwise(kinds))
+    return any(each in {"maybe", "when"} and not below for each, below in itertools.pairwise(kinds))
 
 
 def _parted(block: Block) -> list[Block]:
@@ -217,11 +219,12 @@ def _below_heads(blocks: Sequence[Block]) -> None:
     for at in range(places[0], places[-1] + 1) if places else ():
         blocks[at].said = "foreign"
     for at in places:
-        if blocks[at].kinds[-1] in {"head", "mail"} and at + 1 < len(blocks):
+        if blocks[at].kinds[-1] in {"head", "mail", "when"} and at + 1 < len(blocks):
             blocks[at + 1].said = "foreign"
     for at, block in enumerate(blocks):
         if _tells_of_text(blocks, at):
-            block.said = block.said or "unsure"
+            for each in blocks[at : at + 2] if block.kinds[-1] in {"maybe", "when"} else (block,):
+                each.said = each.said or "unsure"
 
 
 def _around_feet(blocks: Sequence[Block]) -> None:
@@ -229,7 +232,7 @@ def _around_feet(blocks: Sequence[Block]) -> None:
     for at, block in enumerate(blocks):
         if "foot" in block.kinds:
             block.said = "foreign"
-            text = at - 1 if block.kinds[0] == "foot" else at
+            text = at - 1 if block.kinds[0] in {"foot", "beside"} else at
             if text < 0 < len(blocks) - 1 and len(block.lines) == 1:
                 blocks[1].said = "foreign"
             elif text >= 0:
@@ -257,12 +260,16 @@ def _kind(lines: Sequence[str], at: int) -> Kind:
         return "head"
     if any(_is_named(each, marked) for each in shapes().inline):
         return "inline"
-    return _foot(line, marked) or ("maybe" if _may_head(marked, lines[at + 1 : at + 3]) else "")
+    if foot := _foot(line, marked):
+        return foot
+    if at and _is_name_with_time(lines[at - 1], marked):
+        return "when"
+    return "maybe" if _may_head(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
 
 
 def _without_tails(line: str) -> str:
     """Without "(edited)" and the like behind a time or a name."""
-    mark = next((each for each in "·•|([（" if each in line), "")
+    mark = next((each for each in ("·", "•", "|", "(", "[", "（", " - ", " – ") if each in line), "")
     before, _, tail = line.rpartition(mark) if mark else ("", "", "")
     return before.rstrip() if words().tails.fullmatch(tail.strip(" )]）")) else line
 
@@ -285,19 +292,26 @@ def _ends_in_foot(marked: str) -> bool:
 
 def _is_named(shape: re.Pattern[str], marked: str) -> bool:
     found = shape.match(marked)
-    return found is not None and (found["who"] is None or _is_name(found["who"]))
+    return found is not None and (not found["who"] or _is_name(found["who"]))
 
 
-def _may_head(marked: str, below: Sequence[str]) -> bool:
-    """Whether it is a name and a time of day, or a name with a time and a text `below` it."""
+def _may_head(marked: str) -> bool:
+    """Whether a line is a name and a time of day."""
     for shape in shapes().maybe:
         found = shape.match(marked)
         if found is not None and _is_of_day(found["when"]) and _is_name(found["who"]):
             return found["apart"] != " " or _HANDLE.search(found["who"]) is not None
-    name = shapes().only_name.match(marked) if len(below) > 1 else None
-    if name is None or not _is_name(name["who"]) or len(below[0]) > _LONGEST:
+    return False
+
+
+def _is_name_with_time(line: str, below: str) -> bool:
+    """Whether a line is a name alone, and the one below it a time alone."""
+    if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
-    when = shapes().only_when.match(_marked(_without_tails(below[0].strip())))
+    name = shapes().only_name.match(_without_tails(line.strip()))
+    if name is None or not _is_name(name["who"]):
+        return False
+    when = shapes().only_when.match(_marked(_without_tails(below.strip())))
     return when is not None and _is_of_day(when["when"])
 
 

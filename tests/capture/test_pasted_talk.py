@@ -27,7 +27,12 @@ HEADS = [
     "carla_m commented on src/app.py line 44",
     "Gwen Abara added a comment - 12/Mar/24 10:12 AM",
     "Gwen Abara @gwen · 3 days ago",
+    "Gwen Abara added a comment - 15/Mar/24 10:02 AM - edited",
     "Gwen Abara · 3d",
+    "jdoe 5 hours ago | next [–]",
+    "by jdoe » Tue Mar 12, 2024 6:20 pm",
+    "von jdoe » Di 12. Mär 2024, 18:20",
+    "Message par jdoe » mar. 12 mars 2024 18:20",
     "u/gwen_a · 3 hr. ago",
     "Posted by devnull_88 on Mar 4, 2019 at 12:10",
     "Bob schrieb am 03.04.2024, 10:12 Uhr:",
@@ -86,6 +91,7 @@ def test_two_names_with_times_are_a_chat_to_the_end_of_the_last_message(one, oth
 
 def test_one_name_with_a_time_is_unsure_because_people_note_appointments():
     assert of(f"Jörg Altmann, 09:12\n{ORDER}")[ORDER] == "unsure"
+    assert of(f"Gwen Abara\n15 minutes ago\n\n{ORDER}")[ORDER] == "unsure"
     assert of(f"meeting 9:30\n{ORDER}")[ORDER] == "typed"
 
 
