@@ -16,14 +16,13 @@ from operator import mul
 
 import msgspec
 
-from forged.capture.head.features import SIZE, pieces, signs
+from forged.capture.head.features import signs
 from forged.memory import Category, Scope
+from forged.text.pieces import SIZE, pieces, weight
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
 # What the answer by kinds counts, and the kind that is somebody's request.
 BY_KIND, EXPLICIT = 0.5, "explicit"
-# A text of many pieces says as much as one of few.
-_WEIGHT = 4.0
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -126,11 +125,6 @@ def _either(leanings: Collection[float]) -> float:
     """Return how much speaks for any one of them."""
     most = max(leanings)
     return most + math.log(sum(math.exp(each - most) for each in leanings))
-
-
-def weight(count: int) -> float:
-    """Return what each of so many pieces counts."""
-    return _WEIGHT / math.sqrt(count)
 
 
 @functools.cache
