@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head.features import SIZE, pieces, signs
-from forged.capture.head.head import Output, weight
+from forged.capture.head.features import signs
+from forged.capture.head.head import Output
+from forged.text.pieces import SIZE, pieces, weight
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.head.choosing import asking, chosen, score
-from forged.capture.head.features import SIZE
 from forged.capture.head.head import FILE, HeadFile, Judge, Numbers
 from forged.models import Purpose
 from forged.models.local import local_embedder
+from forged.text.pieces import SIZE
 from tests.training import data
 from tests.training.fitting import Fitted, Floats, Rows, fit
 

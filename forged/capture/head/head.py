@@ -17,12 +17,11 @@ from operator import mul
 
 import msgspec
 
-from forged.capture.head.features import SIZE, pieces, signs
+from forged.capture.head.features import signs
 from forged.memory import Category, Scope
+from forged.text.pieces import SIZE, pieces, weight
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
-# A text of many pieces says as much as one of few.
-_WEIGHT = 4.0
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -141,11 +140,6 @@ def _either(leanings: Iterable[float]) -> float:
     leanings = tuple(leanings)
     most = max(leanings)
     return most + math.log(sum(math.exp(each - most) for each in leanings))
-
-
-def weight(count: int) -> float:
-    """Return what each of so many pieces counts."""
-    return _WEIGHT / math.sqrt(count)
 
 
 @functools.cache

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from forged.capture.head.choosing import chosen
-from forged.capture.head.features import SIGNS, SIZE, pieces, signs
+from forged.capture.head.features import SIGNS, signs
 from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, Output, _Line, head
 from forged.capture.head.units import SHORT, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.memory import Category, Scope
+from forged.text.pieces import SIZE, pieces
 from tests.training import data
 from tests.training.fitting import Rows, fit
 

@@ -1,0 +1,188 @@
+"""Trains what recognises chat and writes it: part of `make head`. Prints how that fares.
+
+Learnt from `tests/data/chat/learn.tsv`, from sentences and messages that the head learns from, where the kind
+`chat` stands against all others, and from the turns of agents' lives. Nothing is learnt from `judge.tsv`, and
+no bar is chosen by it: that comes from five parts, each judged by who has not seen it (a store's turns are in
+one part); at most 5 in 1,000 short messages about work reach it. The same data and engine, the same file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.models import Purpose
+from forged.models.local import local_embedder
+from forged.text.chat import FILE, LONGEST, Chat, ChatFile, Line, signs
+from forged.text.pieces import SIZE, pieces
+from tests.training import data
+from tests.training.fitting import Floats, Places, Rows, fit
+
+BUILD = Path(__file__).parents[2] / "build"
+
+CHAT = data.DATA / "chat"
+LEARN, JUDGE = CHAT / "learn.tsv", CHAT / "judge.tsv"
+FOLDS, FALSE = 5, 0.005
+# Lines that were written for this, and turns of lives, count as so many of the others.
+_NEAR = 8.0
+# Of a row's three layers the first two say how a thing is said.
+LAYERS = 768
+# What a number of a row differs by is brought to so much.
+_SPREAD = np.float32(1 / 30)
+
+
+class Turn(NamedTuple):
+    """A message; `weighs` whether the bar is chosen by it, `part` by what it is told apart."""
+
+    text: str
+    is_chat: bool
+    weighs: bool
+    part: str
+
+
+class Texts(Rows):
+    """Messages as numbers."""
+
+    def __init__(self, texts: Sequence[str], vectors: Floats) -> None:
+        places: list[Places] = [np.array(pieces(text), np.intp) for text in texts]
+        self._set(places, np.array([signs(text) for text in texts], np.float32), vectors)
+
+
+def labelled(file: Path) -> Iterator[tuple[str, bool]]:
+    """The lines of a file of chat and work."""
+    for line in file.read_text().splitlines():
+        _, label, text = line.split("\t")
+        yield text, label == "chat"
+
+
+def turns() -> list[Turn]:
+    """All that is learnt from."""
+    found = [Turn(text, chat, True, text) for text, chat in labelled(LEARN)]
+    for folder in (data.STATEMENTS, data.NEAR, data.PLAIN):
+        found += [Turn(one.text, one.kind == "chat", False, one.text) for one in data.sentences(folder)]
+    for half in ("dev", "asking"):
+        found += [Turn(one.text, one.kind == "chat", False, one.text) for one in data.messages(half)]
+    found += lives()
+    return [one._replace(text=one.text.strip()) for one in found if 0 < len(one.text.strip()) <= LONGEST]
+
+
+def lives() -> Iterator[Turn]:
+    """What people typed in agents' lives; an aside is neither chat nor about the work."""
+    for line in data.SESSIONS.read_bytes().splitlines():
+        session = msgspec.json.decode(line, type=data.Session)
+        for turn in session.turns:
+            yield Turn(str(turn["user"]), turn["kind"] == "chat", turn["kind"] != "aside", session.store)
+
+
+def digest() -> str:
+    """Return a hash of all that is learnt from."""
+    read = [LEARN, data.SAID, data.DATA / "said" / "asking" / "said.jsonl", data.SESSIONS]
+    read += [file for folder in (data.STATEMENTS, data.NEAR, data.PLAIN) for file in data.files(folder)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
+
+
+async def rows_of(texts: Sequence[str]) -> tuple[Floats, str]:
+    """The first layers of all texts, and what made them; kept in build/."""
+    BUILD.mkdir(exist_ok=True)
+    cache = BUILD / "chat-rows.pickle"
+    embedder = local_embedder(BUILD / "head-model")
+    await embedder.prepare()
+    kept = pickle.loads(cache.read_bytes()) if cache.exists() else {}
+    rows: dict[str, Floats] = kept.get(embedder.key, {})
+    missing = [text for text in dict.fromkeys(texts) if text not in rows]
+    for first in range(0, len(missing), 64):
+        some = missing[first : first + 64]
+        rows.update(zip(some, await embedder.embed(some, "layers", purpose=Purpose("build")), strict=True))
+    cache.write_bytes(pickle.dumps({embedder.key: rows}))
+    await embedder.aclose()
+    return np.array([rows[text][:LAYERS] for text in texts], np.float32), embedder.engine
+
+
+def trained(found: Sequence[Turn], rows: Texts, size: int) -> Line:
+    """Return the line that these teach, with no bar: of pieces where there is a table, else of rows."""
+    mean, scale = rows.vectors.mean(0), _SPREAD / (rows.vectors.std(0) + np.float32(1e-6))
+    like = rows.take(np.arange(len(found)))
+    like.vectors = (rows.vectors - mean) * scale
+    right = np.array([(one.is_chat, not one.is_chat) for one in found], np.float32)
+    weights = np.array([1.0 if one.text == one.part and not one.weighs else _NEAR for one in found])
+    chat, work = fit(like, right, weights, size=size)
+    line = chat.less(work)
+    numbers = line.pieces if size else line.vector * scale
+    form = line.signs.copy()
+    if not size:
+        form[-1] -= numbers @ mean
+    most = np.iinfo(np.int8 if size else np.int16).max
+    step = float(np.abs(numbers).max()) / most or 1.0
+    small = np.round(numbers / step).astype(np.int8 if size else np.int16).tobytes()
+    return Line(0.0, tuple(float(each) for each in form), small, step)
+
+
+def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
+    """The least that no more than 5 in 1,000 messages about work reach; never below even odds."""
+    work = sorted(
+        (float(value) for one, value in zip(found, leanings, strict=True) if one.weighs and not one.is_chat),
+        reverse=True,
+    )
+    return max(0.0, work[int(FALSE * len(work))])
+
+
+def learnt(found: Sequence[Turn], rows: Texts, size: int) -> Line:
+    """Return the line of all, with the bar of the parts; prints how they fare."""
+    part = np.array([crc32(one.part.encode()) % FOLDS for one in found])
+    leanings = np.zeros(len(found))
+    for each in range(FOLDS):
+        seen, unseen = np.flatnonzero(part != each), np.flatnonzero(part == each)
+        judge = _chat(trained([found[one] for one in seen], rows.take(seen), size), size)
+        for one in unseen:
+            leanings[one] = judge.leaning(found[one].text, [] if size else rows.vectors[one].tolist())
+    bar = bar_of(found, leanings)
+    for what, near, is_chat in (("chat", True, True), ("work", True, False), ("other chat", False, True)):
+        mine = [at for at, one in enumerate(found) if (one.weighs, one.is_chat) == (near, is_chat)]
+        share = float((leanings[mine] > bar).mean())
+        print(f"{'words' if size else 'rows'}: {what} {share:.4f} of {len(mine)} at {bar:.2f}", flush=True)
+    return msgspec.structs.replace(trained(found, rows, size), bar=bar)
+
+
+def _chat(line: Line, size: int) -> Chat:
+    none = Line(0.0, (), b"", 1.0)
+    return Chat(ChatFile("", "", *((line, none) if size else (none, line))))
+
+
+def told(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> None:
+    """Print what becomes of the lines that judge."""
+    judge = Chat(file)
+    for name in ("words", "rows"):
+        for label in (True, False):
+            mine = [at for at, (_, chat) in enumerate(lines) if chat is label]
+            hit = sum(
+                judge.leaning(lines[at][0], rows[at].tolist() if name == "rows" else ()) > 0 for at in mine
+            )
+            print(f"judge, by {name}: {hit} of {len(mine)} of {'chat' if label else 'work'} taken for chat")
+
+
+def main() -> None:
+    found, lines = turns(), list(labelled(JUDGE))
+    texts = [one.text for one in found]
+    vectors, engine = asyncio.run(rows_of([*texts, *(text for text, _ in lines)]))
+    nothing = np.zeros((len(found), 1), np.float32)
+    by_words = learnt(found, Texts(texts, nothing), SIZE)
+    by_row = learnt(found, Texts(texts, vectors[: len(found)]), 0)
+    file = ChatFile(digest(), engine, by_words, by_row)
+    told(file, vectors[len(found) :], lines)
+    written = msgspec.msgpack.encode(file)
+    Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
+    print(f"{len(written)} bytes, {len(found)} texts, {engine}")
+
+
+if __name__ == "__main__":
+    main()
