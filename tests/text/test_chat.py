@@ -41,7 +41,7 @@ def test_what_is_shipped_was_trained_on_the_data_in_the_tree_and_is_small():
 
 
 def test_no_line_that_judges_is_learnt_from():
-    learnt = {turn.text.lower() for turn in train_chat.turns() if turn.weighs}
+    learnt = {turn.text.lower() for turn in train_chat.turns() if turn.group}
     lines = {text.lower() for text, _ in labelled(LEARN)}
     assert not lines & {text.lower() for text, _ in labelled(JUDGE)}
     assert len(lines - learnt) < len(lines) / 20, "what was written to learn from is learnt"
@@ -53,7 +53,7 @@ def test_by_words_hardly_any_work_is_taken_for_chat_and_some_chat_is_found():
 
 
 @needs_onnxruntime
-def test_by_rows_of_the_local_model_half_of_the_chat_is_found(tmp_path):
+def test_by_rows_of_the_local_model_a_third_of_the_chat_is_found_and_no_work(tmp_path):
     texts = [*judged("work"), *judged("chat")]
 
     async def rows() -> np.ndarray:
@@ -65,8 +65,8 @@ def test_by_rows_of_the_local_model_half_of_the_chat_is_found(tmp_path):
 
     taken = [is_chat(text, row.tolist()) for text, row in zip(texts, asyncio.run(rows()), strict=True)]
     count = len(judged("work"))
-    assert sum(taken[:count]) <= 3
-    assert sum(taken[count:]) >= 105
+    assert sum(taken[:count]) <= 1
+    assert sum(taken[count:]) >= 70
 
 
 def test_what_is_long_or_blank_is_no_chat_whatever_it_says(monkeypatch):
@@ -110,11 +110,16 @@ def test_the_form_of_a_text_shows_in_its_signs(text, others):
     assert all(0 <= each <= 2 for each in signs(text))
 
 
-def test_the_bar_is_what_five_of_a_thousand_messages_about_work_reach():
-    found = [Turn(str(at), False, True, "") for at in range(1000)] + [Turn("c", True, True, "")] * 9
-    bar = train_chat.bar_of(found, np.array([*range(1000), *[5000.0] * 9]))
-    assert sum(value > bar for value in range(1000)) == 5
-    assert train_chat.bar_of(found, np.array([-1.0] * 1009)) == 0.0
+def test_the_bar_is_what_five_of_a_thousand_reach_of_the_group_that_reaches_more():
+    written = [Turn(str(at), False, "written", "") for at in range(1000)]
+    lives = [Turn(str(at), False, "lives", "") for at in range(200)]
+    chat, other = [Turn("c", True, "lives", "")] * 9, [Turn("o", False, "", "")] * 9
+    found = [*written, *lives, *chat, *other]
+    leanings = np.array([*range(1000), *range(2000, 2200), *[5000.0] * 18])
+    assert sum(value > train_chat.bar_of(found, leanings) for value in range(2000, 2200)) == 1
+    leanings[1000:1200] = 0.0
+    assert sum(value > train_chat.bar_of(found, leanings) for value in range(1000)) == 5
+    assert train_chat.bar_of(found, np.full(len(found), -1.0)) == 0.0
 
 
 def test_nothing_is_read_before_the_first_message_and_one_takes_a_moment():

@@ -3,7 +3,8 @@
 Learnt from `tests/data/chat/learn.tsv`, from sentences and messages that the head learns from, where the kind
 `chat` stands against all others, and from the turns of agents' lives. Nothing is learnt from `judge.tsv`, and
 no bar is chosen by it: that comes from five parts, each judged by who has not seen it (a store's turns are in
-one part); at most 5 in 1,000 short messages about work reach it. The same data and engine, the same file.
+one part); of those written as work and of the lives' others at most 5 in 1,000 each reach it. The same data
+and engine give the same file.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _SPREAD = np.float32(1 / 30)
 
 
 class Turn(NamedTuple):
-    """A message; `weighs` whether the bar is chosen by it, `part` by what it is told apart."""
+    """A message; `group` of those by which the bar is chosen, or none; `part` by what it is told apart."""
 
     text: str
     is_chat: bool
-    weighs: bool
+    group: str
     part: str
 
 
@@ -67,21 +68,21 @@ def labelled(file: Path) -> Iterator[tuple[str, bool]]:
 
 def turns() -> list[Turn]:
     """All that is learnt from."""
-    found = [Turn(text, chat, True, text) for text, chat in labelled(LEARN)]
+    found = [Turn(text, chat, "written", text) for text, chat in labelled(LEARN)]
     for folder in (data.STATEMENTS, data.NEAR, data.PLAIN):
-        found += [Turn(one.text, one.kind == "chat", False, one.text) for one in data.sentences(folder)]
+        found += [Turn(one.text, one.kind == "chat", "", one.text) for one in data.sentences(folder)]
     for half in ("dev", "asking"):
-        found += [Turn(one.text, one.kind == "chat", False, one.text) for one in data.messages(half)]
+        found += [Turn(one.text, one.kind == "chat", "", one.text) for one in data.messages(half)]
     found += lives()
     return [one._replace(text=one.text.strip()) for one in found if 0 < len(one.text.strip()) <= LONGEST]
 
 
 def lives() -> Iterator[Turn]:
-    """What people typed in agents' lives; an aside is neither chat nor about the work."""
+    """What people typed in agents' lives."""
     for line in data.SESSIONS.read_bytes().splitlines():
         session = msgspec.json.decode(line, type=data.Session)
         for turn in session.turns:
-            yield Turn(str(turn["user"]), turn["kind"] == "chat", turn["kind"] != "aside", session.store)
+            yield Turn(str(turn["user"]), turn["kind"] == "chat", "lives", session.store)
 
 
 def digest() -> str:
@@ -114,7 +115,7 @@ def trained(found: Sequence[Turn], rows: Texts, size: int) -> Line:
     like = rows.take(np.arange(len(found)))
     like.vectors = (rows.vectors - mean) * scale
     right = np.array([(one.is_chat, not one.is_chat) for one in found], np.float32)
-    weights = np.array([1.0 if one.text == one.part and not one.weighs else _NEAR for one in found])
+    weights = np.array([1.0 if not one.group else _NEAR for one in found])
     chat, work = fit(like, right, weights, size=size)
     line = chat.less(work)
     numbers = line.pieces if size else line.vector * scale
@@ -128,12 +129,13 @@ def trained(found: Sequence[Turn], rows: Texts, size: int) -> Line:
 
 
 def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
-    """The least that no more than 5 in 1,000 messages about work reach; never below even odds."""
-    work = sorted(
-        (float(value) for one, value in zip(found, leanings, strict=True) if one.weighs and not one.is_chat),
-        reverse=True,
-    )
-    return max(0.0, work[int(FALSE * len(work))])
+    """The least that of no group more than 5 in 1,000 reach that are not chat; never below even odds."""
+    bar = 0.0
+    for group in {one.group for one in found} - {""}:
+        mine = [at for at, one in enumerate(found) if one.group == group and not one.is_chat]
+        work = sorted(map(float, leanings[mine]), reverse=True)
+        bar = max(bar, work[int(FALSE * len(work))] if work else 0.0)
+    return bar
 
 
 def learnt(found: Sequence[Turn], rows: Texts, size: int) -> Line:
@@ -146,10 +148,12 @@ def learnt(found: Sequence[Turn], rows: Texts, size: int) -> Line:
         for one in unseen:
             leanings[one] = judge.leaning(found[one].text, [] if size else rows.vectors[one].tolist())
     bar = bar_of(found, leanings)
-    for what, near, is_chat in (("chat", True, True), ("work", True, False), ("other chat", False, True)):
-        mine = [at for at, one in enumerate(found) if (one.weighs, one.is_chat) == (near, is_chat)]
-        share = float((leanings[mine] > bar).mean())
-        print(f"{'words' if size else 'rows'}: {what} {share:.4f} of {len(mine)} at {bar:.2f}", flush=True)
+    for group in ("written", "lives", ""):
+        for is_chat in (True, False):
+            mine = [at for at, one in enumerate(found) if (one.group, one.is_chat) == (group, is_chat)]
+            what = f"{group or 'others'}, {'chat' if is_chat else 'not'}"
+            taken = int((leanings[mine] > bar).sum())
+            print(f"{'words' if size else 'rows'}: {what}: {taken} of {len(mine)} at {bar:.2f}", flush=True)
     return msgspec.structs.replace(trained(found, rows, size), bar=bar)
 
 
