@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,14 +21,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.models import Purpose
-from forged.models.local import local_embedder
 from forged.text.chat import FILE, LONGEST, Chat, ChatFile, Line, signs
 from forged.text.pieces import SIZE, pieces
 from tests.training import data
 from tests.training.fitting import Floats, Places, Rows, fit
-
-BUILD = Path(__file__).parents[2] / "build"
+from tests.training.train_head import vectors_of
 
 CHAT = data.DATA / "chat"
 LEARN, JUDGE = CHAT / "learn.tsv", CHAT / "judge.tsv"
@@ -38,8 +34,6 @@ FOLDS, FALSE = 5, 0.005
 _NEAR = 8.0
 # Of a row's three layers the first two say how a thing is said.
 LAYERS = 768
-# What a number of a row differs by is brought to so much.
-_SPREAD = np.float32(1 / 30)
 
 
 class Turn(NamedTuple):
@@ -71,8 +65,8 @@ def turns() -> list[Turn]:
     found = [Turn(text, chat, "written", text) for text, chat in labelled(LEARN)]
     for folder in (data.STATEMENTS, data.NEAR, data.PLAIN):
         found += [Turn(one.text, one.kind == "chat", "", one.text) for one in data.sentences(folder)]
-    for half in ("dev", "asking"):
-        found += [Turn(one.text, one.kind == "chat", "", one.text) for one in data.messages(half)]
+    for said in (data.messages("dev"), data.messages("asking"), data.typed()):
+        found += [Turn(one.text, one.kind == "chat", "", one.text) for one in said]
     found += lives()
     return [one._replace(text=one.text.strip()) for one in found if 0 < len(one.text.strip()) <= LONGEST]
 
@@ -82,50 +76,26 @@ def lives() -> Iterator[Turn]:
     for line in data.SESSIONS.read_bytes().splitlines():
         session = msgspec.json.decode(line, type=data.Session)
         for turn in session.turns:
-            yield Turn(str(turn["user"]), turn["kind"] == "chat", "lives", session.store)
+            group = "" if turn["kind"] == "aside" else "lives"  # an aside wants nothing either
+            yield Turn(str(turn["user"]), turn["kind"] == "chat", group, session.store)
 
 
 def digest() -> str:
     """Return a hash of all that is learnt from."""
-    read = [LEARN, data.SAID, data.DATA / "said" / "asking" / "said.jsonl", data.SESSIONS]
+    read = [LEARN, data.SAID, data.ASKING, data.SESSIONS, *sorted(data.TYPED.glob("*/*.tsv"))]
     read += [file for folder in (data.STATEMENTS, data.NEAR, data.PLAIN) for file in data.files(folder)]
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
 
 
-async def rows_of(texts: Sequence[str]) -> tuple[Floats, str]:
-    """The first layers of all texts, and what made them; kept in build/."""
-    BUILD.mkdir(exist_ok=True)
-    cache = BUILD / "chat-rows.pickle"
-    embedder = local_embedder(BUILD / "head-model")
-    await embedder.prepare()
-    kept = pickle.loads(cache.read_bytes()) if cache.exists() else {}
-    rows: dict[str, Floats] = kept.get(embedder.key, {})
-    missing = [text for text in dict.fromkeys(texts) if text not in rows]
-    for first in range(0, len(missing), 64):
-        some = missing[first : first + 64]
-        rows.update(zip(some, await embedder.embed(some, "layers", purpose=Purpose("build")), strict=True))
-    cache.write_bytes(pickle.dumps({embedder.key: rows}))
-    await embedder.aclose()
-    return np.array([rows[text][:LAYERS] for text in texts], np.float32), embedder.engine
-
-
-def trained(found: Sequence[Turn], rows: Texts, size: int) -> Line:
+def trained(found: Sequence[Turn], rows: Rows, size: int) -> Line:
     """Return the line that these teach, with no bar: of pieces where there is a table, else of rows."""
-    mean, scale = rows.vectors.mean(0), _SPREAD / (rows.vectors.std(0) + np.float32(1e-6))
-    like = rows.take(np.arange(len(found)))
-    like.vectors = (rows.vectors - mean) * scale
     right = np.array([(one.is_chat, not one.is_chat) for one in found], np.float32)
     weights = np.array([1.0 if not one.group else _NEAR for one in found])
-    chat, work = fit(like, right, weights, size=size)
-    line = chat.less(work)
-    numbers = line.pieces if size else line.vector * scale
-    form = line.signs.copy()
-    if not size:
-        form[-1] -= numbers @ mean
-    most = np.iinfo(np.int8 if size else np.int16).max
-    step = float(np.abs(numbers).max()) / most or 1.0
-    small = np.round(numbers / step).astype(np.int8 if size else np.int16).tobytes()
-    return Line(0.0, tuple(float(each) for each in form), small, step)
+    chat, work = fit(rows, right, weights, size=size)
+    output = chat.less(work).output()
+    if size:
+        return Line(0.0, output.signs, output.pieces, output.pieces_step)
+    return Line(0.0, output.signs, output.vector, output.vector_step)
 
 
 def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
@@ -138,15 +108,15 @@ def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
     return bar
 
 
-def learnt(found: Sequence[Turn], rows: Texts, size: int) -> Line:
+def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Line:
     """Return the line of all, with the bar of the parts; prints how they fare."""
     part = np.array([crc32(one.part.encode()) % FOLDS for one in found])
     leanings = np.zeros(len(found))
     for each in range(FOLDS):
         seen, unseen = np.flatnonzero(part != each), np.flatnonzero(part == each)
-        judge = _chat(trained([found[one] for one in seen], rows.take(seen), size), size)
+        judge = _chat(trained([found[int(one)] for one in seen], rows.take(seen), size), size)
         for one in unseen:
-            leanings[one] = judge.leaning(found[one].text, [] if size else rows.vectors[one].tolist())
+            leanings[one] = judge.leaning(found[int(one)].text, [] if size else rows.vectors[one].tolist())
     bar = bar_of(found, leanings)
     for group in ("written", "lives", ""):
         for is_chat in (True, False):
@@ -177,8 +147,9 @@ def told(file: ChatFile, rows: Floats, lines: Sequence[tuple[str, bool]]) -> Non
 def main() -> None:
     found, lines = turns(), list(labelled(JUDGE))
     texts = [one.text for one in found]
-    vectors, engine = asyncio.run(rows_of([*texts, *(text for text, _ in lines)]))
-    nothing = np.zeros((len(found), 1), np.float32)
+    by_text, engine = asyncio.run(vectors_of([*texts, *(text for text, _ in lines)]))
+    vectors = np.array([by_text[text][:LAYERS] for text in (*texts, *(text for text, _ in lines))])
+    nothing = np.zeros((len(found), 0), np.float32)
     by_words = learnt(found, Texts(texts, nothing), SIZE)
     by_row = learnt(found, Texts(texts, vectors[: len(found)]), 0)
     file = ChatFile(digest(), engine, by_words, by_row)
