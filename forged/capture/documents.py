@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
-from forged.capture.likely import Held, Likely
+from forged.capture.known import Known, Place
+from forged.capture.likely import Likely
 from forged.capture.origins import Origins, Whose
-from forged.capture.rules.newest import differs_from, may_replace, replaced_by
+from forged.capture.rules.newest import differs_from
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
-from forged.map import Chains, link
 from forged.memory import (
     MOST_CUE_CHARS,
     MOST_CUES,
@@ -116,7 +116,7 @@ class _Deciding:
         self.refused: list[Refused] = []
         self.invalid = self.duplicates = self.secrets = self.said_again = 0
         self._event = event
-        self._existing = existing
+        self._known = Known(event.roots, existing)
         self._forgotten = forgotten
         self._now = now
         self._likely = likely
@@ -126,7 +126,9 @@ class _Deciding:
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, proposal)):
+        by_model = self._author == Origin.MODEL
+        place = Place(self._known, self._likely, root, proposal, content, by_model=by_model)
+        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, place)):
             return
         whose = self._whose(content)
         if objection := self._objection(root, content, proposal, whose):
@@ -142,13 +144,14 @@ class _Deciding:
             self.invalid += 1
             self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
         elif whose == "mixed":
-            self.documents.append(self._waiting(root, self._memory(root, content, proposal), proposal))
+            memory = self._memory(root, content, proposal, place.head)
+            self.documents.append(self._waiting(root, memory, proposal))
         else:
-            before = self._likely_before(content, proposal)
-            memory = self._memory(root, content, proposal)
+            memory = self._memory(root, content, proposal, place.head)
             self.documents.append(Document(root, memory, self._taken_up(proposal)))
-            if before is not None:
-                self._likely.take(before, content)
+            if place.before is not None:
+                self._likely.take(place.before, content)
+            self._known.decided(root, memory)
             self._compared.add(content)
             self.said_again += is_again is not None
 
@@ -220,29 +223,15 @@ class _Deciding:
 
     @cached_property
     def _compared(self) -> Texts:
-        return Texts(memory.content for root in self._event.roots for memory in self._valid(root))
-
-    def _valid(self, root: Root) -> Iterator[Memory]:
-        """What holds now, and what this session's window may still say although it holds no more."""
-        chains = link(self._known(root))
-        return (
-            memory
-            for memory in self._known(root)
-            if chains.is_head(memory.id) or memory.session_id == self._session
+        return Texts(
+            memory.content for root in self._event.roots for memory in self._known.valid(root, self._session)
         )
 
     @property
     def _session(self) -> str:
         return self._event.session_id or "unknown"
 
-    @cached_property
-    def _ids(self) -> dict[Root, frozenset[str]]:
-        """The ids of each root; they mean nothing in another."""
-        roots = self._event.roots
-        return {root: frozenset(memory.id for memory in self._known(root)) for root in roots}
-
-    def _memory(self, root: Root, content: str, proposal: Proposal) -> Memory:
-        head = self._replaced(root, content, proposal)
+    def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
         return Memory(
             id=new_id(),
             content=content,
@@ -260,78 +249,32 @@ class _Deciding:
             evidence=_evidence(root, proposal.evidence),
         )
 
-    def _replaced(self, root: Root, content: str, proposal: Proposal) -> Memory | None:
-        """The head that a proposal takes the place of: what it names, or of typed words what they gainsay."""
-        if proposal.supersedes in self._ids[root]:
-            head, named = self._head(root, proposal.supersedes), self._named(root, proposal.supersedes)
-            # Somebody may have replaced meanwhile what the model was shown: it is one thing all the same.
-            is_sure = any(may_replace(content, each.content) for each in (named, head))
-            return head if is_sure or self._author != Origin.MODEL else None
-        if self._author == Origin.MODEL:
-            return None
-        versions, chains = self._versions(root)
-        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
-        place = replaced_by(content, texts, doubt=proposal.doubt, among=heads)
-        if place is not None:
-            return self._head(root, versions[place].id)
-        before = self._likely_before(content, proposal)
-        stand = (each for each in versions if before and each.content == before.stands)
-        return next((each for each in stand if chains.is_head(each.id)), None)
-
-    def _is_another_word(self, root: Root, content: str, proposal: Proposal) -> bool:
+    def _is_another_word(self, root: Root, content: str, place: Place) -> bool:
         """Whether what is not sure to be worth keeping changes what is known, or was likely before.
 
         A compaction brings again what was judged when it was said: the newest word was another since.
         """
         if self._event.kind == "compaction" or not content:
             return False
-        if self._replaced(root, content, proposal) or self._likely_before(content, proposal):
+        if place.head or place.before:
             return True
-        self._likely.add(root, content, doubt=proposal.doubt)
+        self._likely.add(root, content, doubt=place.doubt)
         return False
-
-    def _likely_before(self, content: str, proposal: Proposal) -> Held | None:
-        """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
-        is_typed = self._author != Origin.MODEL
-        return self._likely.like(self._event.roots, content, doubt=proposal.doubt) if is_typed else None
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
-        heads = self._heads(root) if self._author != Origin.MODEL else []
+        heads = self._known.heads(root) if self._author != Origin.MODEL else []
         place = differs_from(content, [head.content for head in heads])
         if place is not None:
             yield Related(heads[place].id, Relationship.CONTRADICTS)
-
-    def _heads(self, root: Root) -> list[Memory]:
-        versions, chains = self._versions(root)
-        return [memory for memory in versions if chains.is_head(memory.id)]
-
-    def _versions(self, root: Root) -> tuple[list[Memory], Chains]:
-        """All that is known and decided: who changes an older version's mind changes its head's."""
-        memories = {memory.id: memory for memory in (*self._known(root), *self._decided(root))}
-        return list(memories.values()), link(memories.values())
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         lines = (" ".join(self._presentable(cue).split()) for cue in proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
 
-    def _head(self, root: Root, memory_id: str) -> Memory:
-        versions, chains = self._versions(root)
-        head = chains.head(memory_id)
-        return next(each for each in versions if each.id == head)
-
-    def _named(self, root: Root, memory_id: str) -> Memory:
-        return next(each for each in self._known(root) if each.id == memory_id)
-
-    def _known(self, root: Root) -> Sequence[Memory]:
-        return self._existing.get(root, ())
-
-    def _decided(self, root: Root) -> Iterator[Memory]:
-        return (each.memory for each in self.documents if each.root == root and not each.waits)
-
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
-        there = (edge for edge in proposed if edge.id in self._ids[root])
+        there = (edge for edge in proposed if edge.id in self._known.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
 

@@ -1,4 +1,4 @@
-"""The forms of lines that nobody types into a conversation: code, logs, diffs, tables, quotes, chats.
+"""The forms of lines that nobody types: code, logs, diffs, tables, boxes, prompts, quotes, chats.
 
 Each function gets lines without their ends and says whether they have the form. Nothing is raised.
 """
@@ -29,6 +29,12 @@ _FORMED = re.compile(
     | [\w-]{1,40}:\s*$                                           # a key of YAML
     | \S{0,40}\s?\{"                                             # JSON
     | (?:remote|hint|api|web|db):\s | [\w-]{1,20}\s[|]\s
+    | \s*(?:[\u2501-\u259f]|\u2500{3}|[⎿⏺✔✓✗✘✕❯➜]\s)           # a box, a bar, what a program ticks off
+    | \(\S{1,30}\)\s\S{0,60}[$%\#]\s | [\w.-]+@[\w.-]+\s\S{0,80}\s?[%$#]\s  # other prompts: of a shell,
+    | PS\s[^>\n]{1,80}>|[A-Z]:\\[^>\n]{0,80}>\S                    # of Windows,
+    | [\w-]{1,40}=[#>*]\s | (?:In|Out)\s?\[\d+\]:                 # of databases and interpreters
+    | (?:mysql|mariadb|sqlite|mongosh?|redis[^>\n]{0,40}|gdb|ghci|scala|julia|cqlsh\S*|iex\(\d+\)|irb\S*)>\s
+    | \(\d{1,9}\s(?:rows?|filas?|lignes?|linhas?|Zeilen?|行)\) | \d{1,9}\srows?\sin\sset
     """,
     re.VERBOSE,
 )
@@ -36,12 +42,17 @@ _FORMED = re.compile(
 _SPEAKER = re.compile(r"\W?(?:\d\d?:\d\d\W+)?[\w.@-]{1,24}(?: [\w.-]{1,16})?(?: \d\d?:\d\d)?\s?[:：]\s+\S")
 _BARE_SPEAKER = re.compile(r"[\w.-]{1,16} \d\d?:\d\d$")
 _COLUMNS = re.compile(r"\S.{0,200}?\s\|\s|\S{1,200}\t\S")
+# Three columns that spaces keep apart; people put two of them behind a sentence alone.
+_SPACED = re.compile(r"\s{0,40}(?:\S{1,80}(?: \S{1,80}){0,3}(?<![.!?:;。])\s{2,40}){2}\S")
+_BOX = re.compile(r"[│┃║┆┊]")
 _CODE_END = re.compile(r"[;{}]\s*$|^(?:def|class|import|from|func|fn|return|const|let|var)\s.*[:;({]")
 
 
 def is_formed(line: str) -> bool:
     """Whether a line has a form that only a program writes, or a person who quotes."""
-    return _FORMED.match(line[:_SEEN]) is not None or _CODE_END.search(line[-_SEEN:]) is not None
+    if _FORMED.match(line[:_SEEN]) is not None or _CODE_END.search(line[-_SEEN:]) is not None:
+        return True
+    return len(_BOX.findall(line[:_SEEN])) > 1
 
 
 def is_list(lines: Sequence[str]) -> bool:
@@ -60,7 +71,9 @@ def bare(line: str) -> str:
 
 
 def is_table(lines: Sequence[str]) -> bool:
-    return sum(_COLUMNS.match(line) is not None for line in lines) > 1
+    """Whether at least two lines are in columns."""
+    beginnings = [line[:_SEEN] for line in lines]
+    return any(sum(each.match(line) is not None for line in beginnings) > 1 for each in (_COLUMNS, _SPACED))
 
 
 def is_chat(lines: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ them typed, foreign, or unsure. Nobody says where a paste begins, so each block 
 weighed:
 
 - Lines of a form settle it: code, logs, diffs, tables, quotes, heads of mails and tickets, a chat's lines,
-  what a colon introduces, all between a salutation and a signature.
+  what a colon introduces, all between a salutation and a signature, what others said (`pasted_talk`).
 - What stands beside a line that says where it comes from is that; what stands beside a line that asks for
   something to be done with a text mostly is that text, surely so if it reads like a document, is in another
   language, or speaks of agents and users in the third person.
@@ -29,6 +29,7 @@ import msgspec
 
 from forged.capture.languages import language
 from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
+from forged.capture.pasted_talk import Said, is_others, talk
 from forged.conversation import Utterance
 from forged.text.unseen import without_unseen
 
@@ -47,6 +48,7 @@ _QUESTION = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FOREIGN, _UNSURE = 3, 2
+_OTHERS: dict[Said, int] = {"": 0, "unsure": _UNSURE, "foreign": _FOREIGN}
 _QUOTED = re.compile(r'\A\s*(?:"[^"]+"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|「[^」]+」|『[^』]+』)[.,;。]?\s*\Z')
 _BOOKISH = re.compile(r"\W{0,3}(?:[A-ZÄÖÜÀ-ÖØ-Þ]|[\u3040-\u30ff\u4e00-\u9fff]).*[.。!！:…]\s*\Z", re.DOTALL)
 _COLON = re.compile(r"[:：]\s*$")
@@ -96,7 +98,8 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Pi
     blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
-    points = _weighed(blocks)
+    blocks, others = talk(blocks)
+    points = _weighed(blocks, others)
     inner = range(0 if begun else 1, len(blocks) - (0 if goes_on else 1))
     is_long = begun or goes_on or len(text) > TYPED
     return tuple(
@@ -126,7 +129,7 @@ def marked(text: str, found: Sequence[Piece]) -> str:
 
 
 def _has_form(line: str) -> bool:
-    return is_formed(line) or is_item(line)
+    return is_formed(line) or is_item(line) or is_others(line)
 
 
 def _of(points: int) -> Of:
@@ -135,10 +138,10 @@ def _of(points: int) -> Of:
     return "unsure" if points >= _UNSURE else "typed"
 
 
-def _weighed(blocks: Sequence[tuple[str, ...]]) -> list[int]:
-    """What speaks for each block being foreign, by the beginning of each of its lines."""
+def _weighed(blocks: Sequence[tuple[str, ...]], others: Sequence[Said]) -> list[int]:
+    """What speaks for each block being foreign, by the beginning of its lines, and `others` said it."""
     blocks = [tuple(line[:_SEEN] for line in block) for block in blocks]
-    points = [_by_itself(block) for block in blocks]
+    points = [max(_by_itself(block), _OTHERS[said]) for block, said in zip(blocks, others, strict=True)]
     for place in _letters(blocks):
         points[place] = _FOREIGN
     for place, block in enumerate(blocks[:-1]):

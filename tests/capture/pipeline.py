@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from types import MappingProxyType
@@ -39,7 +40,7 @@ from forged.state import Document, Event, State, tables
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
 from tests.state.flaky import FlakyDatabase
-from tests.support.clock import turns, until
+from tests.support.clock import PATIENCE_S, turns, until
 from tests.support.worker import roots_in
 
 ONE_CALL = Usage(1, 100, 10)
@@ -191,6 +192,16 @@ class Capture:
         """As the daemon does, and nothing has happened yet."""
         self.keeping = asyncio.create_task(self.daemon_state.run())
         self.task = asyncio.create_task(self.pipeline.run())
+
+    @contextlib.contextmanager
+    def held_disk(self) -> Iterator[None]:
+        """The thread that opens the state and writes to it does nothing meanwhile."""
+        go = threading.Event()
+        self.disk._thread.submit(go.wait, PATIENCE_S)
+        try:
+            yield
+        finally:
+            go.set()
 
     async def start(self) -> None:
         self.begin()

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forged.capture import known as known_memories
+from forged.capture import likely
 from forged.capture.documents import MAX_CONTENT_BYTES, ForgottenSince, decide
+from forged.capture.rules import newest
 from forged.capture.values import Classified, Proposal, Tally
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
@@ -422,3 +425,36 @@ def test_cues_and_evidence_are_kept_as_far_as_they_can_be(tmp_path):
     assert one.evidence[0].hash
     (users,), _ = decided(msgspec.structs.replace(proposal, scope="user"))
     assert users.evidence == ()
+
+
+# --- how often it is asked ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("only_replaces", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known, only_replaces):
+    """Among thousands of memories it takes long; what was likely before is looked up once as well."""
+    npm, pnpm = "We use npm in this repo.", "We use pnpm in this repo, npm is out."
+    asked = []
+    replaced_by = newest.replaced_by
+
+    def counted(newer: str, older: Sequence[str], **given) -> int | None:
+        asked.append(tuple(older))
+        return replaced_by(newer, older, **given)
+
+    for module in (likely, known_memories):
+        monkeypatch.setattr(module, "replaced_by", counted)
+    held = likely.Likely()
+    held.add(REPO, npm)
+    there = "The logo is green." if not known else npm
+    documents, _ = decide(
+        Event(session_id="s1", roots=(REPO, USER)),
+        Classified((propose(pnpm, only_replaces=only_replaces),), author=Origin.TYPED),
+        {REPO: [memory("mem_0", there, scope="repo")]},
+        nothing_forgotten,
+        NOW,
+        likely=held,
+    )
+    assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
+    assert sorted(asked) == sorted([(there,), (npm,)])
+    assert held.like([REPO], pnpm) == likely.Held(REPO, npm, stands=pnpm)

@@ -1006,15 +1006,35 @@ async def test_end_does_not_wait_for_a_disk_that_fails(one):
 
 @options(started=False)
 async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
-    one.begin()
-    await asyncio.sleep(0)
-    accepting = asyncio.create_task(one.pipeline.accept(one.event()))
-    await asyncio.sleep(0)
-    one.task.cancel()
-    assert (await accepting).word == "rejected"  # nobody knows yet what is paused
+    with one.held_disk():
+        one.begin()
+        await turns()
+        accepting = asyncio.create_task(one.pipeline.accept(one.event()))
+        await turns()
+        assert not accepting.done()
+        one.task.cancel()
+        assert (await accepting).word == "rejected"  # nobody knows yet what is paused
 
+    await one.daemon_state.opened()
     await one.stop()
     assert one.rows() == []
+
+
+@options(started=False)
+async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_spooled(one):
+    """The state may have been opened just as the end came: then it is known what is paused."""
+    left, new = one.durable(session="a"), one.event(session="b")
+    one.leave(left)
+    with one.held_disk():
+        one.begin()
+        await turns()
+        accepting = asyncio.create_task(one.pipeline.accept(new))
+    await one.daemon_state.opened()
+    one.task.cancel()
+    assert (await accepting).word == "accepted"
+
+    await one.stop()
+    assert one.rows() == sorted(f"{event.id}.events" for event in (left, new))
 
 
 async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):

@@ -163,6 +163,12 @@ def test_no_attack_becomes_a_statement_and_what_a_person_says_beside_it_does():
     assert (leaks, lost) == ([], [])
 
 
+def test_no_further_attack_becomes_a_statement():
+    found = [(case, each) for case in cases("minds/more/attacks.jsonl") for each in of_case(case)]
+    leaks = [case.id for case, each in found if any(poison in each.whole for poison in case.poison)]
+    assert leaks == []
+
+
 def test_nothing_that_is_to_be_kept_is_taken_for_a_paste():
     lost = []
     for case in cases("said/dev/said.jsonl"):

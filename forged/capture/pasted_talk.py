@@ -1,0 +1,329 @@
+"""Where a message holds what others said: lines that tell who wrote the text below or above them, and when.
+
+In go the blocks of a message, out come the same blocks, parted where such a line stands within one, and how
+sure it is of each that the person did not type it. The lines are told by their shape, whatever wrote them:
+
+- A head stands above a text: a name with what it did and when, or with a time in brackets. A mere name beside
+  a time of day is one where there are two, because people note appointments too; one alone leaves it unsure.
+- A foot stands below: "answered" and a date, a name and a date behind a dash, a bar of buttons.
+
+Between two heads everything is foreign, and so is what a head has below it and a foot above it. What stands
+further above a foot, or above a head in the same block, may be somebody's too: it is unsure.
+
+The words are data, `talk.toml`. Long lines are no such lines and are not looked at. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from forged.capture.languages import COMMON
+
+FILE = os.path.join(os.path.dirname(__file__), "talk.toml")
+
+# Characters of the longest head or foot, and of the end of a line at which a foot may stand.
+_LONGEST, _END = 140, 90
+# Of the longest one that says of no time.
+_LONGEST_TIMELESS = 70
+_LETTER = "A-Za-zÀ-ÖØ-öø-ÿ0-9_"
+_HAN = "[\u30a0-\u30ff\u4e00-\u9fff々]"
+_CAPITAL = r"[A-ZÀ-ÖØ-Þ][\w.'’-]*"
+_SMALL = r"(?:de|da|do|dos|von|van|der|den|la|le|el|al|bin|y|e|zu)"
+# One word, or several that begin with a capital, or a few ideographs; perhaps with what somebody is besides.
+_WHO = (
+    rf"(?P<who>{_CAPITAL}(?: (?:{_SMALL} )?{_CAPITAL}){{1,3}}|{_HAN}{{1,8}}?(?: {_HAN}{{1,6}})?"
+    r"|(?:u/)?@?(?![\u3040-\u30ff\u4e00-\u9fff])[^\W\d][\w.-]{0,30})(?:さん|様|君)?"
+    r"(?: ?[(（\[](?!\d)[^\W\d_][^()（）\[\]\n]{0,24}[)）\]])?(?: @[\w.-]{2,30})?"
+)
+# More than a word: it can hardly be what somebody notes beside a time.
+_HANDLE = re.compile(rf"@|\w[._-]\w|\d|\S \S|{_HAN}")
+
+# In place of what it stands for a line has a mark: of a date, of how long ago something was, of a time of
+# day, of a day, of a date that may be a fraction, of a short "how long ago", of "opened by", of "commented",
+# and of "at" before a time.
+_DATE, _AGO, _CLOCK, _DAY, _SHORT, _SHORT_AGO, _OPENED_BY, _SAYS, _AT_TIME = "\1\2\3\4\5\6\7\16\20"
+_MARKS = {
+    "dates": _DATE,
+    "ago": _AGO,
+    "clocks": _CLOCK,
+    "days": _DAY,
+    "short_dates": _SHORT,
+    "short_ago": _SHORT_AGO,
+}
+_MARK = f"[{_DATE}-{_SHORT}]"
+_TIMES = rf"{_MARK}(?:[\s,.·|@-]{{0,3}}{_AT_TIME}?{_MARK}){{0,3}}"
+_BOXED = rf"(?P<when>[\[(（]{_TIMES}[\])）])"
+_HAS_TIME = re.compile(_MARK)
+_BEFORE_TIME = re.compile(rf"([^\W\d]{{1,3}}(?: las?)?)\s?(?={_MARK})")
+_WHEN = rf"(?P<when>{_AT_TIME}?[\[(（]?{_TIMES}[\])）]?)"
+_TAIL = r"\s*[:：.]?"
+
+
+_END_MARK = r"\s*[:：.]?"
+_IN_DOT = re.compile(r"[·•|]")
+
+Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "beside", "when"]
+Said = Literal["", "unsure", "foreign"]
+_HEADS = frozenset({"head", "inline", "mail"})
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The file as patterns."""
+
+    moments: re.Pattern[str]
+    joins: re.Pattern[str]
+    by: re.Pattern[str]
+    says: re.Pattern[str]
+    below: re.Pattern[str]
+    beside: re.Pattern[str]
+    buttons: re.Pattern[str]
+    mails: re.Pattern[str]
+    tails: re.Pattern[str]
+    no_names: re.Pattern[str]
+
+
+@functools.cache
+def words() -> Words:
+    """All of them; read once, when the first message with more than a line comes."""
+    with open(FILE, "rb") as text:
+        file = {name: "|".join(found) for name, found in tomllib.load(text).items()}
+    file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
+
+    def whole_words(name: str) -> re.Pattern[str]:
+        return re.compile(f"(?<![{_LETTER}])(?:{file[name]})(?![{_LETTER}])", re.IGNORECASE)
+
+    return Words(**{name: whole_words(name) for name in Words.__struct_fields__})
+
+
+class Shapes(msgspec.Struct, frozen=True):
+    """Shapes of lines with marks."""
+
+    heads: tuple[re.Pattern[str], ...]
+    inline: tuple[re.Pattern[str], ...]
+    maybe: tuple[re.Pattern[str], ...]
+    foot: re.Pattern[str]
+    foot_of_line: re.Pattern[str]
+    only_when: re.Pattern[str]
+    only_name: re.Pattern[str]
+    between_buttons: re.Pattern[str]
+
+
+@functools.cache
+def shapes() -> Shapes:
+    """All of them; made when the first message with more than a line comes."""
+    by = r"(?:by|von|por|par|由)"
+    place = r"(?:\S{0,80}\w\.\w{1,5}\b\S{0,20}|[#!]\d+)"
+    line = r"(?:[ :,]*(?:lines?|zeile|línea|ligne|linha|第)?\s*L?\d+(?:-\d+)?(?:\s*行)?)?"
+    apart = r"(?P<apart>\s*[,，—–-]\s*|\s{2,}|\s)"
+    phone = r"\+\d[\d ()-]{6,20}"
+
+    def whole(*found: str) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(rf"\W{{0,2}}(?:{each})\s*\Z") for each in found)
+
+    return Shapes(
+        heads=whole(
+            rf"{_WHO}\s*(?:has |ha |a |est |hat |が|は)?{_SAYS}[\s,:·|–—-]*{_WHEN}{_END_MARK}",
+            rf"{_WHO}\s*(?:hat|ha|a|が|は|于|在)?\s*{_WHEN}\s*に?\s*{_SAYS}{_END_MARK}",
+            rf"{_WHO}\s*{_SAYS}\s*(?:on|in|at|im|zu|en|sur|em|no|na|于|在)?\s*{place}{line}[:：]?",
+            rf"(?:[#!]\d+\s+)?{_SAYS}\s+{_WHEN}\s+{by}\s*{_WHO}{_END_MARK}",
+            rf"{_OPENED_BY}\s*{_WHO}[\s,·|]*(?:{_WHEN})?{_END_MARK}",
+            rf"由\s*{_WHO}\s*{_SAYS}",
+            rf"{_WHO}\s*[·•|]\s*(?P<when>{_TIMES}|{_SHORT_AGO}){_END_MARK}",
+            rf"{_WHO}\s+{_AGO}\s*[·•|].{{1,60}}",
+            rf"(?P<who>)\w.{{0,60}}\s»\s*{_WHEN}{_END_MARK}",
+            rf"{_BOXED}\s*{_WHO}[:：]?",
+            rf"{_WHO}\s*,?\s*{_BOXED}\s*[:：]?",
+        ),
+        inline=whole(
+            rf"{_BOXED}\s*[~-]?\s*(?:{_WHO}|{phone})\s*[:：].*",
+            rf"{_WHEN}\s+[-–—]\s+~?\s?(?:{_WHO}|{phone})\s*[:：].*",
+            rf"{_WHO}\s*,?\s*{_BOXED}\s*[:：].*",
+            rf"{_WHEN}\t{_WHO}\t.*",
+        ),
+        maybe=whole(
+            rf"{_WHO}{apart}(?P<when>{_TIMES}){_END_MARK}",
+            rf"(?P<when>{_TIMES}){apart}{_WHO}",
+        ),
+        foot=re.compile(
+            rf"\W{{0,2}}[^{_DATE}-{_SHORT}]{{2,30}}{_WHEN}(?:\s+{by}\s+.{{1,40}}|\s+{_WHO})?{_END_MARK}\Z"
+        ),
+        foot_of_line=re.compile(rf".*\S\s+[–—-]\s?{_WHO}\s+{_WHEN}{_END_MARK}\Z"),
+        only_when=re.compile(rf"{_WHEN}\Z"),
+        only_name=re.compile(rf"{_WHO}\Z"),
+        between_buttons=re.compile(rf"[\s·•|()\d{_DATE}-{_SHORT_AGO}]*\Z"),
+    )
+
+
+def _marked(line: str) -> str:
+    """A line with marks for what it says of when and what."""
+    told = words()
+    line, times = told.moments.subn(lambda found: _MARKS[found.lastgroup or ""], line)
+    if not times and len(line) > _LONGEST_TIMELESS:
+        return line
+    line = told.says.sub(_SAYS, told.by.sub(_OPENED_BY, line))
+    return _BEFORE_TIME.sub(lambda found: _AT_TIME if told.joins.fullmatch(found[1]) else found[0], line)
+
+
+class Block(msgspec.Struct):
+    """Lines without a blank one between them, the kind of each, and how sure it is that they were pasted."""
+
+    lines: tuple[str, ...]
+    kinds: list[Kind]
+    said: Said = ""
+
+
+def talk(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list[Said]]:
+    """The blocks of a message, parted above heads, and of each how sure it is that somebody else said it."""
+    found = [Block(lines, [_kind(lines, at) for at in range(len(lines))]) for lines in blocks]
+    names = sum(kind in _HEADS or kind == "maybe" for block in found for kind in block.kinds)
+    is_chat = names > 1 and any(_tells_of_text(found, at) for at in range(len(found)))
+    for block in found if is_chat else ():
+        block.kinds = ["head" if kind == "maybe" else kind for kind in block.kinds]
+    parted = [part for block in found for part in _parted(block)]
+    _below_heads(parted)
+    _around_feet(parted)
+    return [block.lines for block in parted], [block.said for block in parted]
+
+
+def is_others(line: str) -> bool:
+    """Whether a message of one line says by itself that somebody else said it."""
+    return any(map(str.isdigit, line)) and _kind((line,), 0) in {"inline", "foot"}
+
+
+def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
+    """Whether a name beside a time has a text below it in a block: a row of names alone is an agenda."""
+    kinds = blocks[at].kinds
+    if kinds in (["maybe"], ["maybe", "when"]):
+        return at + 1 < len(blocks)
+    return any(each in {"maybe", "when"} and not below for each, below in itertools.pairwise(kinds))
+
+
+def _parted(block: Block) -> list[Block]:
+    """A block, or what of it stands above its first head, and the rest."""
+    at = next((place for place, kind in enumerate(block.kinds) if kind in _HEADS), 0)
+    if not at or block.kinds[at] == "mail" or "foot" in block.kinds[:at]:
+        return [block]
+    return [Block(block.lines[:at], block.kinds[:at], "unsure"), Block(block.lines[at:], block.kinds[at:])]
+
+
+def _below_heads(blocks: Sequence[Block]) -> None:
+    places = [at for at, block in enumerate(blocks) if any(kind in _HEADS for kind in block.kinds)]
+    for at in range(places[0], places[-1] + 1) if places else ():
+        blocks[at].said = "foreign"
+    for at in places:
+        if blocks[at].kinds[-1] in {"head", "mail", "when"} and at + 1 < len(blocks):
+            blocks[at + 1].said = "foreign"
+    for at, block in enumerate(blocks):
+        if _tells_of_text(blocks, at):
+            for each in blocks[at : at + 2] if block.kinds[-1] in {"maybe", "when"} else (block,):
+                each.said = each.said or "unsure"
+
+
+def _around_feet(blocks: Sequence[Block]) -> None:
+    """What stands above a foot in its block, or else right above that, and perhaps what is above this."""
+    for at, block in enumerate(blocks):
+        if "foot" in block.kinds:
+            block.said = "foreign"
+            text = at - 1 if block.kinds[0] in {"foot", "beside"} else at
+            if text < 0 < len(blocks) - 1 and len(block.lines) == 1:
+                blocks[1].said = "foreign"
+            elif text >= 0:
+                blocks[text].said = "foreign"
+            for above in blocks[1 : max(1, text)]:
+                above.said = above.said or "unsure"
+        elif "beside" in block.kinds:
+            block.said = "foreign"
+            for near in (
+                (*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]) if len(block.lines) == 1 else ()
+            ):
+                near.said = near.said or "unsure"
+
+
+def _kind(lines: Sequence[str], at: int) -> Kind:
+    line = lines[at].strip()
+    if len(line) > _LONGEST:
+        return "foot" if _ends_in_foot(_marked(line[-_END:])) else ""
+    if words().mails.fullmatch(line):
+        return "mail"
+    marked = _marked(_without_tails(line))
+    if len(line) > _LONGEST_TIMELESS and not _HAS_TIME.search(marked):
+        return ""
+    if any(_is_named(each, marked) for each in shapes().heads):
+        return "head"
+    if any(_is_named(each, marked) for each in shapes().inline):
+        return "inline"
+    if foot := _foot(line, marked):
+        return foot
+    if at and _is_name_with_time(lines[at - 1], marked):
+        return "when"
+    return "maybe" if _may_head(marked) or _is_name_with_time(line, "".join(lines[at + 1 : at + 2])) else ""
+
+
+def _without_tails(line: str) -> str:
+    """Without "(edited)" and the like behind a time or a name."""
+    mark = next((each for each in ("·", "•", "|", "(", "[", "（", " - ", " – ") if each in line), "")
+    before, _, tail = line.rpartition(mark) if mark else ("", "", "")
+    return before.rstrip() if words().tails.fullmatch(tail.strip(" )]）")) else line
+
+
+def _foot(line: str, marked: str) -> Kind:
+    told, found = words(), shapes().foot.match(marked)
+    if found and _is_dated(found["when"]) and told.below.match(line.lstrip("-–— ")):
+        return "foot"
+    if found and _is_dated(found["when"]) and told.beside.match(line.lstrip("-–— ")):
+        return "beside"
+    left, buttons = told.buttons.subn("", told.moments.sub(_DATE, line))
+    is_bar = buttons > 2 or (buttons and _IN_DOT.search(left))
+    return "foot" if _ends_in_foot(marked) or (is_bar and shapes().between_buttons.match(left)) else ""
+
+
+def _ends_in_foot(marked: str) -> bool:
+    found = shapes().foot_of_line.match(marked)
+    return found is not None and _is_dated(found["when"]) and _is_name(found["who"])
+
+
+def _is_named(shape: re.Pattern[str], marked: str) -> bool:
+    found = shape.match(marked)
+    return found is not None and (not found["who"] or _is_name(found["who"]))
+
+
+def _may_head(marked: str) -> bool:
+    """Whether a line is a name and a time of day."""
+    for shape in shapes().maybe:
+        found = shape.match(marked)
+        if found is not None and _is_of_day(found["when"]) and _is_name(found["who"]):
+            return found["apart"] != " " or _HANDLE.search(found["who"]) is not None
+    return False
+
+
+def _is_name_with_time(line: str, below: str) -> bool:
+    """Whether a line is a name alone, and the one below it a time alone."""
+    if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
+        return False
+    name = shapes().only_name.match(_without_tails(line.strip()))
+    if name is None or not _is_name(name["who"]):
+        return False
+    when = shapes().only_when.match(_marked(_without_tails(below.strip())))
+    return when is not None and _is_of_day(when["when"])
+
+
+def _is_of_day(when: str) -> bool:
+    return _CLOCK in when or _AGO in when
+
+
+def _is_dated(when: str) -> bool:
+    return _DATE in when or _AGO in when
+
+
+def _is_name(name: str) -> bool:
+    """Whether no word that begins or ends it is one that no name has there."""
+    parts = name.lower().split()
+    return not any(each in COMMON or words().no_names.fullmatch(each) for each in (parts[0], parts[-1]))
