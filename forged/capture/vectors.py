@@ -37,7 +37,7 @@ async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> t
     try:
         deadline = time.monotonic() + _MOST_S
         rows = [
-            (await embedder.embed([text], "query", purpose=Purpose("capture"), deadline=deadline))[0]
+            (await embedder.embed([text], "layers", purpose=Purpose("capture"), deadline=deadline))[0]
             for text in texts
         ]
     except ProviderError as error:
