@@ -35,18 +35,19 @@ def candidates(
     """
     found = {each.id: each for each in _of_session(home, session_id)}
     for proposal in proposals:
-        like = (*_like(home, proposal.content), *_near_by_row(home, rows.get(proposal.content, b"")))
+        like = (*_like(home, proposal.content), *_near_by_row(home, rows.get(proposal.content.strip(), b"")))
         named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
 
 
 def nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
-    """The memories that come nearest to a text by words and by its row, with their versions, at most so many."""
+    """At most so many memories that come nearest to a text by words and by its row, with their versions."""
     by_words = _nearest(home, content) if home.has_words else ()
     turns = chain.from_iterable(zip_longest(by_words, _near_by_row(home, row)))
     ids = dict.fromkeys(each.id for each in turns if each is not None)
-    return list(islice({each.id: each for each in islice(_versions(home, ids), most)}.values(), most))
+    found = {each.id: each for each in _versions(home, islice(ids, most))}
+    return list(found.values())[:most]
 
 
 def naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:

@@ -33,7 +33,7 @@ def learnt_from() -> list[Pair]:
 
 
 def blind() -> Iterator[Pair]:
-    """The pairs by hands that knew nothing of this, which it is judged by when it was trained without them."""
+    """The pairs by hands that knew nothing of this: parts of them judge what was trained without these."""
     for file in sorted(PAIRS.glob("*/*.tsv")):
         for line in file.read_text().splitlines():
             label, _, older, newer = line.split("\t")

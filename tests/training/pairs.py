@@ -1,11 +1,11 @@
 """Trains the numbers by which a newer statement replaces an older one, and writes them: `make head`.
 
-Two linear functions of a pair, with the local model's rows and by words alone: whether one replaces the other,
-learnt from the pairs that were written, and whether they have to do with each other at all, learnt from these
-and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs that a
-function had not seen: each language held out, and five parts by chance. Prints what is found at each bar, also
-of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows are
-kept in build/.
+Two linear functions of a pair, with the local model's rows and by words alone: whether one replaces the
+other, learnt from the pairs that were written, and whether they have to do with each other at all, learnt
+from these and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs
+that a function had not seen: each language held out, and five parts by chance. Prints what is found at each
+bar, also of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file;
+rows are kept in build/.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from tests.training.fitting import Table, least
 from tests.training.pair_data import MORE, Pair, blind, digest, learnt_from, minds
 
 BUILD = Path(__file__).parents[2] / "build"
-# Strangers of each newer statement, none of the nearest, which may be about the same.
-_STRANGERS, _NEAR = 4, 0.85
+# Strangers of each newer statement, half of them of the nearer fifth; the share of all that is nearest, which
+# may be about the same and is left out.
+_OF_ITS_LANGUAGE, _OF_ANOTHER = 4, 3
+_ALIKE, _ALIKE_ELSEWHERE = 0.04, 0.01
 # How simple a function should be, more so one that may not know the language.
 _RIDGE, _RIDGE_RELATED, _PARTS = np.float32(3e-3), np.float32(1e-2), 5
 # What each number of a layer differs by, how alike two layers are, and each sign.
 _SPREAD, _SPREAD_ALIKE, _SPREAD_SIGN = 0.2, 1.0, 0.5
-# Of pairs that look alike, the most that are replaced; that a model may replace; that are doubted. Of strangers
-# the most that are replaced.
+# Of pairs that look alike, the most that are replaced; that a model may replace; that are doubted. Of
+# strangers the most that are replaced.
 _MOST, _MOST_PROPOSED, _MOST_DOUBTED, _MOST_STRANGE = 0.015, 0.05, 0.1, 0.0005
 
 Rows = dict[str, Floats]
@@ -133,7 +135,7 @@ def _least(dense: Floats, table: Table | None, right: Floats, shares: Floats, ri
 
     def told(numbers: Floats) -> tuple[float, Floats]:
         leanings = dense @ numbers[:width] + (table.times(numbers[width:, None])[:, 0] if table else 0)
-        wrong = shares * (1 / (1 + np.exp(-leanings)) - right)
+        wrong = shares * (np.exp(-np.logaddexp(0, -leanings)) - right)
         loss = float(shares @ (np.logaddexp(0, leanings) - right * leanings))
         slope = np.r_[dense.T @ wrong, table.back(wrong[:, None])[:, 0] if table else wrong[:0]]
         return loss + float(ridge) / 2 * float(numbers @ numbers), slope + ridge * numbers
@@ -146,16 +148,18 @@ def _texts(pairs: Sequence[Pair]) -> Iterator[tuple[str, str]]:
 
 
 def strangers(pairs: Sequence[Pair], rows: Rows) -> list[Pair]:
-    """Each newer statement with older ones of its language that are written about something else."""
+    """Each newer statement with older ones of others, in its language and in another."""
     chance, found = np.random.default_rng(1), list[Pair]()
     last = np.array([rows[pair.older][-len(rows[pair.older]) // LAYERS :] for pair in pairs])
     languages = np.array([pair.language for pair in pairs])
     for pair in pairs:
-        there = np.flatnonzero(languages == pair.language)
-        near = last[there] @ rows[pair.newer][-last.shape[1] :]
-        far = there[near < np.quantile(near, _NEAR)]
-        for place in chance.choice(far, _STRANGERS, replace=False):
-            found.append(Pair(False, pair.newer, pairs[place].older, pair.language))
+        near, same = last @ rows[pair.newer][-last.shape[1] :], languages == pair.language
+        for kind, count, alike in ((same, _OF_ITS_LANGUAGE, _ALIKE), (~same, _OF_ANOTHER, _ALIKE_ELSEWHERE)):
+            there = np.flatnonzero(kind)
+            far = there[np.argsort(-near[there], kind="stable")][int(len(there) * alike) :]
+            nearer = chance.choice(far[: len(far) // 5], count - count // 2, replace=False)
+            for place in (*nearer, *chance.choice(far, count // 2, replace=False)):
+                found.append(Pair(False, pair.newer, pairs[place].older, pair.language))
     return found
 
 
@@ -175,7 +179,7 @@ class Bars(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What was said of some pairs: how much speaks for a replacement, and for having to do with each other."""
+    """What was said of pairs: how much speaks for a replacement, and for having to do with each other."""
 
     replaces: Floats
     related: Floats
@@ -209,12 +213,13 @@ class Judged(NamedTuple):
         for most in (0.01, 0.015, 0.02, 0.03, 0.05):
             replaced, alike, strange = self.taken(self.bars(most))
             print(
-                f"{name}: of look-alikes {alike:.3f}, of replacements {replaced:.3f}, of strangers {strange:.5f}"
+                f"{name}: of look-alikes {alike:.3f}, of replacements {replaced:.3f}, "
+                f"of strangers {strange:.5f}"
             )
 
 
 def held_out(found: Set, judged: Which, strange: Which, parts: Sequence[Which]) -> Judged:
-    """What is said of each part by functions that were trained without it; of `judged` and strangers alone."""
+    """What is said of each part by functions trained without it; of `judged` and strangers alone."""
     replaces, related = np.zeros((2, len(judged)), np.float32)
     for part in parts:
         both = found.both(~part, strange)
@@ -288,7 +293,7 @@ def main() -> None:
     strange = np.arange(len(pairs)) >= len(known)
     print("by rows")
     by_rows = numbers(pairs, strange, rows)
-    print("by words")
+    print("by words", flush=True)
     by_words = numbers(pairs, strange, None)
     written = msgspec.msgpack.encode(NumbersFile(digest(), engine, by_rows, by_words))
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)

@@ -41,10 +41,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What is known of pairs, with rows or by words alone: whether one replaces the other, of what is `related`.
+    """What is known of pairs, by rows or words: which is a replacement, of those that are `related` at all.
 
-    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be as
-    well as not: somebody should see both, and which is newer. `near` is the least of what is related at all.
+    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
+    as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
     """
 
     bar: float

@@ -27,8 +27,10 @@ _WORDS = re.compile(r"[^\W_]+|[?!:]")
 
 
 def signs_of(newer: str, older: str) -> tuple[float, ...]:
-    """Return all signs of a pair; the last is always 1."""
-    return (*msgspec.structs.astuple(signs(newer, older)), 1.0)
+    """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
+    found = signs(newer, older)
+    of_both = any((found.shared, found.given_up, found.value, found.number, found.version))
+    return (*msgspec.structs.astuple(found), float(of_both), 1.0)
 
 
 def places_of(newer: str, older: str) -> tuple[int, ...]:
