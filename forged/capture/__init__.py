@@ -21,6 +21,7 @@ from forged import door
 if TYPE_CHECKING:
     from forged.capture.hearing import Spoken
     from forged.capture.keeper import Keeper
+    from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
     from forged.capture.values import KnownMemory, WorkerSettings
     from forged.capture.vectors import local_vectors
@@ -29,6 +30,7 @@ __all__ = [
     "Keeper",
     "KnownMemory",
     "Pipeline",
+    "RememberedVectors",
     "Spoken",
     "WorkerSettings",
     "local_vectors",
@@ -38,6 +40,7 @@ __getattr__ = door(
     __name__,
     hearing=("Spoken",),
     keeper=("Keeper",),
+    rows=("RememberedVectors",),
     service=("Pipeline",),
     values=("KnownMemory", "WorkerSettings"),
     vectors=("local_vectors",),

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
+from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Asked,
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 _GRACE_S = 60.0
 
 HeadsOf = Callable[[Event, Sequence[str]], Awaitable[tuple[KnownMemory, ...]]]
-VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
 MakeSupervisor = Callable[..., Supervisor]
 LastWord = Decided | Failed | str
 """The last report about a task, or what the worker died of."""

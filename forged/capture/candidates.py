@@ -6,10 +6,14 @@ Pure functions over a map; ten thousand memories cost some milliseconds a propos
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, zip_longest
 
+import numpy as np
+
+from forged.capture.rules.pair import LAYERS
 from forged.capture.values import KnownMemory, Proposal
+from forged.config import LOCAL
 from forged.map import VectorMap, search_maps
 from forged.memory import Memory
 
@@ -21,18 +25,29 @@ _MOST_NAMED = 100
 _STRETCH, _LEAD_IN = 1.5, 80
 
 
-def candidates(home: VectorMap, session_id: str, proposals: Sequence[Proposal]) -> list[Memory]:
+def candidates(
+    home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: Mapping[str, bytes]
+) -> list[Memory]:
     """Memories of a map that proposals of a session are compared with, and all versions of what they name.
 
-    Compared with is what says the like, with all its versions, and what came from the same session.
+    Compared with is what says the like, with all its versions, what its row is near to, and what came from
+    the same session.
     """
     found = {each.id: each for each in _of_session(home, session_id)}
     for proposal in proposals:
-        like = [each.id for each in _like(home, proposal.content)]
-        for named in (*like, proposal.supersedes, *(edge.id for edge in proposal.related)):
-            versions = map(home.find, home.chains.chain(named))
-            found |= {each.id: each for each in versions if each is not None}
+        like = (*_like(home, proposal.content), *_near_by_row(home, rows.get(proposal.content.strip(), b"")))
+        named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
+        found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
+
+
+def nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
+    """At most so many memories that come nearest to a text by words and by its row, with their versions."""
+    by_words = _nearest(home, content) if home.has_words else ()
+    turns = chain.from_iterable(zip_longest(by_words, _near_by_row(home, row)))
+    ids = dict.fromkeys(each.id for each in turns if each is not None)
+    found = {each.id: each for each in _versions(home, islice(ids, most))}
+    return list(found.values())[:most]
 
 
 def naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
@@ -43,6 +58,22 @@ def naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
         places = (place for place, line in enumerate(lowered) if name in line)
         for line, found in (lines[place] for place in islice(places, _MOST_NAMED)):
             yield KnownMemory(found.id, found.scope, found.category, line)
+
+
+def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+    versions = (home.find(version) for each in ids for version in home.chains.chain(each))
+    return (each for each in versions if each is not None)
+
+
+def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
+    """What is near by vectors, where the map has those of the model that made the row."""
+    key = next((leg.key for leg in home.dense if leg.key.startswith(f"{LOCAL}\n")), None)
+    if not row or key is None:
+        return
+    vector = np.split(np.frombuffer(row, np.float32), LAYERS)[-1]  # the last layer is that of a query
+    vector = vector / np.linalg.norm(vector)
+    found = search_maps((home,), texts=(), vectors=vector[None], lexical_weight=0.0, key=key)
+    yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 
 def _of_session(home: VectorMap, session_id: str) -> list[Memory]:

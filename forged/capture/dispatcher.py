@@ -16,11 +16,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Protocol
 
-from forged.capture.asking import Asking, LastWord, MakeSupervisor, VectorsOf
+from forged.capture.asking import Asking, LastWord, MakeSupervisor
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
 from forged.capture.news import News, unanswered
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
+from forged.capture.rows import VectorsOf
 from forged.capture.values import (
     Classified,
     Classify,

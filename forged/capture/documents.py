@@ -22,7 +22,7 @@ from functools import cached_property
 from forged.capture.known import Known, Place
 from forged.capture.likely import Likely
 from forged.capture.origins import Origins, Whose
-from forged.capture.rules.newest import differs_from
+from forged.capture.rules.newest import NO_ROWS, RowsOf, differs_from
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.memory import (
@@ -74,6 +74,7 @@ def decide(
     now: str,
     *,
     likely: Likely | None = None,
+    rows: RowsOf = NO_ROWS,
 ) -> tuple[tuple[Document, ...], Tally]:
     """Return what to write, in the order proposed, and what was left out.
 
@@ -85,11 +86,14 @@ def decide(
         forgotten: knows the texts that must not come back.
         now: RFC 3339, the time of creation.
         likely: what was said before and was not sure to be worth keeping; more is added to it.
+        rows: what the local model says of the texts that matter, where there is one.
 
     The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
     secrets that were cut out of proposals, whatever became of these. Raises nothing.
     """
-    deciding = _Deciding(event, classified.author, existing, forgotten, now, likely=likely or Likely())
+    deciding = _Deciding(
+        event, classified.author, existing, forgotten, now, likely=likely or Likely(), rows=rows
+    )
     for proposal in classified.proposals:
         deciding.judge(proposal)
     invalid = deciding.invalid + classified.malformed
@@ -111,6 +115,7 @@ class _Deciding:
         now: str,
         *,
         likely: Likely,
+        rows: RowsOf,
     ) -> None:
         self.documents: list[Document] = []
         self.refused: list[Refused] = []
@@ -120,6 +125,7 @@ class _Deciding:
         self._forgotten = forgotten
         self._now = now
         self._likely = likely
+        self._rows = rows
         self._author = author
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
@@ -127,7 +133,7 @@ class _Deciding:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         by_model = self._author == Origin.MODEL
-        place = Place(self._known, self._likely, root, proposal, content, by_model=by_model)
+        place = Place(self._known, self._likely, root, proposal, content, by_model=by_model, rows=self._rows)
         if proposal.only_replaces and (root is None or not self._is_another_word(root, content, place)):
             return
         whose = self._whose(content)
@@ -264,7 +270,7 @@ class _Deciding:
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
         heads = self._known.heads(root) if self._author != Origin.MODEL else []
-        place = differs_from(content, [head.content for head in heads])
+        place = differs_from(content, [head.content for head in heads], rows=self._rows)
         if place is not None:
             yield Related(heads[place].id, Relationship.CONTRADICTS)
 

@@ -19,10 +19,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from forged.capture.candidates import candidates, naming
+from forged.capture.candidates import candidates, naming, nearest
 from forged.capture.documents import decide
 from forged.capture.likely import Likely
+from forged.capture.rows import VectorsOf
+from forged.capture.rules.newest import NO_ROWS, RowsOf
 from forged.capture.values import Classified, KnownMemory, Tally
+from forged.capture.vectors import no_vectors
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import Indexer
@@ -37,6 +40,8 @@ logger = logging.getLogger(__name__)
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 # For the maps to show what was written last, and for the very first build of a root.
 _FRESH_S, _FIRST_S = 2.0, 60.0
+# For the rows of all texts that are compared; of a proposal, and of all.
+_ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
 
 Documents = tuple[Document, ...]
 _Result = Written | StoreError
@@ -59,11 +64,20 @@ class Put(msgspec.Struct, frozen=True):
 class Keeper:
     """One for the daemon."""
 
-    def __init__(self, indexer: Indexer, writer: Writer, forgotten: Forgotten, to_review: ToReview) -> None:
+    def __init__(
+        self,
+        indexer: Indexer,
+        writer: Writer,
+        forgotten: Forgotten,
+        to_review: ToReview,
+        vectors: VectorsOf = no_vectors,
+    ) -> None:
+        """`vectors` are the local model's rows of some texts, by which one is found to replace another."""
         self._indexer = indexer
         self._writer = writer
         self._forgotten = forgotten
         self._to_review = to_review
+        self._vectors = vectors
         self._recent: list[tuple[Root, Written]] = []  # not in a map yet
         self._warned: set[str] = set()
         self._likely = Likely()
@@ -83,7 +97,8 @@ class Keeper:
             return (), Tally(classified.malformed)
         view = await self._see(event)
         written = {root: self._just_written(root) for root in event.roots}
-        return await asyncio.to_thread(self._decided, event, classified, view, written)
+        rows = await self._rows(event, classified, view, written)
+        return await asyncio.to_thread(self._decided, event, classified, view, written, rows)
 
     def is_unwanted(self, document: Document, tops: Sequence[str]) -> bool:
         """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""
@@ -113,16 +128,44 @@ class Keeper:
         view = await roots.see(sys.maxsize, time.monotonic() + _FRESH_S)
         return await roots.see(0, time.monotonic() + _FIRST_S) if view.waiting else view
 
-    def _decided(
+    async def _rows(
         self, event: Event, classified: Classified, view: View, written: Mapping[Root, Sequence[Memory]]
+    ) -> RowsOf:
+        """What the local model says of the proposals and of what comes nearest to them; of all or nothing."""
+        contents = list(dict.fromkeys(each.content.strip() for each in classified.proposals))
+        try:
+            async with asyncio.timeout(_ROWS_S):
+                rows = dict(zip(contents, await self._vectors(contents), strict=False))
+                if len(rows) != len(contents):
+                    return NO_ROWS
+                texts = await asyncio.to_thread(_nearest, event, view, rows)
+                texts += self._likely.texts(event.roots)
+                texts += [each.content for memories in written.values() for each in memories]
+                texts = list(dict.fromkeys(texts))
+                found = await self._vectors(texts)
+                return rows | dict(zip(texts, found, strict=True)) if len(found) == len(texts) else NO_ROWS
+        except TimeoutError:
+            return NO_ROWS
+
+    def _decided(
+        self,
+        event: Event,
+        classified: Classified,
+        view: View,
+        written: Mapping[Root, Sequence[Memory]],
+        rows: RowsOf,
     ) -> tuple[Documents, Tally]:
         session = event.session_id or "unknown"
         existing: dict[Root, tuple[Memory, ...]] = {}
         for root in event.roots:
             homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
-            shown = [found for home in homes for found in candidates(home, session, classified.proposals)]
+            shown = [
+                found for home in homes for found in candidates(home, session, classified.proposals, rows)
+            ]
             existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
-        return decide(event, classified, existing, self._forgotten.since, utc_now(), likely=self._likely)
+        return decide(
+            event, classified, existing, self._forgotten.since, utc_now(), likely=self._likely, rows=rows
+        )
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
         """What we wrote there and no map shows yet."""
@@ -182,6 +225,14 @@ class Keeper:
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)
+
+
+def _nearest(event: Event, view: View, rows: RowsOf) -> list[str]:
+    """The contents that come nearest to each of these texts, in its turn."""
+    most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
+    homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
+    near = [each for home in homes for text, row in rows.items() for each in nearest(home, text, row, most)]
+    return [each.content for each in near]
 
 
 def _is_there(document: Document, result: _Result) -> bool:

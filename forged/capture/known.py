@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged.capture.likely import Held, Likely
-from forged.capture.rules.newest import may_replace, replaced_by
+from forged.capture.rules.newest import NO_ROWS, RowsOf, may_replace, replaced_by
 from forged.capture.values import Proposal
 from forged.files import Root
 from forged.map import Chains, link
@@ -78,8 +78,9 @@ class Place:
         content: str,
         *,
         by_model: bool,
+        rows: RowsOf = NO_ROWS,
     ) -> None:
-        """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
+        """`content` is the proposal's as it would be stored; `by_model`: nobody typed it; `rows` of texts."""
         self._known = known
         self._likely = likely
         self._root = root
@@ -87,13 +88,15 @@ class Place:
         self.doubt = proposal.doubt
         self._content = content
         self._by_model = by_model
+        self._rows = rows
 
     @cached_property
     def before(self) -> Held | None:
         """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
         if self._by_model:
             return None
-        return self._likely.like(self._known.roots, self._content, doubt=self.doubt)
+        roots = self._known.roots
+        return self._likely.like(roots, self._content, rows=self._rows, doubt=self.doubt)
 
     @cached_property
     def head(self) -> Memory | None:
@@ -105,14 +108,14 @@ class Place:
             head = known.head(root, named)
             # Somebody may have replaced meanwhile what the model was shown: it is one thing all the same.
             texts = (known.named(root, named).content, head.content)
-            is_sure = any(may_replace(self._content, each) for each in texts)
+            is_sure = any(may_replace(self._content, each, rows=self._rows) for each in texts)
             return head if is_sure or not self._by_model else None
         return None if self._by_model else self._gainsaid(root)
 
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._known.versions(root)
-        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
-        place = replaced_by(self._content, texts, doubt=self.doubt, among=heads)
+        texts = [each.content for each in versions]
+        place = replaced_by(self._content, texts, rows=self._rows, doubt=self.doubt)
         if place is not None:
             return self._known.head(root, versions[place].id)
         before = self.before

@@ -8,12 +8,11 @@ word about that comes to it. Nothing is raised.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
 
-from forged.capture.rules.newest import replaced_by
+from forged.capture.rules.newest import NO_ROWS, RowsOf, replaced_by
 from forged.files import Root
 
 # Of a root, in doubt and without, and roots.
@@ -47,15 +46,19 @@ class Likely:
         if len(self._held) > _MOST_ROOTS:
             del self._held[next(iter(self._held))]
 
-    def like(self, roots: Sequence[Root], content: str, *, doubt: float = 0.0) -> Held | None:
+    def texts(self, roots: Sequence[Root]) -> list[str]:
+        """Return all that is held of the roots."""
+        return [text for root in roots for text in self._held.get(root, {})]
+
+    def like(
+        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, doubt: float = 0.0
+    ) -> Held | None:
         """Return the text of any of the roots whose place another one takes, against so much doubt."""
         of_all = [each for root in roots for each in self._held.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         doubts = [each.doubt for each in older]
-        # Of what was hardly meant to last few are like another thing by accident.
-        among = max(1.0, sum(math.exp(-each) for each in doubts))
         texts, doubt = [each.text for each in older], doubt - _SAFE
-        place = replaced_by(content, texts, doubt=doubt, doubts=doubts, among=among)
+        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts)
         return None if place is None else older[place]
 
     def take(self, held: Held, content: str) -> None:

@@ -16,12 +16,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.capture.asking import MakeSupervisor, VectorsOf
+from forged.capture.asking import MakeSupervisor
 from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeping import Keeping
 from forged.capture.queue import CaptureQueue, Waiting
+from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
 from forged.capture.urgent import is_urgent
 from forged.capture.values import WorkerSettings

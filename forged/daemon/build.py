@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from forged.activity import Activity
-from forged.capture import Keeper, Pipeline, WorkerSettings, local_vectors
+from forged.capture import Keeper, Pipeline, RememberedVectors, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded, find_program, is_program
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -143,6 +143,7 @@ def build(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
     classifier = partial(_classifier, config, env, models)
+    vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
     return Daemon(
         epoch=secrets.token_hex(4),
         config=config,
@@ -163,8 +164,8 @@ def build(
             governor=governor,
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            keeper=Keeper(indexer, writer, state.forgotten, state.to_review),
-            vectors=partial(local_vectors, embedder=models.embedder),
+            keeper=Keeper(indexer, writer, state.forgotten, state.to_review, vectors),
+            vectors=vectors,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,
             batch_turns=config.capture.batch_turns,

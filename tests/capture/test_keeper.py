@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from forged.capture.keeper import Keeper, Put
@@ -329,3 +330,47 @@ async def test_a_remembered_and_a_captured_version_of_one_memory_line_up(scene, 
     await asyncio.gather(remembered(), scene.kept(msgspec.structs.replace(SPACES, supersedes=tabs.id)))
     links = [found.supersedes for found in scene.memories(scene.repo)]
     assert len(links) == len(set(links)) == 3
+
+
+# --- rows of the local model ----------------------------------------------------------------------------
+
+
+class Model:
+    """Stands in for the local model: remembers what it is asked, and answers with rows, nothing, or never."""
+
+    def __init__(self, answers: str = "rows") -> None:
+        self.answers = answers
+        self.asked: list[list[str]] = []
+
+    async def __call__(self, texts) -> tuple[bytes, ...]:
+        self.asked.append(list(texts))
+        if self.answers == "never":
+            await asyncio.Event().wait()
+        row = np.ones(3 * 384, np.float32).tobytes()
+        return (row,) * len(texts) if self.answers == "rows" else ()
+
+
+async def test_rows_are_asked_for_of_proposals_and_of_what_comes_nearest_to_them(scene):
+    root = Path(scene.repo.top)
+    for number in range(60):
+        put(root, memory(f"mem_{number}", f"Errors of kind {number} go to team {number}."))
+    model = scene.keeper._vectors = Model()
+    errors = Proposal("Errors of kind 7 go to team 8 now.", "repo", "project-conventions")
+    await scene.decided(errors)
+
+    proposals, near = model.asked
+    assert proposals == [errors.content]
+    assert len(near) == 24
+    assert "Errors of kind 7 go to team 7." in near
+
+
+@pytest.mark.parametrize("answers", ["none", "never"])
+async def test_without_rows_or_in_want_of_time_words_decide(scene, monkeypatch, answers):
+    monkeypatch.setattr("forged.capture.keeper._ROWS_S", 0.05)
+    put(Path(scene.repo.top), memory("mem_1", "We use npm in this repo."))
+    scene.keeper._vectors = Model(answers)
+    documents, _ = await scene.decided(
+        Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
+    )
+
+    assert [document.memory.supersedes for document in documents] == ["mem_1"]

@@ -28,7 +28,7 @@ async def test_each_text_has_its_row_and_is_asked_for_by_itself_so_that_a_query_
     embedder = StandIn()
     rows = await local_vectors(["ab", "c"], embedder=embedder)
     assert [np.frombuffer(row, np.float32).tolist() for row in rows] == [[2.0, 1.0], [1.0, 1.0]]
-    assert embedder.asked == [(["ab"], "query"), (["c"], "query")]
+    assert embedder.asked == [(["ab"], "layers"), (["c"], "layers")]
 
 
 @pytest.mark.parametrize("embedder", [None, StandIn("https://example.org"), StandIn(fails=True)])

@@ -1,152 +1,179 @@
 """Which earlier statement a newer one takes the place of, if any: the newest word wins, and only then.
 
-In go the texts, all of one scope; out comes the place of the one that holds no more, or None. A wrong
-replacement hides a memory that still holds and a missed one leaves two side by side, of which the newer is
-shown as such: so nothing is replaced in doubt. Of many memories one resembles the newer text by accident, so
-the more there are the more has to speak for it, unless it is plain. Pure, raises nothing.
+In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
+place of the one that holds no more, or None. What speaks for it was learnt from pairs of statements, with
+rows and, for machines without the local model, by words alone (`make head`): a wrong replacement hides a
+memory that still holds and a missed one leaves two side by side, of which the newer is shown as such; so the
+bar lies where hardly any of those are taken that only look alike. Raises msgspec.MsgspecError for a file that
+is none, and ValueError for rows of another size than those it was trained with.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import re
-from collections.abc import Sequence
-from itertools import takewhile
+import os
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 
-from forged.capture.rules.slots import Signs, says_something, signs, weights
+from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
 
-# Nats for a replacement: clearly more likely than not, and of what a model proposed.
-_ENOUGH, _PROPOSED = 0.8, 0.5
-# What may be a replacement as well as not: somebody should see both, and which is newer.
-_DOUBTED = -0.7
-_ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
-_WORDS = re.compile(r"\w[\w.-]*\w|\w")
-_BYTES = 15  # of one without blanks
-_SENTENCE = 3  # words of one that says something by itself
-# What is plain: how much of the older text's subject the newer one names, with and without another value.
-_SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
+FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
+# A pair of many pieces says as much as one of few.
+_WEIGHT = 4.0
+
+# What the local model says of texts, float32 as bytes.
+RowsOf = Mapping[str, bytes]
+NO_ROWS: RowsOf = {}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One linear function of pairs: int16 for places of rows and int8 for pieces, each by its step."""
+
+    signs: tuple[float, ...]
+    alike: tuple[float, ...] = ()
+    places: bytes = b""
+    places_step: float = 0.0
+    pieces: bytes = b""
+    pieces_step: float = 0.0
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """What is known of pairs, by rows or words: which is a replacement, of those that are `related` at all.
+
+    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
+    as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
+    """
+
+    bar: float
+    proposed: float
+    doubted: float
+    near: float
+    replaces: Line
+    related: Line
+
+
+class NumbersFile(msgspec.Struct, frozen=True):
+    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+
+    data: str
+    engine: str
+    by_rows: Numbers
+    by_words: Numbers
+
+
+class Judge:
+    """Numbers at work."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
+        self._near, self._replaces, self._related = (
+            numbers.near,
+            *map(_Line, (numbers.replaces, numbers.related)),
+        )
+
+    def leanings(self, newer: str, older: Sequence[str], rows: Sequence[bytes] = ()) -> Floats:
+        """How much speaks for a replacement of each, in nats; nothing where they have nothing to do with it.
+
+        `rows` are those of the older ones, and then the newer one's.
+        """
+        form = np.array([signs_of(newer, each) for each in older], np.float32)
+        dense = form
+        if rows:
+            table = np.frombuffer(b"".join(rows), np.float32).reshape(len(rows), -1)
+            of_rows = rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1])
+            dense = np.hstack([of_rows, form])
+        pieces = [places_of(newer, each) for each in older]
+        is_near = self._related.of(dense, form.shape[1], pieces) > self._near
+        return np.where(is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf).astype(np.float32)
+
+
+class _Line:
+    """One linear function, of the columns that it was made for."""
+
+    def __init__(self, line: Line) -> None:
+        self._signs = np.array(line.signs, np.float32)
+        places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
+        self._rows = np.concatenate([np.array(line.alike, np.float32), places])
+        self._pieces = np.frombuffer(line.pieces, np.int8) * np.float32(line.pieces_step)
+
+    def of(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
+        """Return its values; the last columns are `signs`."""
+        width = len(self._rows)
+        if width > dense.shape[1] - signs:
+            raise ValueError(f"{dense.shape[1] - signs} numbers of rows for a line of {width}")
+        found: Floats = dense[:, :width] @ self._rows + dense[:, -signs:] @ self._signs
+        return found + np.array([self._said(each) for each in pieces], np.float32)
+
+    def _said(self, places: Sequence[int]) -> float:
+        if not len(self._pieces) or not places:
+            return 0.0
+        return float(self._pieces[list(places)].sum()) * _WEIGHT / math.sqrt(len(places))
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """Who judges pairs with rows, and those without."""
+
+    by_rows: Judge
+    by_words: Judge
 
 
 def replaced_by(
-    newer: str, older: Sequence[str], *, doubt: float = 0.0, among: float = 0.0, doubts: Sequence[float] = ()
+    newer: str,
+    older: Sequence[str],
+    *,
+    rows: RowsOf = NO_ROWS,
+    doubt: float = 0.0,
+    doubts: Sequence[float] = (),
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
-    memories, if not each one of its own.
+    So much more must speak for it as there is `doubt`, and `doubts` of each older one.
     """
-    doubts = doubts or [0.0] * len(older)
-    place, weight = _nearest(newer, older, doubts, among)
-    if place is None:
-        return None
-    is_plain = _is_plain(newer, older[place], doubt + doubts[place])
-    return place if weight > _ENOUGH + doubt or is_plain else None
+    judge, places, leanings = _judged(newer, older, rows)
+    against = [judge.bar + doubt + (doubts[place] if doubts else 0.0) for place in places]
+    return _best(places, [each - least for each, least in zip(leanings, against, strict=True)])
 
 
-def differs_from(newer: str, older: Sequence[str]) -> int | None:
+def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
-    place, weight = _nearest(newer, older, [0.0] * len(older))
-    return place if weight > _DOUBTED else None
+    judge, places, leanings = _judged(newer, older, rows)
+    return _best(places, [each - judge.doubted for each in leanings])
 
 
-def _nearest(
-    newer: str, older: Sequence[str], doubts: Sequence[float], among: float = 0.0
-) -> tuple[int | None, float]:
-    """The place of what is replaced most likely, and how likely among so many; of equals the first."""
-    weights = [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
-    if not weights:
-        return None, -math.inf
-    weight = max(weights)
-    return weights.index(weight), weight - math.log(among or len(weights))
+def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
+    """Whether a replacement that a model proposes is borne out by the texts."""
+    judge, _, leanings = _judged(newer, [older], rows)
+    return any(each > judge.proposed for each in leanings)
 
 
-def may_replace(newer: str, older: str) -> bool:
-    """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
-    if not says_something(older) or _ends_otherwise(newer, older):
-        return True
-    return _weight_of(newer, older) > _PROPOSED
+def _best(places: Sequence[int], above: Sequence[float]) -> int | None:
+    """The place with most above its bar, of equals the first; None where nothing is."""
+    most = max(above, default=-math.inf)
+    return places[above.index(most)] if most > 0 else None
 
 
-def _ends_otherwise(newer: str, older: str) -> bool:
-    """Whether one sentence is said of both but for its last words: "builds run on" one thing or another."""
-    new, old = (_WORDS.findall(text.casefold()) for text in (newer, older))
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
-    return same >= _SENTENCE and max(len(new), len(old)) - same <= same
+def _judged(newer: str, older: Sequence[str], rows: RowsOf) -> tuple[Judge, list[int], list[float]]:
+    """Who judges, which of the older texts, and what is said of these.
 
-
-def _weight_of(newer: str, older: str) -> float:
-    """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
-    return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
-
-
-def _has_to_do(found: Signs) -> bool:
-    """Whether there is more than a change: something in common, or another thing in the same place."""
-    return bool(found.shared or found.given_up or _slot(found))
-
-
-def compared(newer: str, older: str) -> list[Signs]:
-    """The signs of each clause of one with each of the other, those of the whole texts first.
-
-    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
+    Where rows are known, the texts without one are too far from the newer one to be replaced.
     """
-    whole = signs(newer, older)
-    if whole.apart:
-        return []
-    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
-    return [
-        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
-        for each in found
-        if not each.apart
-    ]
+    places = list(range(len(older)))
+    if newer in rows:
+        places = [place for place in places if older[place] in rows]
+    judge = pairs().by_rows if newer in rows else pairs().by_words
+    if not places:
+        return judge, [], []
+    texts = [older[place] for place in places]
+    known = [rows[text] for text in (*texts, newer)] if newer in rows else []
+    return judge, places, judge.leanings(newer, texts, known).tolist()
 
 
-@functools.lru_cache(maxsize=256)
-def clauses(text: str) -> tuple[str, ...]:
-    """The parts of a text, between its marks, that say something by themselves."""
-    parts = [part.strip() for part in _ENDS.split(text)]
-    return tuple(
-        part
-        for part in parts
-        if part != text
-        and (len(part.split()) >= _SENTENCE or (len(part.encode()) >= _BYTES and not part.isascii()))
-    )
-
-
-def _is_plain(newer: str, older: str, doubt: float) -> bool:
-    """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
-    found = (signs(each, older) for each in (newer, *clauses(newer)))
-    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
-
-
-def _is_of_the_same(found: Signs) -> bool:
-    if found.apart:
-        return False
-    if found.shared >= _SAME:
-        return bool(found.led or _slot(found))
-    return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
-
-
-def _slot(found: Signs) -> float:
-    return max(found.value, found.number, found.version)
-
-
-def _weight(found: Signs) -> float:
-    """How much speaks for a replacement, in nats."""
-    worth = weights()
-    return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
-
-
-def terms(found: Signs) -> dict[str, float]:
-    """What is weighed: signs, and what two of them come to together."""
-    slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
-    plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
-    found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
-    found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}
-    found_terms["slot_shared"] = slot * found.shared
-    for name, value in (("slot", slot), ("change", found.change)):
-        pairs = (("about", about), ("near", near), ("led", found.led))
-        found_terms |= {f"{name}_{other}": value * each for other, each in pairs}
-    return found_terms
+@functools.cache
+def pairs() -> Pairs:
+    """Return those shipped."""
+    with open(FILE, "rb") as file:
+        numbers = msgspec.msgpack.decode(file.read(), type=NumbersFile)
+    return Pairs(Judge(numbers.by_rows), Judge(numbers.by_words))
