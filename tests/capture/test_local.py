@@ -125,11 +125,11 @@ def test_a_request_is_judged_by_its_own_words(liked):
     assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
 
 
-def test_what_only_the_head_takes_for_a_request_is_kept_if_it_is_likely_and_never_refused(liked):
+def test_what_only_the_head_takes_for_a_request_is_kept_and_otherwise_never_refused(liked):
     said = "auf Staging läuft noch Postgres 13"
-    liked("Staging", asked=["Staging"])
-    assert [each.why for each in answered(said).proposals] == ["request"]
     liked("nothing", asked=["Staging"])
+    assert [each.why for each in answered(said).proposals] == ["request"]
+    liked("nothing")
     found = answered(said)
     assert (found.proposals, found.refused) == ((), ())
 
