@@ -3,9 +3,9 @@
 Two linear functions of a pair, with the local model's rows of both texts: whether one replaces the other,
 learnt from the pairs that were written, and whether they have to do with each other at all, learnt from these
 and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs that a
-function had not seen: each language held out, and five parts by chance. Prints what is found at each bar, also
-of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows are kept
-in build/. What judges without rows is fitted by `slot_weights`.
+function had not seen: each language held out, and five parts by chance. Prints what is found at each bar,
+also of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows
+are kept in build/. What judges without rows is fitted by `slot_weights`.
 """
 
 from __future__ import annotations

@@ -168,9 +168,10 @@ def test_with_rows_only_what_has_one_is_compared():
 
 
 def test_with_rows_doubt_must_be_outweighed_and_the_likeliest_is_replaced(monkeypatch):
-    monkeypatch.setattr(
-        judge(), "leanings", lambda newer, older, rows: [judge().bar + len(each) for each in older]
-    )
+    def leanings(newer, older, rows):
+        return [judge().bar + len(each) for each in older]
+
+    monkeypatch.setattr(judge(), "leanings", leanings)
     texts, rows = ["a", "ccc", "bb"], dict.fromkeys(("a", "bb", "ccc", "new"), b"")
 
     assert replaced_by("new", texts, rows=rows) == 1
