@@ -74,11 +74,12 @@ $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 bench: $(BENCH_VENV)/.installed
 	$(BENCH_BIN)/python tests/bench/run.py $(if $(AGAINST),--against $(AGAINST)) $(ROWS)
 
-# The numbers of the local classifier's head, and those by which a newer statement replaces an older one, from
-# tests/data; takes some minutes, and the same data give the same.
+# The numbers that say what is kept, what replaces what, and what is chat, from tests/data; takes some minutes, and
+# the same data give the same.
 head: $(VENV)/.installed
 	$(BIN)/python -m tests.training.train_head
 	$(BIN)/python -m tests.training.pairs
+	$(BIN)/python -m tests.training.train_chat
 
 # Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
 flows: $(VENV)/.installed

@@ -2,36 +2,35 @@
 
 In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
 requests of which nothing can be kept, each with its reason. A request that is recognised always comes to one
-or the other. The head needs the local model's vectors; where there are none, only requests are kept. It
-raises what asking for the vectors raises.
+or the other. The head sees more where the local model has rows for it; where there are none it goes by words
+and keeps less. It raises what asking for the rows raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import inf
 
 import msgspec
 
 from forged.capture.classifier import Classifier
-from forged.capture.head.choosing import chosen, score
-from forged.capture.head.head import Head, Leanings, head
-from forged.capture.head.units import AROUND, Unit, units
+from forged.capture.head.choosing import asking, chosen, score
+from forged.capture.head.head import Head, Judge, Leanings, head
+from forged.capture.head.units import Unit, units
 from forged.capture.rules.asked import Request, requests_of, scope_of_all
 from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.requests import asks, behind_request
 from forged.capture.statements import Statement
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
-from forged.memory import Category, Origin, Scope
+from forged.memory import Origin, Scope
 from forged.state import Event
 
 # The event's id and texts to rows of float32, or to nothing.
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
-# How much must speak for what somebody asks for, and for what only the head takes for a request.
-_ASKED_BAR, _LIKELY_ASKED_BAR = 0.5, 1.0
+# How much must speak for its being a request where a wording of `requests.toml` says so.
+_WORDED_BAR = 1.0
 # Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
 # head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
 # back to a thing with another word about it means it to last, however they put it.
@@ -56,7 +55,7 @@ class More(msgspec.Struct, frozen=True):
 
 
 class LocalAnswers:
-    """Judges what was typed by its vectors, if there are any; by the shipped head unless told otherwise."""
+    """Judges what was typed by its rows, or by its words alone; by the shipped head unless told otherwise."""
 
     def __init__(self, vectors: VectorsFor, judge: Callable[[], Head] | None = None) -> None:
         self._vectors = vectors
@@ -64,9 +63,9 @@ class LocalAnswers:
 
     def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> More:
         """Return which of `kept` is no request's, and what of `said` is kept beside it."""
-        requests, found, judged = self._judged(event, said)
-        wanted = chosen(found, lambda text: judged[text].keep, self._head.bar) if judged else []
-        asked, refused = _asked(requests, found, judged)
+        requests, found, judge, judged = self._judged(event, said)
+        wanted = chosen(found, lambda text: judged[text].keep, judge.bar)
+        asked, refused = _asked(requests, found, judged, judge.asked_bar)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
@@ -83,27 +82,22 @@ class LocalAnswers:
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
-        requests, found, judged = self._judged(event, still_meant(event))
-        asked, refused = _asked(requests, found, judged)
+        requests, found, judge, judged = self._judged(event, still_meant(event))
+        asked, refused = _asked(requests, found, judged, judge.asked_bar)
         return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
-
-    @property
-    def _head(self) -> Head:
-        return (self._judge or head)()
 
     def _judged(
         self, event: Event, said: Sequence[Statement]
-    ) -> tuple[dict[int, Request], tuple[Unit, ...], dict[str, Leanings]]:
-        """The requests of what is surely the person's, its units, and what the head says, if it can."""
+    ) -> tuple[dict[int, Request], tuple[Unit, ...], Judge, dict[str, Leanings]]:
+        """What is worded as a request of what is surely the person's, its units, who judges, and how."""
         sure = [each for each in said if not each.is_mixed]
         found, requests = units(sure), requests_of(sure)
-        asked = (each.text[:AROUND] for each in requests.values() if each.text.strip())
-        texts = list(dict.fromkeys((*(text for unit in found for text in unit.texts()), *asked)))
+        texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
         rows = self._vectors(event.id, texts) if 0 < len(texts) <= _MOST_TEXTS else ()
-        if len(rows) != len(texts):
-            return requests, found, {}
-        leanings = map(self._head.leanings, texts, rows)
-        return requests, found, dict(zip(texts, leanings, strict=True))
+        has_rows, shipped = len(rows) == len(texts), (self._judge or head)()
+        judge = shipped.by_rows if has_rows else shipped.by_words
+        leanings = map(judge.leanings, texts, rows if has_rows else [b""] * len(texts))
+        return requests, found, judge, dict(zip(texts, leanings, strict=True))
 
 
 class Overruled:
@@ -128,24 +122,23 @@ class Overruled:
 
 
 def _asked(
-    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings]
+    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings], bar: float
 ) -> tuple[list[Unit], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and the messages that do not say what."""
     taken: list[Unit] = []
     refused: list[Refused] = []
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        best = max(here, key=lambda unit: _fitness(unit, judged))
-        if (request := requests.get(place)) is None:
-            likely = score(best, lambda text: judged[text].keep) if judged else -inf
-            if likely >= _LIKELY_ASKED_BAR and judged[best.around].explicit > 0:
-                taken.append(best)
+        best, request = max(here, key=lambda unit: _fitness(unit, judged)), requests.get(place)
+        is_asked = asking(here, judged) >= bar
+        if request is None:
+            taken += [best] if is_asked else []
             continue
         unit = Unit(request.text, request.sentences, best.around)
         if len(unit.text.encode()) < _LEAST:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif not judged or judged[request.text[:AROUND]].keep >= _ASKED_BAR:
+        elif is_asked or judged[best.around].asks >= _WORDED_BAR:
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))
@@ -156,7 +149,7 @@ def _likely(
     found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
     """What may be worth keeping, for the case that it replaces something."""
-    likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY) if judged else []
+    likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY)
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
         against = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
@@ -176,20 +169,17 @@ def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
 
 def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
     """The sentence that asks before all others, and of these the one that the head likes most."""
-    return (
-        any(asks(each.text) for each in unit.sentences),
-        score(unit, lambda text: judged[text].keep) if judged else float(len(unit.text)),
-    )
+    is_worded = any(asks(each.text) for each in unit.sentences)
+    return is_worded, score(unit, lambda text: judged[text].keep + judged[text].asks)
 
 
 def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
     content = presentable(without_lead_ins(behind_request(unit.text)).text or unit.text)
-    leaning = judged.get(unit.around)
+    leaning = judged[unit.around]
     about_person = scope_of_all(unit.sentences) is Scope.USER
-    for_person = (leaning.user if leaning else 0.0) + (_WORDS_SAY if about_person else -_WORDS_SAY)
+    for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
     scope = Scope.USER if for_person > 0 else Scope.REPO
-    plain = Category.CODING_PREFERENCES if scope is Scope.USER else Category.PROJECT_CONVENTIONS
-    return Proposal(content, scope, plain if leaning is None else leaning.category(scope), why=why)
+    return Proposal(content, scope, leaning.category(scope), why=why)
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:

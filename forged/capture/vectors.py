@@ -1,8 +1,8 @@
-"""The local model's vectors of what was said, for the worker, which has no model and no numpy of its own.
+"""What the local model says of what was said, for the worker, which has no model and no numpy of its own.
 
 In go texts, out comes a row of float32 for each, as bytes in the machine's order, or nothing at all: where
-the local model is not the embedder, is not loaded yet, fails or takes too long. Nothing is raised, because
-the rules answer without.
+the local model is not the embedder, is not loaded yet, has no layers to give out, fails or takes too long.
+Nothing is raised, because words answer without.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ async def no_vectors(texts: Sequence[str]) -> tuple[bytes, ...]:
 async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> tuple[bytes, ...]:
     """Return the rows of the texts by `embedder`, if that is the local model.
 
-    They are embedded as queries, which the head was trained with (as passages it finds a fifth less), one at
-    a time, so that somebody's query waits for one of them at most.
+    The rows are some of the model's layers: the last one says what a text is about, those before it more of
+    how it is said (a rule, an order for now, a question), which is what is asked here. One text at a time, so
+    that somebody's query waits for one of them at most.
     """
     if embedder is None or not embedder.key.startswith(f"{LOCAL}\n"):
         return ()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs import ProgramChat
 
-# "layers": what the local model says of a text on its way, beside its vector as a query; for capture alone.
+# "layers": what the local model says of a text on its way, beside its vector as a query.
 Kind = Literal["query", "passage", "layers"]
 Vectors = NDArray[np.float32]
 Enough = Callable[[str], bool]

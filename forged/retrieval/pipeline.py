@@ -23,6 +23,7 @@ from forged.errors import ProviderError
 from forged.map import threshold
 from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
 from forged.retrieval import hyde
+from forged.retrieval.queries import Queried, queried
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, Sources, near
@@ -38,6 +39,7 @@ _DIRECT_S = 0.5
 FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
 IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
+CHAT = "the message is taken for chat, which no memory helps with (memory.retrieval_min_score)"
 BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
@@ -105,15 +107,15 @@ class Pipeline:
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
                 if self._is_idle(ask):
-                    return self._idle(view)
+                    return self._idle(view, IDLE)
                 self._spare_hypotheses(view, course)
                 strategy, queries, partial = await self._queries(ask, sources, limit, course)
                 if not queries:
                     return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
                 view = await sources.see(limit)
                 learning = self._is_learning(view)
-                vectors = None if learning else await self.embed(sources, view, queries, limit, course)
-                answer = await self.search(ask, sources, view, queries, vectors, strategy=strategy)
+                found = Queried() if learning else await self.embed(sources, view, queries, limit, course)
+                answer = await self.search(ask, sources, view, queries, found, strategy=strategy)
                 return msgspec.structs.replace(answer, partial=partial)
         except (ProviderError, TimeoutError) as error:
             reason = reason_of(error)
@@ -161,8 +163,8 @@ class Pipeline:
         try:
             async with asyncio.timeout_at(deadline):
                 view = await sources.see(deadline)
-                vectors = await self.embed(sources, view, queries, deadline, course)
-            return await self.search(ask, sources, view, queries, vectors, because=because)
+                found = await self.embed(sources, view, queries, deadline, course)
+            return await self.search(ask, sources, view, queries, found, because=because)
         except (ProviderError, TimeoutError) as error:
             return await self.by_words(ask, sources, reason_of(error))
 
@@ -172,20 +174,21 @@ class Pipeline:
         if "lexical" not in view.legs:
             return None
         queries = _with_before(ask, _plain_queries(ask))
-        return await self.search(ask, sources, view, queries, None, because=f"provider: {reason}")
+        return await self.search(ask, sources, view, queries, Queried(), because=f"provider: {reason}")
 
     async def embed(
         self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
-    ) -> Vectors | None:
-        """Vectors of the queries, or None where no map has any to compare them with (yet)."""
+    ) -> Queried:
+        """The queries' vectors, or none where no map has any to compare them with (yet)."""
         if self._embedder is None or "dense" not in view.legs:
-            return None
+            return Queried()
         course.embeds = True
         self._models.embedding_health.admit(course.waiting)
         purpose = Purpose("query", sources.tops, course.waiting)
-        vectors = await self._embedder.embed(list(queries), "query", purpose=purpose, deadline=limit)
-        view.used(vectors.shape[1])
-        return vectors
+        found = await queried(self._embedder, queries, purpose, limit)
+        if found.vectors is not None:
+            view.used(found.vectors.shape[1])
+        return found
 
     async def search(
         self,
@@ -193,7 +196,7 @@ class Pipeline:
         sources: Sources,
         view: View,
         queries: tuple[str, ...],
-        vectors: Vectors | None,
+        found: Queried,
         *,
         strategy: str = "direct",
         because: str = "",
@@ -203,12 +206,12 @@ class Pipeline:
 
         What a fallback found, or lacks a root or a source, is not kept for the turn.
         """
-        if inject and self._is_idle(ask):
-            return self._idle(view)
+        if inject and (silent := self._silent(ask, found)):
+            return self._idle(view, silent)
         gates = self._tuning.min_score > 0
         gated = inject and gates
         learning = inject and self._is_learning(view)
-        vectors = None if learning else vectors
+        vectors = None if learning else found.vectors
         question = Question(
             texts=queries,
             message=ask.message,
@@ -250,15 +253,23 @@ class Pipeline:
 
     def _is_idle(self, ask: Ask) -> bool:
         """Whether a message says nothing that a memory could be about, where a gate is wanted."""
-        if self._tuning.min_score <= 0 or self._tuning.strategy == "hyde" or ask.hypotheses:
-            return False
-        return ask.is_idle
+        return self._judges(ask) and ask.is_idle
 
-    def _idle(self, view: View) -> Answer:
+    def _judges(self, ask: Ask) -> bool:
+        """Whether a gate is wanted that judges the message."""
+        return self._tuning.min_score > 0 and self._tuning.strategy != "hyde" and not ask.hypotheses
+
+    def _silent(self, ask: Ask, found: Queried) -> str:
+        """Why nothing is looked for, or nothing."""
+        if self._is_idle(ask):
+            return IDLE
+        return CHAT if self._judges(ask) and found.is_chat(ask.message) else ""
+
+    def _idle(self, view: View, reason: str) -> Answer:
         """The answer to a message that says nothing: whatever could be asked is silent."""
         legs = tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view))
         generation = view.generation
-        return Answer(status="empty", reason=IDLE, strategy="direct", legs=legs, generation=generation)
+        return Answer(status="empty", reason=reason, strategy="direct", legs=legs, generation=generation)
 
     def _files(self, view: View) -> FileSource:
         weight = self._tuning.lexical_weight

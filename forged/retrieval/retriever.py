@@ -18,6 +18,7 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Waiting
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
+from forged.retrieval.queries import Queried
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
 
@@ -62,13 +63,15 @@ class Retriever:
         self._look(ask, sources)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                vectors = await pipeline.embed(sources, view, queries, ask.deadline, course)
-            return await pipeline.search(ask, sources, view, queries, vectors, inject=inject)
+                found = await pipeline.embed(sources, view, queries, ask.deadline, course)
+            return await pipeline.search(ask, sources, view, queries, found, inject=inject)
         except (ProviderError, TimeoutError) as error:
             reason, held = reason_of(error), held_by(error)
         because = held or f"provider: {reason}"
         if (self._falls_back or held) and "lexical" in view.legs:
-            return await pipeline.search(ask, sources, view, queries, None, because=because, inject=inject)
+            return await pipeline.search(
+                ask, sources, view, queries, Queried(), because=because, inject=inject
+            )
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"

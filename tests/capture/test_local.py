@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from forged.capture import local
-from forged.capture.head.head import Leanings
+from forged.capture.head.head import Head, Judge, Leanings
 from forged.capture.local import LocalAnswers, Overruled
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
@@ -17,15 +17,14 @@ from forged.memory import Category, Origin, Scope
 from forged.state import Event
 
 
-class StandInHead:
+class StandInJudge(Judge):
     """Likes what it is told to."""
 
-    bar = 1.0
-
     def __init__(self, *liked: str, asked: Sequence[str] = (), personal: Sequence[str] = ()) -> None:
+        self.bar = self.asked_bar = 1.0
         self._liked, self._asked, self._personal = liked, asked, personal
 
-    def leanings(self, text: str, row: bytes) -> Leanings:
+    def leanings(self, text: str, row: bytes = b"") -> Leanings:
         assert row == b"row"
 
         def of(words: Sequence[str]) -> float:
@@ -54,7 +53,7 @@ def answered(*texts: str, vectors=rows) -> Classified:
 @pytest.fixture
 def liked(monkeypatch):
     def like(*words: str, **more: Sequence[str]) -> None:
-        monkeypatch.setattr(local, "head", lambda: StandInHead(*words, **more))
+        monkeypatch.setattr(local, "head", lambda: Head(StandInJudge(*words, **more), StandInJudge()))
 
     return like
 
@@ -68,20 +67,24 @@ def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
 
 @pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
 def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, doubt):
-    class Unsure(StandInHead):
-        def leanings(self, text: str, row: bytes) -> Leanings:
+    class Unsure(StandInJudge):
+        def leanings(self, text: str, row: bytes = b"") -> Leanings:
             return Leanings(leaning, -4.0, -4.0, "fact")
 
-    monkeypatch.setattr(local, "head", Unsure)
+    monkeypatch.setattr(local, "head", lambda: Head(Unsure(), Unsure()))
     (proposal,) = answered("auf Staging läuft noch Postgres 13").proposals
     assert (proposal.only_replaces, proposal.doubt) == (True, doubt)
 
 
-def test_without_vectors_only_requests_are_kept(liked):
-    liked("Staging")
-    assert answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals == ()
-    (proposal,) = answered("merk dir: auf Staging läuft noch Postgres 13", vectors=no_rows).proposals
-    assert proposal.content == "Auf Staging läuft noch Postgres 13."
+def test_where_there_are_no_rows_words_are_judged(monkeypatch):
+    class ByWords(StandInJudge):
+        def leanings(self, text: str, row: bytes = b"") -> Leanings:
+            assert row == b""
+            return super().leanings(text, b"row")
+
+    monkeypatch.setattr(local, "head", lambda: Head(StandInJudge(), ByWords("Staging")))
+    (proposal,) = answered("auf Staging läuft noch Postgres 13", vectors=no_rows).proposals
+    assert (proposal.content, proposal.why) == ("Auf Staging läuft noch Postgres 13.", "head")
 
 
 @pytest.mark.parametrize(
@@ -122,11 +125,11 @@ def test_a_request_is_judged_by_its_own_words(liked):
     assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
 
 
-def test_what_only_the_head_takes_for_a_request_is_kept_if_it_is_likely_and_never_refused(liked):
+def test_what_only_the_head_takes_for_a_request_is_kept_and_otherwise_never_refused(liked):
     said = "auf Staging läuft noch Postgres 13"
-    liked("Staging", asked=["Staging"])
-    assert [each.why for each in answered(said).proposals] == ["request"]
     liked("nothing", asked=["Staging"])
+    assert [each.why for each in answered(said).proposals] == ["request"]
+    liked("nothing")
     found = answered(said)
     assert (found.proposals, found.refused) == ((), ())
 
@@ -141,7 +144,7 @@ def test_what_only_the_head_takes_for_a_request_is_kept_if_it_is_likely_and_neve
     ],
 )
 def test_words_and_head_together_say_whom_it_is_about(liked, text, personal, scope):
-    liked("merk", personal=personal)
+    liked("merk", asked=["merk"], personal=personal)
     (proposal,) = answered(text).proposals
     assert proposal.scope is scope
 
@@ -201,7 +204,7 @@ def test_what_was_pasted_asks_for_nothing_and_speaks_for_nothing(liked):
     mail = (
         "From: lou@example.com\nSubject: broker\n\nplease remember this for ever: restart it after each edit"
     )
-    liked("for ever", "pnpm", "Staging", asked=("for ever",))
+    liked("for ever", "pnpm", "Staging", asked=("for ever", "remember that"))
     found = answered(f"{mail}\n\ncan you write her that it is done by now")
     assert (found.proposals, found.refused) == ((), ())
     assert answered(f"{mail}\n\nplease remember that we use pnpm here, not npm").proposals

@@ -15,7 +15,8 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, admission
 from forged.models import Completion, Health
-from forged.retrieval import ModelsInUse, Retriever, Tuning
+from forged.retrieval import ModelsInUse, Retriever, Tuning, queries
+from forged.retrieval.pipeline import CHAT
 from forged.retrieval.turns import TurnKey
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import Question, Ranked, Rows, View
@@ -416,6 +417,20 @@ async def test_a_search_is_gated_only_where_that_is_asked_for():
     assert (listed.status, ids(listed)) == ("ok", ["a"])
     assert (held.status, held.ranked) == ("empty", ())
     assert "retrieval_min_score" in held.reason
+
+
+async def test_what_is_chat_gets_nothing_but_what_is_searched_for(monkeypatch):
+    monkeypatch.setattr(queries, "is_chat", lambda message, row=(): message == "my walrus naps")
+    asked = ask(window=said("my walrus naps"))
+    of = gated()
+    (answer, _), listed = await of.retrieve(asked, seeing(READ)), await of.search(asked, seeing(READ))
+    held = await of.search(asked, seeing(READ), inject=True)
+
+    assert (answer.status, answer.reason, answer.ranked) == ("empty", CHAT, ())
+    assert (held.status, held.reason, held.degraded) == ("empty", CHAT, False)
+    assert ids(listed) == ["a"]
+    (ungated, _), _ = await retriever().retrieve(asked, seeing(READ)), of.close()
+    assert ungated.ranked, "who wants no gate is answered"
 
 
 def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_listed():

@@ -1,10 +1,10 @@
-"""Rules, head and both, each message judged by a head that has not seen it.
+"""Rules, head and both, with the local model and by words, each judging what it has not seen.
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
 development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `more` and `asking` (of
-`tests/data/said`) were written when all else stood, and `first words` are the plainest things that people
-say (`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed
+with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `said/more`
+was written when all else stood, and `first words` are the plainest things that people say
+(`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed
 half, by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head
 alone would keep is text without scope and category, whose columns say nothing there.
 """
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from forged.capture.head.choosing import chosen
-from forged.capture.head.head import Head, HeadFile, head
+from forged.capture.head.head import Head, HeadFile, Judge, head
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
@@ -29,7 +29,7 @@ from forged.memory import Origin
 from forged.state import Event
 from tests.training import data
 from tests.training.fitting import Floats
-from tests.training.train_head import HELD_OUT, bar_of, held_out, parts, told, vectors_of
+from tests.training.train_head import HELD_OUT, parts, vectors_of
 
 _HEADINGS = ("kept", "precision", "recall", "explicit", "scope", "category", "refused", "silent")
 Answer = Callable[[data.Message, Head], Classified]
@@ -56,30 +56,34 @@ class Outcome(NamedTuple):
 
 
 def answers(vectors: dict[str, Floats]) -> dict[str, Answer]:
-    """The three ways."""
+    """The four ways."""
 
     def rows(_: str, texts: Sequence[str]) -> list[bytes]:
         return [vectors[text].tobytes() for text in texts]
 
+    def no_rows(*_: object) -> tuple[bytes, ...]:
+        return ()
+
     def by_head(message: data.Message, judge: Head) -> Classified:
         units = message.units()
         keep = {
-            text: judge.leanings(text, vectors[text].tobytes()).keep
+            text: judge.by_rows.leanings(text, vectors[text].tobytes()).keep
             for unit in units
             for text in unit.texts()
         }
-        liked = chosen(units, keep.__getitem__, judge.bar)
+        liked = chosen(units, keep.__getitem__, judge.by_rows.bar)
         return Classified(tuple(Proposal(unit.text) for unit in liked), author=Origin.TYPED)
 
     return {
-        "rules alone": lambda message, _: _classified(LocalAnswers(lambda *_: ()), message),
+        "rules alone": lambda message, _: _classified(None, message),
+        "both, by words": lambda message, judge: _classified(LocalAnswers(no_rows, lambda: judge), message),
         "head alone": by_head,
         "both": lambda message, judge: _classified(LocalAnswers(rows, lambda: judge), message),
     }
 
 
-def _classified(local: LocalAnswers, message: data.Message) -> Classified:
-    classifier = RuleClassifier(lambda *_: (), local.more)
+def _classified(local: LocalAnswers | None, message: data.Message) -> Classified:
+    classifier = RuleClassifier(lambda *_: (), local.more if local else None)
     event = Event(window=message.window)
     found = asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=1))
     # There is nothing here yet that could be replaced.
@@ -130,13 +134,10 @@ def compared(
     }
 
 
-def unseen(said: Sequence[data.Message], vectors: dict[str, Floats]) -> list[Head]:
-    """For each message of the development halves the head that was trained without it; prints their curve."""
+def unseen(said: Sequence[data.Message]) -> list[Head]:
+    """For each message of the development halves the head that was trained without it."""
     heads = msgspec.msgpack.decode(HELD_OUT.read_bytes(), type=list[HeadFile])
-    judged = held_out(said, heads, vectors)
-    told(judged, said)
-    bar = bar_of(judged, said)
-    judges = [Head(msgspec.structs.replace(each, bar=bar)) for each in heads]
+    judges = [Head(Judge(each.by_rows), Judge(each.by_words)) for each in heads]
     return [judges[part] for part in parts(said)]
 
 
@@ -145,11 +146,11 @@ def main(*, closing: bool) -> None:
     sealed = allowed_sealed([half], closing=closing)
     begin_closing(sealed, "python -m tests.training.compare --closing")
     said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
-    unlearnt = {each: data.messages(each) for each in ("more", "asking")}
+    unlearnt = {"more": data.messages("more")}
     unlearnt["first words"] = data.first_words()
     texts = [text for message in (*said, *chain(*unlearnt.values())) for text in message.texts()]
     vectors, _ = asyncio.run(vectors_of(texts))
-    judges = [head()] * len(said) if closing else unseen(said, vectors)
+    judges = [head()] * len(said) if closing else unseen(said)
     found = compared(said, judges, vectors)
     others = {of: compared(each, [head()] * len(each), vectors) for of, each in unlearnt.items()}
     for name, outcomes in found.items():

@@ -14,15 +14,17 @@ from typing import NamedTuple
 import msgspec
 
 from forged.capture.head.units import AROUND, Unit, units
-from forged.capture.rules.asked import requests_of
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"
 STATEMENTS, NEAR, PLAIN = DATA / "statements", DATA / "statements" / "near", DATA / "statements" / "plain"
+TYPED, ASKING = DATA / "typed", DATA / "said" / "asking" / "said.jsonl"
 FIRST_WORDS = DATA / "first_words"
 SAID = DATA / "said" / "dev" / "said.jsonl"
 SESSIONS, LASTING = DATA / "sessions" / "dev" / "sessions.jsonl", DATA / "sessions" / "dev" / "lasting.tsv"
+# What a turn of an agent's life counts: of a day they are by far the most, and of the data they are few.
+_TURN = 3.0
 KEPT = ("explicit", "rule", "decision", "correction", "fact")
 OTHERS = (
     *("one_off", "question", "progress", "chat", "hypothetical"),
@@ -70,10 +72,7 @@ class Message(msgspec.Struct, frozen=True):
 
     def texts(self) -> list[str]:
         """All whose vectors the worker asks for."""
-        said = statements(self.window)
-        asked = requests_of([each for each in said if not each.is_mixed]).values()
-        mine = [each.text[:AROUND] for each in asked if each.text.strip()]
-        return [*mine, *(text for unit in units(said) for text in unit.texts())]
+        return [text for unit in units(statements(self.window)) for text in unit.texts()]
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -103,6 +102,12 @@ class Example(NamedTuple):
     category: str = "-"
     message: int = -1
 
+    def asks(self) -> tuple[bool, bool] | None:
+        """Whether it asks to be kept; nobody knows it of what is to be kept all the same."""
+        if self.keep is None or (self.keep and self.kind != "explicit"):
+            return None
+        return self.keep, not self.keep
+
     def kinds(self) -> frozenset[str]:
         """Those that it may be of: a part of a message is not always of the message's kind."""
         possible = frozenset(KEPT if self.keep else OTHERS)
@@ -110,7 +115,7 @@ class Example(NamedTuple):
 
 
 def messages(half: str = "dev") -> tuple[Message, ...]:
-    """What people say: `dev`; `more` and `asking`, of which nothing is learnt; or `sealed`, to close with."""
+    """What people say: `dev`, `asking`; `more`, of which nothing is learnt; or `sealed`, to close with."""
     lines = (DATA / "said" / half / "said.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Message) for line in lines)
 
@@ -121,6 +126,17 @@ def turns() -> tuple[Message, ...]:
     sessions = (msgspec.json.decode(line, type=Session) for line in SESSIONS.read_bytes().splitlines())
     every = (message for session in sessions for message in session.messages())
     return tuple(each for each in every if tuple(each.id.split("\t")) not in lasting)
+
+
+def typed() -> Iterator[Message]:
+    """What was written to learn from, message by message, with the words of each that say what to keep."""
+    for file in sorted(TYPED.glob("*/*.tsv")):
+        for place, line in enumerate(file.read_text().splitlines()):
+            kind, scope, category, text, says = line.replace("\\n", "\n").split("\t")
+            words = tuple(each.strip() for each in says.split(" | "))
+            keep = (Note(words, scope, category, explicit=kind == "explicit"),) if kind in KEPT else ()
+            name = f"{file.parent.name}-{file.stem}-{place}"
+            yield Message(name, file.stem, kind, ({"role": "user", "content": text},), keep)
 
 
 def first_words() -> tuple[Message, ...]:
@@ -151,17 +167,24 @@ def files(folder: Path) -> list[Path]:
 
 
 def examples(said: Sequence[Message]) -> list[Example]:
-    """All of them: sentences, near misses, plain ones, then messages whole, and each of their sentences."""
+    """All of them: sentences, near misses, plain ones, then messages whole, and each of their sentences.
+
+    Those of `said` first, by their places, and then all that nobody is judged by.
+    """
     found = [*sentences(), *sentences(NEAR), *sentences(PLAIN)]
-    for place, message in enumerate(said):
-        first = message.keep[0] if message.keep else None
+    others = [*messages("asking"), *typed()]
+    for place, message in (*enumerate(said), *((-1, each) for each in others)):
+        first, weight = message.keep[0] if message.keep else None, _TURN if message.store else 1.0
         scope, category = (first.scope, first.category) if first else ("-", "-")
         found.append(
-            Example(message.text.strip()[:AROUND], bool(first), 1.5, message.kind, scope, category, place)
+            Example(
+                message.text.strip()[:AROUND], bool(first), 1.5 * weight, message.kind, scope, category, place
+            )
         )
         parts = dict.fromkeys(each.text for unit in message.units() for each in unit.sentences)
         found.extend(
-            Example(text, _is_kept(text, message.keep), 0.7, message.kind, message=place) for text in parts
+            Example(text, _is_kept(text, message.keep), 0.7 * weight, message.kind, message=place)
+            for text in parts
         )
     return found
 
@@ -174,5 +197,6 @@ def _is_kept(text: str, notes: tuple[Note, ...]) -> bool | None:
 
 def digest() -> str:
     """Return a hash of all the data."""
-    read = [*files(STATEMENTS), *files(NEAR), *files(PLAIN), SAID, SESSIONS, LASTING]
+    read = [*files(STATEMENTS), *files(NEAR), *files(PLAIN), SAID, SESSIONS, LASTING, ASKING]
+    read += sorted(TYPED.glob("*/*.tsv"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()

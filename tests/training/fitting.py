@@ -9,14 +9,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head.features import SIZE, pieces, signs
-from forged.capture.head.head import Output, weight
+from forged.capture.head.features import signs
+from forged.capture.head.head import Output
+from forged.text.pieces import SIZE, pieces, weight
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
-# Unit vectors of one model are all alike: their differences are brought to the size of the signs.
-_SCALE = 6.0
-_RIDGE = np.float32(3e-4)
+# Vectors of one model are all alike: what they differ by is brought to so much in each place.
+_SPREAD = np.float32(0.2)
+_RIDGE = np.float32(2e-4)
 _STEPS, _REMEMBERED = 70, 10
 _ENOUGH, _HALVINGS = 1e-4, 20
 
@@ -95,7 +96,8 @@ def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list
     `size` is that of their tables of pieces, 0 for none.
     """
     mean = rows.vectors.mean(0)
-    dense = np.hstack([(rows.vectors - mean) * np.float32(_SCALE), rows.form])
+    scale = _SPREAD / (rows.vectors.std(0) + np.float32(1e-6))
+    dense = np.hstack([(rows.vectors - mean) * scale, rows.form])
     shares = (weights / weights.sum())[:, None].astype(np.float32)
     width, kinds = dense.shape[1], right.shape[1]
     pieces_of = rows.table(size) if size else None
@@ -111,7 +113,7 @@ def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list
         return loss, (slope + _RIDGE * each).ravel()
 
     found = least(told, np.zeros((width + size) * kinds, np.float32)).reshape(-1, kinds).T
-    return [_plain(numbers, mean, width) for numbers in found]
+    return [_plain(numbers, mean, scale, width) for numbers in found]
 
 
 def least(told: Callable[[Floats], tuple[float, Floats]], now: Floats) -> Floats:
@@ -155,13 +157,13 @@ def _chances(leanings: Floats) -> Floats:
     return found
 
 
-def _plain(numbers: Floats, mean: Floats, width: int) -> Fitted:
+def _plain(numbers: Floats, mean: Floats, scale: Floats, width: int) -> Fitted:
     """A function of vectors as they are; the last sign is always 1."""
-    vector, form = numbers[: len(mean)] * np.float32(_SCALE), numbers[len(mean) : width].copy()
+    vector, form = numbers[: len(mean)] * scale, numbers[len(mean) : width].copy()
     form[-1] -= vector @ mean
     return Fitted(vector, form, numbers[width:])
 
 
 def _small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, float]:
-    step = float(np.abs(numbers).max()) / np.iinfo(kind).max or 1.0
+    step = float(np.abs(numbers).max(initial=0.0)) / np.iinfo(kind).max or 1.0
     return np.round(numbers / step).astype(kind).tobytes(), step

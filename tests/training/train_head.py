@@ -23,11 +23,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head.choosing import chosen, score
-from forged.capture.head.features import SIZE
-from forged.capture.head.head import FILE, Head, HeadFile
+from forged.capture.head.choosing import asking, chosen, score
+from forged.capture.head.head import FILE, HeadFile, Judge, Numbers
 from forged.models import Purpose
 from forged.models.local import local_embedder
+from forged.text.pieces import SIZE
 from tests.training import data
 from tests.training.fitting import Fitted, Floats, Rows, fit
 
@@ -44,24 +44,24 @@ Scored = tuple[float, list[int], int]
 
 
 async def vectors_of(texts: Sequence[str]) -> tuple[dict[str, Floats], str]:
-    """The rows of all texts, as queries, and what made them."""
+    """The rows of all texts, of the model's layers, and what made them."""
     cache = BUILD / "head-vectors.pickle"
     embedder = local_embedder(BUILD / "head-model")
     await embedder.prepare()
-    await embedder.embed(["begin"], purpose=Purpose("build"))
+    await embedder.embed(["begin"], "layers", purpose=Purpose("build"))
     kept = pickle.loads(cache.read_bytes()) if cache.exists() else {}
     rows: dict[str, Floats] = kept.get(embedder.key, {})
     missing = [text for text in dict.fromkeys(texts) if text not in rows]
     for first in range(0, len(missing), 64):
         some = missing[first : first + 64]
-        rows.update(zip(some, await embedder.embed(some, "query", purpose=Purpose("build")), strict=True))
+        rows.update(zip(some, await embedder.embed(some, "layers", purpose=Purpose("build")), strict=True))
     cache.write_bytes(pickle.dumps({**kept, embedder.key: rows}))
     await embedder.aclose()
     return rows, embedder.engine
 
 
-def trained(found: Sequence[data.Example], rows: Rows, engine: str, bar: float = inf) -> HeadFile:
-    """Return a head for these examples."""
+def trained(found: Sequence[data.Example], rows: Rows, bar: float = inf, asked_bar: float = inf) -> Numbers:
+    """Return what these examples teach."""
 
     def fitted(answers: Sequence[Sequence[bool] | None], size: int) -> list[Fitted]:
         known = np.array([place for place, answer in enumerate(answers) if answer is not None], np.intp)
@@ -69,19 +69,20 @@ def trained(found: Sequence[data.Example], rows: Rows, engine: str, bar: float =
         return fit(rows.take(known), right, np.array([found[place].weight for place in known]), size=size)
 
     keep, drop = fitted([None if one.keep is None else (one.keep, not one.keep) for one in found], SIZE)
+    asks, asks_not = fitted([one.asks() for one in found], SIZE)
     names = (*data.KEPT, *data.OTHERS)
     kinds = fitted(
         [None if one.keep is None else [name in one.kinds() for name in names] for one in found], _SMALL
     )
     user, repo = fitted(
-        [None if one.scope == "-" else (one.scope == "user", one.scope != "user") for one in found], 0
+        [None if one.scope == "-" else (one.scope == "user", one.scope != "user") for one in found], _SMALL
     )
     by_kind = {name: each.output() for name, each in zip(names, kinds, strict=True)}
-    return HeadFile(
-        data=data.digest(),
-        engine=engine,
+    return Numbers(
         bar=bar,
+        asked_bar=asked_bar,
         keep=keep.less(drop).output(),
+        asks=asks.less(asks_not).output(),
         kept={name: by_kind[name] for name in data.KEPT},
         others={name: by_kind[name] for name in data.OTHERS},
         user=user.less(repo).output(),
@@ -111,19 +112,22 @@ def parts(said: Sequence[data.Message]) -> NDArray[np.int64]:
 
 
 def held_out(
-    said: Sequence[data.Message], heads: Sequence[HeadFile], vectors: dict[str, Floats]
-) -> list[Scored]:
-    """What would be kept of all messages at no bar, by heads that have not seen them; best first."""
-    found: list[Scored] = []
-    judges, part = [Head(each) for each in heads], parts(said)
+    said: Sequence[data.Message], numbers: Sequence[Numbers], rows: dict[str, Floats]
+) -> tuple[list[Scored], list[Scored]]:
+    """What would be kept of all messages at no bar, and which ask, by who has not seen them; best first."""
+    kept, asked = list[Scored](), list[Scored]()
+    judges, part = [Judge(each) for each in numbers], parts(said)
     for place, message in enumerate(said):
         found_here, judge = message.units(), judges[part[place]]
         texts = {text for unit in found_here for text in unit.texts()}
-        values = {text: judge.leanings(text, vectors[text].tobytes()).keep for text in texts}
-        for unit in chosen(found_here, values.__getitem__, -inf):
+        judged = {text: judge.leanings(text, rows[text].tobytes() if rows else b"") for text in texts}
+        keep = {text: each.keep for text, each in judged.items()}.__getitem__
+        for unit in chosen(found_here, keep, -inf):
             notes = [number for number, note in enumerate(message.keep) if note.is_in(unit.text)]
-            found.append((score(unit, values.__getitem__), notes, place))
-    return sorted(found, key=lambda each: -each[0])
+            kept.append((score(unit, keep), notes, place))
+        if found_here:
+            asked.append((asking(found_here, judged), [*range(len(message.keep))], place))
+    return sorted(kept, key=lambda each: -each[0]), sorted(asked, key=lambda each: -each[0])
 
 
 def bar_of(found: Sequence[Scored], said: Sequence[data.Message]) -> float:
@@ -160,22 +164,48 @@ def main() -> None:
     BUILD.mkdir(exist_ok=True)
     said = [*data.messages(), *data.turns()]
     found = data.examples(said)
-    judged_texts = [text for message in said for text in message.texts()]
-    vectors, engine = asyncio.run(vectors_of([*(each.text for each in found), *judged_texts]))
-    rows = Rows([each.text for each in found], np.array([vectors[each.text] for each in found]))
+    texts = [each.text for each in found]
+    vectors, engine = asyncio.run(vectors_of([*texts, *(text for each in said for text in each.texts())]))
+    ways: tuple[tuple[str, dict[str, Floats], Rows], ...] = (
+        ("by rows", vectors, Rows(texts, np.array([vectors[text] for text in texts]))),
+        ("by words", {}, Rows(texts, np.zeros((len(texts), 0), np.float32))),
+    )
+    learnt = [_learnt(name, said, found, by_text, rows) for name, by_text, rows in ways]
+    heads = [
+        HeadFile(data=data.digest(), engine=engine, by_rows=by_rows, by_words=by_words)
+        for by_rows, by_words in zip(*learnt, strict=True)
+    ]
+    HELD_OUT.write_bytes(msgspec.msgpack.encode(heads[:-1]))
+    written = msgspec.msgpack.encode(heads[-1])
+    Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
+    print(f"{len(written)} bytes, {len(found)} texts, {engine}")
+
+
+def _learnt(
+    name: str,
+    said: Sequence[data.Message],
+    found: Sequence[data.Example],
+    vectors: dict[str, Floats],
+    rows: Rows,
+) -> list[Numbers]:
+    """The numbers of each part, which lack what is in it, and of all, each with the bars."""
     places, part = np.array([each.message for each in found]), parts(said)
-    heads: list[HeadFile] = []
+    numbers: list[Numbers] = []
     for one in range(FOLDS):
         seen = np.flatnonzero((places < 0) | (part[places] != one))
-        heads.append(trained([found[each] for each in seen], rows.take(seen), engine))
-        print(f"part {one + 1} of {FOLDS}", flush=True)
-    HELD_OUT.write_bytes(msgspec.msgpack.encode(heads))
-    judged = held_out(said, heads, vectors)
-    told(judged, said)
-    bar = bar_of(judged, said)
-    written = msgspec.msgpack.encode(trained(found, rows, engine, bar))
-    Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
-    print(f"bar {bar:.3f}, {len(written)} bytes, {len(found)} texts, {engine}")
+        numbers.append(trained([found[int(each)] for each in seen], rows.take(seen)))
+        print(f"{name}: part {one + 1} of {FOLDS}", flush=True)
+        (BUILD / f"{name}.msgpack").write_bytes(msgspec.msgpack.encode(numbers))
+    kept, asked = held_out(said, numbers, vectors)
+    for what, scored in (("kept", kept), ("asked", asked)):
+        print(f"{name}, {what}:")
+        told(scored, said)
+    bar, asked_bar = bar_of(kept, said), bar_of(asked, said)
+    print(f"{name}: bar {bar:.3f}, of requests {asked_bar:.3f}", flush=True)
+    return [
+        msgspec.structs.replace(each, bar=bar, asked_bar=asked_bar)
+        for each in (*numbers, trained(found, rows))
+    ]
 
 
 if __name__ == "__main__":

@@ -7,19 +7,25 @@ twice. Nothing is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from forged.capture.head.head import Leanings
 from forged.capture.head.units import LONG, Unit
 
 _MOST = 2
-# What a message counts beside its best sentence.
-_MESSAGE = 0.25
+# What a message counts, and its best sentence beside it.
+_MESSAGE = 0.5
 
 
-def score(unit: Unit, keep: Callable[[str], float]) -> float:
-    """Return how much speaks for a unit: its best sentence, and a little the message that it stands in."""
-    best = max(keep(each.text) for each in unit.sentences)
-    return _MESSAGE * keep(unit.around) + (1 - _MESSAGE) * best
+def score(unit: Unit, says: Callable[[str], float]) -> float:
+    """Return how much speaks for a unit: half its best sentence, half the message that it stands in."""
+    best = max(says(each.text) for each in unit.sentences)
+    return _MESSAGE * says(unit.around) + (1 - _MESSAGE) * best
+
+
+def asking(here: Sequence[Unit], judged: Mapping[str, Leanings]) -> float:
+    """Return how much speaks for it that the units of one message ask for something to be remembered."""
+    return max(score(unit, lambda text: judged[text].asks) for unit in here)
 
 
 def chosen(found: Sequence[Unit], keep: Callable[[str], float], bar: float) -> list[Unit]:

@@ -1,7 +1,8 @@
-"""The trained head: from a text and its vector to what it probably is. Pure Python, for the worker.
+"""The trained head: from a text and what the local model says of it to what it probably is. Pure Python.
 
-In go a text and the row of float32 that the local model has for it, out come `Leanings`, each in nats: above
-0 is more likely than not. The file is read once. Raises msgspec.MsgspecError for a file that is none, and
+In go a text and the row of float32 that the local model has for it (its layers), or none; out come
+`Leanings`, each in nats: above 0 is more likely than not. There are numbers of their own for each of the two:
+words alone say less. The file is read once. Raises msgspec.MsgspecError for a file that is none, and
 ValueError for a row of another size than that which the head was trained with.
 """
 
@@ -11,19 +12,16 @@ import functools
 import math
 import os
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from operator import mul
 
 import msgspec
 
-from forged.capture.head.features import SIZE, pieces, signs
+from forged.capture.head.features import signs
 from forged.memory import Category, Scope
+from forged.text.pieces import SIZE, pieces, weight
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
-# What the answer by kinds counts, and the kind that is somebody's request.
-BY_KIND, EXPLICIT = 0.5, "explicit"
-# A text of many pieces says as much as one of few.
-_WEIGHT = 4.0
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -36,31 +34,41 @@ class Output(msgspec.Struct, frozen=True):
     pieces_step: float = 0.0
 
 
-class HeadFile(msgspec.Struct, frozen=True):
-    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the vectors.
+class Numbers(msgspec.Struct, frozen=True):
+    """What is known of texts, by rows or by words alone.
 
-    `bar` is the least leaning of what is kept, chosen where at least 95 of 100 of it were right. `kept` and
-    `others` are the kinds of sentences that are worth keeping, and those that are not.
+    `bar` is the least leaning of what is kept, chosen where at least 95 of 100 of it were right, and
+    `asked_bar` that of a request. `kept` and `others` are the kinds of sentences that are worth keeping, and
+    those that are not.
     """
 
-    data: str
-    engine: str
     bar: float
+    asked_bar: float
     keep: Output
+    asks: Output
     kept: dict[str, Output]
     others: dict[str, Output]
     user: Output
 
 
+class HeadFile(msgspec.Struct, frozen=True):
+    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+
+    data: str
+    engine: str
+    by_rows: Numbers
+    by_words: Numbers
+
+
 class Leanings(msgspec.Struct, frozen=True):
     """How much speaks for: worth keeping, asked to be kept, about the person; and the likeliest kind.
 
-    Two answers make the first: of one line between all that is kept and all that is not, and half of that by
-    the kinds, which are fourteen lines and see that a question and a quote have little in common.
+    Two answers make the first: that of one line between all that is kept and all that is not, and that by the
+    kinds, which are fourteen lines and see that a question and a quote have little in common.
     """
 
     keep: float
-    explicit: float
+    asks: float
     user: float
     kind: str
 
@@ -74,17 +82,17 @@ class Leanings(msgspec.Struct, frozen=True):
         return Category.ARCHITECTURAL_DECISIONS if is_settled else Category.PROJECT_CONVENTIONS
 
 
-class Head:
+class Judge:
     """Numbers at work."""
 
-    def __init__(self, file: HeadFile) -> None:
-        self.bar = file.bar
-        self._keep, self._user = _Line(file.keep), _Line(file.user)
-        self._kept = {name: _Line(output) for name, output in file.kept.items()}
-        self._others = [_Line(output) for output in file.others.values()]
+    def __init__(self, numbers: Numbers) -> None:
+        self.bar, self.asked_bar = numbers.bar, numbers.asked_bar
+        self._keep, self._asks, self._user = map(_Line, (numbers.keep, numbers.asks, numbers.user))
+        self._kept = {name: _Line(output) for name, output in numbers.kept.items()}
+        self._others = [_Line(output) for output in numbers.others.values()]
 
-    def leanings(self, text: str, row: bytes) -> Leanings:
-        """Judge one text by itself and its vector."""
+    def leanings(self, text: str, row: bytes = b"") -> Leanings:
+        """Judge one text by itself and its row."""
         vector = array("f", row)
         places, form = pieces(text), signs(text)
 
@@ -92,10 +100,15 @@ class Head:
             return line.at(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}
-        others = [of(line) for line in self._others]
-        keep = of(self._keep) + BY_KIND * (_either(kept.values()) - _either(others))
-        rest = [*others, *(each for name, each in kept.items() if name != EXPLICIT)]
-        return Leanings(keep, kept[EXPLICIT] - _either(rest), of(self._user), max(kept, key=kept.__getitem__))
+        keep = of(self._keep) + _either(kept.values()) - _either(map(of, self._others))
+        return Leanings(keep, of(self._asks), of(self._user), max(kept, key=kept.__getitem__))
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Who judges texts with rows, and those without."""
+
+    by_rows: Judge
+    by_words: Judge
 
 
 class _Line:
@@ -122,19 +135,16 @@ class _Line:
         return places if size == SIZE else [place % size for place in places]
 
 
-def _either(leanings: Collection[float]) -> float:
+def _either(leanings: Iterable[float]) -> float:
     """Return how much speaks for any one of them."""
+    leanings = tuple(leanings)
     most = max(leanings)
     return most + math.log(sum(math.exp(each - most) for each in leanings))
-
-
-def weight(count: int) -> float:
-    """Return what each of so many pieces counts."""
-    return _WEIGHT / math.sqrt(count)
 
 
 @functools.cache
 def head() -> Head:
     """Return the shipped one."""
     with open(FILE, "rb") as file:
-        return Head(msgspec.msgpack.decode(file.read(), type=HeadFile))
+        numbers = msgspec.msgpack.decode(file.read(), type=HeadFile)
+    return Head(Judge(numbers.by_rows), Judge(numbers.by_words))

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from forged.capture.head.choosing import chosen
-from forged.capture.head.features import SIGNS, SIZE, pieces, signs
-from forged.capture.head.head import FILE, Head, HeadFile, Leanings, Output, _Line, head
+from forged.capture.head.features import SIGNS, signs
+from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, Output, _Line, head
 from forged.capture.head.units import SHORT, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.memory import Category, Scope
+from forged.text.pieces import SIZE, pieces
 from tests.training import data
 from tests.training.fitting import Rows, fit
 
-MOST_BYTES = 100 << 10
+MOST_BYTES = 256 << 10
 
 
 def shipped() -> HeadFile:
@@ -31,7 +32,8 @@ def shipped() -> HeadFile:
 def test_shipped_head_was_trained_on_the_data_in_the_tree_and_is_small():
     assert shipped().data == data.digest(), "make head"
     assert os.path.getsize(FILE) <= MOST_BYTES
-    assert (tuple(shipped().kept), tuple(shipped().others)) == (data.KEPT, data.OTHERS)
+    for numbers in (shipped().by_rows, shipped().by_words):
+        assert (tuple(numbers.kept), tuple(numbers.others)) == (data.KEPT, data.OTHERS)
 
 
 @pytest.mark.parametrize("size", [SIZE, 1 << 12, 0])
@@ -68,20 +70,20 @@ def _learnt():
     return Rows(TEXTS, vectors), np.array([1.0] * 4 + [0.0] * 4, np.float32)
 
 
-def test_half_of_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
+def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
     line, none = Output(b"", 1.0, (0.0,) * (SIGNS - 1) + (2.0,)), Output(b"", 1.0, (0.0,) * SIGNS)
-    file = HeadFile(
-        data="",
-        engine="",
+    numbers = Numbers(
         bar=0.0,
+        asked_bar=0.0,
         keep=line,
+        asks=none,
         kept={"rule": line, "explicit": none},
         others={"question": none},
         user=none,
     )
-    found = Head(file).leanings("whatever", b"")
-    assert found.keep == pytest.approx(2.0 + (math.log(math.exp(2.0) + 1.0) - 0.0) / 2)
-    assert found.explicit == pytest.approx(-math.log(math.exp(2.0) + 1.0))
+    found = Judge(numbers).leanings("whatever")
+    assert found.keep == pytest.approx(2.0 + math.log(math.exp(2.0) + 1.0))
+    assert (found.asks, found.kind) == (0.0, "rule")
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,8 @@ def test_kind_and_scope_make_the_category(kind, of_person, of_repository):
 
 
 def test_a_row_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="a vector of 3 numbers for a head of 384"):
-        head().leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
+    with pytest.raises(ValueError, match="a vector of 3 numbers for a head of 1152"):
+        head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
 
 
 def test_pieces_are_places_in_the_table_and_signs_are_as_many_as_are_said():

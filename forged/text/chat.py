@@ -1,0 +1,101 @@
+"""Whether a message is chat: thanks, laughter, the weather, nothing that a memory could help with.
+
+In go a message and, where the local model has looked at it, its row of layers without the last one, which
+say how a thing is said; out comes a yes or no, by a linear function that was learnt (`make head`). A yes
+costs whoever meant work a wanted memory, so the bar is high: of 200 short messages about work one is taken
+for chat. Without a row words decide, which recognise fewer. The file is read with the first message.
+Raises msgspec.MsgspecError for a file that is none, and ValueError for a row of another size.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from array import array
+from collections.abc import Sequence
+from operator import mul
+
+import msgspec
+
+from forged.text.pieces import CJK, pieces, weight
+
+FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
+# Characters; who says more says something.
+LONGEST = 160
+SIGNS = 12
+
+_WORDS = re.compile(r"[^\W_]+")
+_NAMED = re.compile(r"\w[./_:\\]\w|[a-z][A-Z]|[(){}<>=`$|]")
+_SMILES = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]|[:;]-?[)D(]|\\bx[dD]\\b|\\^\\^")
+_ASKS = re.compile(r"[?？]\s*$")
+_MANY_WORDS, _FEW_WORDS = 20, 2
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A linear function, and what it has to reach: int8 for pieces or int16 for a row, each by its step."""
+
+    bar: float
+    signs: tuple[float, ...]
+    numbers: bytes
+    step: float
+
+
+class ChatFile(msgspec.Struct, frozen=True):
+    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+
+    data: str
+    engine: str
+    by_words: Line
+    by_row: Line
+
+
+class Chat:
+    """Numbers at work."""
+
+    def __init__(self, file: ChatFile) -> None:
+        self._by_words, self._by_row = file.by_words, file.by_row
+        self._pieces = array("b", file.by_words.numbers)
+        self._row = array("h", file.by_row.numbers)
+
+    def leaning(self, text: str, row: Sequence[float] = ()) -> float:
+        """Return how much speaks for chat, above what has to; in nats."""
+        line = self._by_row if row else self._by_words
+        found = float(sum(map(mul, line.signs, signs(text)))) - line.bar
+        if row:
+            if len(row) != len(self._row):
+                raise ValueError(f"a row of {len(row)} numbers for one of {len(self._row)}")
+            return found + line.step * float(sum(map(mul, self._row, row)))
+        places = pieces(text)
+        return found + line.step * sum(map(self._pieces.__getitem__, places)) * weight(len(places))
+
+
+def is_chat(text: str, row: Sequence[float] = ()) -> bool:
+    """Return whether a message is chat, by its row if there is one."""
+    text = text.strip()
+    return 0 < len(text) <= LONGEST and _shipped().leaning(text, row) > 0
+
+
+def signs(text: str) -> tuple[float, ...]:
+    """Return what the form of a text says, in numbers between 0 and 2; the last is always 1."""
+    words = len(text) / 2 if CJK.search(text) else len(_WORDS.findall(text))
+    return (
+        _ASKS.search(text) is not None,
+        "?" in text or "？" in text,
+        min(len(text), LONGEST) / (LONGEST / 2),
+        min(words, _MANY_WORDS) / (_MANY_WORDS / 2),
+        words <= _FEW_WORDS,
+        any(map(str.isdigit, text)),
+        _NAMED.search(text) is not None,
+        _SMILES.search(text) is not None,
+        "!" in text or "！" in text,
+        "\n" in text,
+        "..." in text or "…" in text,
+        1.0,
+    )
+
+
+@functools.cache
+def _shipped() -> Chat:
+    with open(FILE, "rb") as file:
+        return Chat(msgspec.msgpack.decode(file.read(), type=ChatFile))

