@@ -114,8 +114,8 @@ class Place:
 
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._known.versions(root)
-        texts = [each.content for each in versions]
-        place = replaced_by(self._content, texts, rows=self._rows, doubt=self.doubt)
+        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
+        place = replaced_by(self._content, texts, rows=self._rows, doubt=self.doubt, among=heads)
         if place is not None:
             return self._known.head(root, versions[place].id)
         before = self.before

@@ -8,6 +8,7 @@ word about that comes to it. Nothing is raised.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -57,8 +58,10 @@ class Likely:
         of_all = [each for root in roots for each in self._held.get(root, {}).values()]
         older = [each for each in of_all if each.text != content]
         doubts = [each.doubt for each in older]
+        # Of what was hardly meant to last few are like another thing by accident.
+        among = max(1.0, sum(math.exp(-each) for each in doubts))
         texts, doubt = [each.text for each in older], doubt - _SAFE
-        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts)
+        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts, among=among)
         return None if place is None else older[place]
 
     def take(self, held: Held, content: str) -> None:

@@ -21,7 +21,7 @@ from forged.counters import Metrics
 from forged.files import Root
 from forged.files.scan import scan
 from forged.maps.indexer import Indexer
-from forged.memory import Memory
+from forged.memory import Memory, Origin
 from forged.state import Document, Event
 from forged.trust import Trust
 from forged.writing import Taking, Writer
@@ -369,8 +369,8 @@ async def test_without_rows_or_in_want_of_time_words_decide(scene, monkeypatch, 
     monkeypatch.setattr("forged.capture.keeper._ROWS_S", 0.05)
     put(Path(scene.repo.top), memory("mem_1", "We use npm in this repo."))
     scene.keeper._vectors = Model(answers)
-    documents, _ = await scene.decided(
-        Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
-    )
+    pnpm = Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
+    typed = Classified((pnpm,), author=Origin.TYPED)
+    documents, _ = await scene.keeper.decide(scene.event(pnpm.content), typed)
 
     assert [document.memory.supersedes for document in documents] == ["mem_1"]

@@ -1,11 +1,11 @@
 """Trains the numbers by which a newer statement replaces an older one, and writes them: `make head`.
 
-Two linear functions of a pair, with the local model's rows and by words alone: whether one replaces the
-other, learnt from the pairs that were written, and whether they have to do with each other at all, learnt
-from these and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs
-that a function had not seen: each language held out, and five parts by chance. Prints what is found at each
-bar, also of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file;
-rows are kept in build/.
+Two linear functions of a pair, with the local model's rows of both texts: whether one replaces the other,
+learnt from the pairs that were written, and whether they have to do with each other at all, learnt from these
+and from strangers, a newer statement beside the older ones of others. The bars are chosen on pairs that a
+function had not seen: each language held out, and five parts by chance. Prints what is found at each bar,
+also of tests/data/minds/more, of which nothing is learnt. The same data and engine give the same file; rows
+are kept in build/. What judges without rows is fitted by `slot_weights`.
 """
 
 from __future__ import annotations
@@ -67,17 +67,15 @@ class Both(NamedTuple):
 
 
 class Set:
-    """Pairs as numbers: with rows, or the signs and pieces alone. The last sign is always 1."""
+    """Pairs as numbers. The last sign is always 1."""
 
-    def __init__(self, pairs: Sequence[Pair], rows: Rows | None) -> None:
+    def __init__(self, pairs: Sequence[Pair], rows: Rows) -> None:
         self.right = np.array([pair.replaces for pair in pairs], np.float32)
         self.form = np.array([signs_of(pair.newer, pair.older) for pair in pairs], np.float32)
-        self.rows, self.related = self.form[:, :0], 0
-        if rows is not None:
-            newer, older = (
-                np.array([rows[text] for text in texts]) for texts in zip(*_texts(pairs), strict=True)
-            )
-            self.rows, self.related = rows_of(newer, older), together(newer.shape[1])
+        newer, older = (
+            np.array([rows[text] for text in texts]) for texts in zip(*_texts(pairs), strict=True)
+        )
+        self.rows, self.related = rows_of(newer, older), together(newer.shape[1])
         self.places = [np.array(places_of(pair.newer, pair.older), np.intp) for pair in pairs]
 
     def table(self, which: NDArray[np.intp]) -> Table:
@@ -240,7 +238,7 @@ def parts_of(pairs: Sequence[Pair]) -> list[list[Which]]:
     ]
 
 
-def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows | None) -> Numbers:
+def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> Numbers:
     """Return what the pairs teach."""
     found, judged = Set(pairs, rows), np.arange(len(pairs)) < len(list(blind()))
     every = list[Bars]()
@@ -291,11 +289,7 @@ def main() -> None:
     rows, engine = asyncio.run(rows_by_model(texts))
     pairs = [*known, *strangers(known, rows)]
     strange = np.arange(len(pairs)) >= len(known)
-    print("by rows")
-    by_rows = numbers(pairs, strange, rows)
-    print("by words", flush=True)
-    by_words = numbers(pairs, strange, None)
-    written = msgspec.msgpack.encode(NumbersFile(digest(), engine, by_rows, by_words))
+    written = msgspec.msgpack.encode(NumbersFile(digest(), engine, numbers(pairs, strange, rows)))
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
     print(f"{len(written)} bytes, {len(known)} pairs, {engine}")
 

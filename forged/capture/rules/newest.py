@@ -1,11 +1,11 @@
 """Which earlier statement a newer one takes the place of, if any: the newest word wins, and only then.
 
 In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
-place of the one that holds no more, or None. What speaks for it was learnt from pairs of statements, with
-rows and, for machines without the local model, by words alone (`make head`): a wrong replacement hides a
-memory that still holds and a missed one leaves two side by side, of which the newer is shown as such; so the
-bar lies where hardly any of those are taken that only look alike. Raises msgspec.MsgspecError for a file that
-is none, and ValueError for rows of another size than those it was trained with.
+place of the one that holds no more, or None. What speaks for it was learnt from pairs of statements (`make
+head`): a wrong replacement hides a memory that still holds and a missed one leaves two side by side, of which
+the newer is shown as such; so the bar lies where hardly any of those are taken that only look alike. Without
+rows `by_words` judges. Raises msgspec.MsgspecError for a file that is none, and ValueError for rows of
+another size than those it was trained with.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
+from forged.capture.rules import by_words
 from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
@@ -41,7 +42,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What is known of pairs, by rows or words: which is a replacement, of those that are `related` at all.
+    """What is known of pairs: which is a replacement, of those that are `related` at all.
 
     `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
     as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
@@ -60,8 +61,7 @@ class NumbersFile(msgspec.Struct, frozen=True):
 
     data: str
     engine: str
-    by_rows: Numbers
-    by_words: Numbers
+    numbers: Numbers
 
 
 class Judge:
@@ -74,20 +74,20 @@ class Judge:
             *map(_Line, (numbers.replaces, numbers.related)),
         )
 
-    def leanings(self, newer: str, older: Sequence[str], rows: Sequence[bytes] = ()) -> Floats:
-        """How much speaks for a replacement of each, in nats; nothing where they have nothing to do with it.
-
-        `rows` are those of the older ones, and then the newer one's.
-        """
+    def leanings(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
+        """How much speaks for a replacement of each, in nats; nothing where it is about something else."""
+        if not older:
+            return []
         form = np.array([signs_of(newer, each) for each in older], np.float32)
-        dense = form
-        if rows:
-            table = np.frombuffer(b"".join(rows), np.float32).reshape(len(rows), -1)
-            of_rows = rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1])
-            dense = np.hstack([of_rows, form])
+        table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
+        table = table.reshape(len(older) + 1, -1)
+        dense = np.hstack([rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
         pieces = [places_of(newer, each) for each in older]
         is_near = self._related.of(dense, form.shape[1], pieces) > self._near
-        return np.where(is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf).astype(np.float32)
+        found: list[float] = np.where(
+            is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf
+        ).tolist()
+        return found
 
 
 class _Line:
@@ -113,67 +113,51 @@ class _Line:
         return float(self._pieces[list(places)].sum()) * _WEIGHT / math.sqrt(len(places))
 
 
-class Pairs(msgspec.Struct, frozen=True):
-    """Who judges pairs with rows, and those without."""
-
-    by_rows: Judge
-    by_words: Judge
-
-
 def replaced_by(
     newer: str,
     older: Sequence[str],
     *,
     rows: RowsOf = NO_ROWS,
     doubt: float = 0.0,
+    among: float = 0.0,
     doubts: Sequence[float] = (),
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    So much more must speak for it as there is `doubt`, and `doubts` of each older one.
+    So much more must speak for it as there is `doubt`, and `doubts` of each older one. By words alone they
+    are `among` memories, if not each one of its own. Those without a row are too far from what has one.
     """
-    judge, places, leanings = _judged(newer, older, rows)
-    against = [judge.bar + doubt + (doubts[place] if doubts else 0.0) for place in places]
-    return _best(places, [each - least for each, least in zip(leanings, against, strict=True)])
+    if newer not in rows:
+        return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts)
+    least = [judge().bar + doubt + each for each in doubts or [0.0] * len(older)]
+    return _best(newer, older, rows, least)
 
 
 def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
-    judge, places, leanings = _judged(newer, older, rows)
-    return _best(places, [each - judge.doubted for each in leanings])
+    if newer not in rows:
+        return by_words.differs_from(newer, older)
+    return _best(newer, older, rows, [judge().doubted] * len(older))
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     """Whether a replacement that a model proposes is borne out by the texts."""
-    judge, _, leanings = _judged(newer, [older], rows)
-    return any(each > judge.proposed for each in leanings)
+    if newer not in rows or older not in rows:
+        return by_words.may_replace(newer, older)
+    return judge().leanings(newer, [older], rows)[0] > judge().proposed
 
 
-def _best(places: Sequence[int], above: Sequence[float]) -> int | None:
-    """The place with most above its bar, of equals the first; None where nothing is."""
+def _best(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> int | None:
+    """The place with most above the least that must speak for it, of equals the first; None where none is."""
+    places = [place for place, text in enumerate(older) if text in rows]
+    leanings = judge().leanings(newer, [older[place] for place in places], rows)
+    above = [leaning - least[place] for place, leaning in zip(places, leanings, strict=True)]
     most = max(above, default=-math.inf)
     return places[above.index(most)] if most > 0 else None
 
 
-def _judged(newer: str, older: Sequence[str], rows: RowsOf) -> tuple[Judge, list[int], list[float]]:
-    """Who judges, which of the older texts, and what is said of these.
-
-    Where rows are known, the texts without one are too far from the newer one to be replaced.
-    """
-    places = list(range(len(older)))
-    if newer in rows:
-        places = [place for place in places if older[place] in rows]
-    judge = pairs().by_rows if newer in rows else pairs().by_words
-    if not places:
-        return judge, [], []
-    texts = [older[place] for place in places]
-    known = [rows[text] for text in (*texts, newer)] if newer in rows else []
-    return judge, places, judge.leanings(newer, texts, known).tolist()
-
-
 @functools.cache
-def pairs() -> Pairs:
-    """Return those shipped."""
+def judge() -> Judge:
+    """Return the shipped one."""
     with open(FILE, "rb") as file:
-        numbers = msgspec.msgpack.decode(file.read(), type=NumbersFile)
-    return Pairs(Judge(numbers.by_rows), Judge(numbers.by_words))
+        return Judge(msgspec.msgpack.decode(file.read(), type=NumbersFile).numbers)

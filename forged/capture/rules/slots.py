@@ -71,6 +71,12 @@ class _Lists(msgspec.Struct, frozen=True):
     subjects: tuple[tuple[str, re.Pattern[str]], ...]
     phrases: Mapping[str, re.Pattern[str]]
     stop: frozenset[str]
+    weights: Mapping[str, float]
+
+
+def weights() -> Mapping[str, float]:
+    """What each sign is worth to a replacement, and two of them together."""
+    return _lists().weights
 
 
 def signs(newer: str, older: str) -> Signs:
@@ -97,6 +103,12 @@ def signs(newer: str, older: str) -> Signs:
             _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
         ),
     )
+
+
+def says_something(text: str) -> bool:
+    """Whether there is anything in a text to compare it by."""
+    read = _read(text)
+    return bool(read.topics or read.values or read.numbers)
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -275,6 +287,7 @@ def _lists() -> _Lists:
         subjects=tuple((kind, _any_of(names)) for kind, names in file["subjects"].items()),
         phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
         stop=frozenset(file["stop"]["words"].split()),
+        weights=file["weights"],
     )
 
 

@@ -1,0 +1,152 @@
+"""Which earlier statement a newer one takes the place of, by words alone: where no local model is.
+
+In go the texts, all of one scope; out comes the place of the one that holds no more, or None. A wrong
+replacement hides a memory that still holds and a missed one leaves two side by side, of which the newer is
+shown as such: so nothing is replaced in doubt. Of many memories one resembles the newer text by accident, so
+the more there are the more has to speak for it, unless it is plain. Pure, raises nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+import msgspec
+
+from forged.capture.rules.slots import Signs, says_something, signs, weights
+
+# Nats for a replacement: clearly more likely than not, and of what a model proposed.
+_ENOUGH, _PROPOSED = 0.8, 0.5
+# What may be a replacement as well as not: somebody should see both, and which is newer.
+_DOUBTED = -0.7
+_ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
+_WORDS = re.compile(r"\w[\w.-]*\w|\w")
+_BYTES = 15  # of one without blanks
+_SENTENCE = 3  # words of one that says something by itself
+# What is plain: how much of the older text's subject the newer one names, with and without another value.
+_SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
+
+
+def replaced_by(
+    newer: str, older: Sequence[str], *, doubt: float = 0.0, among: float = 0.0, doubts: Sequence[float] = ()
+) -> int | None:
+    """Return the place of the one of `older` texts that `newer` replaces.
+
+    So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
+    memories, if not each one of its own.
+    """
+    doubts = doubts or [0.0] * len(older)
+    place, weight = _nearest(newer, older, doubts, among)
+    if place is None:
+        return None
+    is_plain = _is_plain(newer, older[place], doubt + doubts[place])
+    return place if weight > _ENOUGH + doubt or is_plain else None
+
+
+def differs_from(newer: str, older: Sequence[str]) -> int | None:
+    """Return the place of the one of `older` texts that `newer` may not hold together with."""
+    place, weight = _nearest(newer, older, [0.0] * len(older))
+    return place if weight > _DOUBTED else None
+
+
+def _nearest(
+    newer: str, older: Sequence[str], doubts: Sequence[float], among: float = 0.0
+) -> tuple[int | None, float]:
+    """The place of what is replaced most likely, and how likely among so many; of equals the first."""
+    weights = [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
+    if not weights:
+        return None, -math.inf
+    weight = max(weights)
+    return weights.index(weight), weight - math.log(among or len(weights))
+
+
+def may_replace(newer: str, older: str) -> bool:
+    """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
+    if not says_something(older) or _ends_otherwise(newer, older):
+        return True
+    return _weight_of(newer, older) > _PROPOSED
+
+
+def _ends_otherwise(newer: str, older: str) -> bool:
+    """Whether one sentence is said of both but for its last words: "builds run on" one thing or another."""
+    new, old = (_WORDS.findall(text.casefold()) for text in (newer, older))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
+    return same >= _SENTENCE and max(len(new), len(old)) - same <= same
+
+
+def _weight_of(newer: str, older: str) -> float:
+    """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
+    return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
+
+
+def _has_to_do(found: Signs) -> bool:
+    """Whether there is more than a change: something in common, or another thing in the same place."""
+    return bool(found.shared or found.given_up or _slot(found))
+
+
+def compared(newer: str, older: str) -> list[Signs]:
+    """The signs of each clause of one with each of the other, those of the whole texts first.
+
+    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
+    """
+    whole = signs(newer, older)
+    if whole.apart:
+        return []
+    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    return [
+        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
+        for each in found
+        if not each.apart
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def clauses(text: str) -> tuple[str, ...]:
+    """The parts of a text, between its marks, that say something by themselves."""
+    parts = [part.strip() for part in _ENDS.split(text)]
+    return tuple(
+        part
+        for part in parts
+        if part != text
+        and (len(part.split()) >= _SENTENCE or (len(part.encode()) >= _BYTES and not part.isascii()))
+    )
+
+
+def _is_plain(newer: str, older: str, doubt: float) -> bool:
+    """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
+    found = (signs(each, older) for each in (newer, *clauses(newer)))
+    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
+
+
+def _is_of_the_same(found: Signs) -> bool:
+    if found.apart:
+        return False
+    if found.shared >= _SAME:
+        return bool(found.led or _slot(found))
+    return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
+
+
+def _slot(found: Signs) -> float:
+    return max(found.value, found.number, found.version)
+
+
+def _weight(found: Signs) -> float:
+    """How much speaks for a replacement, in nats."""
+    worth = weights()
+    return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
+
+
+def terms(found: Signs) -> dict[str, float]:
+    """What is weighed: signs, and what two of them come to together."""
+    slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
+    plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
+    found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
+    found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}
+    found_terms["slot_shared"] = slot * found.shared
+    for name, value in (("slot", slot), ("change", found.change)):
+        pairs = (("about", about), ("near", near), ("led", found.led))
+        found_terms |= {f"{name}_{other}": value * each for other, each in pairs}
+    return found_terms
