@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from forged.capture.classifier import Classifier
-from forged.capture.head.choosing import asking, chosen, score
+from forged.capture.head.choosing import asking, best_of, chosen, score
 from forged.capture.head.head import Head, Judge, Leanings, head
 from forged.capture.head.units import Unit, units
 from forged.capture.rules.asked import Request, requests_of, scope_of_all
 from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.requests import asks, behind_request
+from forged.capture.rules.requests import behind_request
 from forged.capture.statements import Statement
 from forged.capture.values import Classified, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
@@ -129,16 +129,15 @@ def _asked(
     refused: list[Refused] = []
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        best, request = max(here, key=lambda unit: _fitness(unit, judged)), requests.get(place)
-        is_asked = asking(here, judged) >= bar
+        is_asked, request = asking(here, judged) >= bar, requests.get(place)
         if request is None:
-            taken += [best] if is_asked else []
+            taken += [best_of(here, lambda text: judged[text].keep)] if is_asked else []
             continue
-        unit = Unit(request.text, request.sentences, best.around)
+        unit = Unit(request.text, request.sentences, here[0].around)
         if len(unit.text.encode()) < _LEAST:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif is_asked or judged[best.around].asks >= _WORDED_BAR:
+        elif is_asked or judged[unit.around].asks >= _WORDED_BAR:
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))
@@ -165,12 +164,6 @@ def _is_in(one: Proposal, other: Proposal) -> bool:
 
 def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
     return any(each.text in other.text for each in unit.sentences for other in asked)
-
-
-def _fitness(unit: Unit, judged: dict[str, Leanings]) -> tuple[bool, float]:
-    """The sentence that asks before all others, and of these the one that the head likes most."""
-    is_worded = any(asks(each.text) for each in unit.sentences)
-    return is_worded, score(unit, lambda text: judged[text].keep + judged[text].asks)
 
 
 def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:

@@ -53,7 +53,7 @@ def test_by_words_hardly_any_work_is_taken_for_chat_and_some_chat_is_found():
 
 
 @needs_onnxruntime
-def test_by_rows_of_the_local_model_a_third_of_the_chat_is_found_and_no_work(tmp_path):
+def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_work(tmp_path):
     texts = [*judged("work"), *judged("chat")]
 
     async def rows() -> np.ndarray:
@@ -65,8 +65,8 @@ def test_by_rows_of_the_local_model_a_third_of_the_chat_is_found_and_no_work(tmp
 
     taken = [is_chat(text, row.tolist()) for text, row in zip(texts, asyncio.run(rows()), strict=True)]
     count = len(judged("work"))
-    assert sum(taken[:count]) <= 1
-    assert sum(taken[count:]) >= 70
+    assert sum(taken[:count]) <= 2
+    assert sum(taken[count:]) >= 105
 
 
 def test_what_is_long_or_blank_is_no_chat_whatever_it_says(monkeypatch):

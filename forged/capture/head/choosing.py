@@ -18,14 +18,23 @@ _MESSAGE = 0.5
 
 
 def score(unit: Unit, says: Callable[[str], float]) -> float:
-    """Return how much speaks for a unit: half its best sentence, half the message that it stands in."""
+    """Return how much speaks for a unit: half its best sentence, half the message that it stands in.
+
+    A sentence that is likelier not to be meant is not helped by its message.
+    """
     best = max(says(each.text) for each in unit.sentences)
-    return _MESSAGE * says(unit.around) + (1 - _MESSAGE) * best
+    return _MESSAGE * says(unit.around) + (1 - _MESSAGE) * best if best >= 0 else best
 
 
 def asking(here: Sequence[Unit], judged: Mapping[str, Leanings]) -> float:
     """Return how much speaks for it that the units of one message ask for something to be remembered."""
     return max(score(unit, lambda text: judged[text].asks) for unit in here)
+
+
+def best_of(here: Sequence[Unit], keep: Callable[[str], float]) -> Unit:
+    """Return what of one message is most likely to be worth keeping, whatever its bar."""
+    place = max(range(len(here)), key=lambda each: score(here[each], keep))
+    return _together(here[max(0, place - 1) : place + 2], here[place], keep)
 
 
 def chosen(found: Sequence[Unit], keep: Callable[[str], float], bar: float) -> list[Unit]:

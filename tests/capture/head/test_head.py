@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.capture.head.choosing import chosen
+from forged.capture.head.choosing import chosen, score
 from forged.capture.head.features import SIGNS, signs
 from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, Output, _Line, head
 from forged.capture.head.units import SHORT, units
@@ -140,7 +140,7 @@ def test_a_short_message_has_what_it_agrees_to_and_not_the_request():
 
 def test_a_sentence_is_kept_with_its_neighbours_that_are_likely_too():
     scores = {"We use pnpm.": 4.0, "Never npm.": 1.0, "The build is slow.": -3.0}
-    (kept,) = chosen(_units(LONG), lambda text: scores.get(text, -5.0), 1.0)
+    (kept,) = chosen(_units(LONG), lambda text: scores.get(text, -5.0), -1.0)
     assert kept.text == "We use pnpm. Never npm."
 
 
@@ -157,3 +157,10 @@ def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
 
 def _units(text: str):
     return units(statements([Utterance("user", text)]))
+
+
+def test_a_sentence_that_is_likely_not_meant_is_not_kept_for_its_message():
+    (unit,) = _units("We use pnpm.")
+    long = msgspec.structs.replace(unit, around=LONG)
+    assert score(long, {"We use pnpm.": 1.0, LONG: 9.0}.__getitem__) == 5.0
+    assert score(long, {"We use pnpm.": -1.0, LONG: 9.0}.__getitem__) == -1.0

@@ -1,9 +1,10 @@
-"""What the rules alone keep of what people say, in seven languages: no model, no vectors."""
+"""What rules and words keep of what people say, in seven languages: no model at all."""
 
 from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from forged.capture.local import LocalAnswers
@@ -22,11 +23,14 @@ def heard(message: data.Message) -> Classified:
         Utterance("user" if one["role"] == "user" else "assistant", one["content"])
         for one in message.messages
     )
-    return asyncio.run(RULES.classify(Event(window=window), (), deadline=0.0, attempts=0))
+    found = asyncio.run(RULES.classify(Event(window=window), (), deadline=0.0, attempts=0))
+    # There is nothing here yet that could be replaced.
+    sure = tuple(each for each in found.proposals if not each.only_replaces)
+    return msgspec.structs.replace(found, proposals=sure)
 
 
-def test_rules_alone_keep_two_fifths_and_nearly_nothing_else(capsys):
-    """The development half, which the wordings were checked on; the other half judges them."""
+def test_words_alone_keep_half_and_nearly_nothing_else(capsys):
+    """The development half, which the wordings were checked on and learnt from; the other half judges them."""
     kept = right = hit = asked = told = scoped = wanted = 0
     for message in data.messages():
         found = heard(message)
@@ -38,8 +42,8 @@ def test_rules_alone_keep_two_fifths_and_nearly_nothing_else(capsys):
             asked, told = asked + note.explicit, told + (note.explicit and of_it is not None)
             scoped += of_it is not None and of_it.scope == note.scope
     with capsys.disabled():
-        print(f"\nrules alone: {hit} of {wanted}, {right} of {kept} right, {told} of {asked} asked")
-    assert hit >= 0.4 * wanted
+        print(f"\nwords alone: {hit} of {wanted}, {right} of {kept} right, {told} of {asked} asked")
+    assert hit >= 0.5 * wanted
     assert right >= 0.95 * kept
     assert told >= 0.97 * asked
     assert scoped >= 0.95 * hit
