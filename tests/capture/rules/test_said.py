@@ -30,7 +30,7 @@ def heard(message: data.Message) -> Classified:
 
 
 def test_words_alone_keep_half_and_nearly_nothing_else(capsys):
-    """The development half, which the wordings were checked on and learnt from; the other half judges them."""
+    """The development half, which was looked at and learnt from; the other half judges them."""
     kept = right = hit = asked = told = scoped = wanted = 0
     for message in data.messages():
         found = heard(message)
