@@ -16,7 +16,7 @@ from forged.capture.classifier import Classifier
 from forged.capture.head.choosing import asking, best_of, chosen, score
 from forged.capture.head.head import Head, Judge, Leanings, head
 from forged.capture.head.units import Unit, units
-from forged.capture.rules.asked import Request, requests_of, scope_of_all
+from forged.capture.rules.asked import Request, letters, requests_of, scope_of_all
 from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.requests import behind_request
@@ -29,8 +29,9 @@ from forged.state import Event
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
-# How much must speak for its being a request where a wording of `requests.toml` says so.
-_WORDED_BAR = 1.0
+# How much must speak for its being a request where a wording of `requests.toml` says so; and where it is as
+# short as the plainest requests are, of which the head sees too little to know better.
+_WORDED_BAR, _PLAIN_BAR, _PLAIN = 1.0, -3.0, 50
 # Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
 # head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
 # back to a thing with another word about it means it to last, however they put it.
@@ -78,7 +79,9 @@ class LocalAnswers:
             if unit in asked or not _is_kept(unit, kept)
         )
         sure = tuple(each for each in proposals if each.content)
-        return More(stays, (*sure, *_likely(found, judged, (*stays, *sure))), refused)
+        # By words alone too much is likely.
+        likely = _likely(found, judged, (*stays, *sure)) if judge.sees_rows else ()
+        return More(stays, (*sure, *likely), refused)
 
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
@@ -137,11 +140,15 @@ def _asked(
         if len(unit.text.encode()) < _LEAST:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif is_asked or judged[unit.around].asks >= _WORDED_BAR:
+        elif is_asked or judged[unit.around].asks >= _bar(unit.around):
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
+
+
+def _bar(text: str) -> float:
+    return _PLAIN_BAR if letters(text) < _PLAIN else _WORDED_BAR
 
 
 def _likely(

@@ -22,6 +22,7 @@ class StandInJudge(Judge):
 
     def __init__(self, *liked: str, asked: Sequence[str] = (), personal: Sequence[str] = ()) -> None:
         self.bar = self.asked_bar = 1.0
+        self.sees_rows = True
         self._liked, self._asked, self._personal = liked, asked, personal
 
     def leanings(self, text: str, row: bytes = b"") -> Leanings:
@@ -102,6 +103,37 @@ def test_where_there_are_no_rows_words_are_judged(monkeypatch):
 def test_a_request_is_kept_in_every_language_without_a_model(text):
     (proposal,) = answered(text, vectors=no_rows).proposals
     assert proposal.content.rstrip(".。").lower()[-6:] in text.lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "remember that I prefer tabs",
+        "merk dir, dass wir pnpm benutzen",
+        "recuerda que usamos pnpm",
+        "retiens que je préfère les tabulations",
+        "lembra que usamos postgres 16",
+        "记住我喜欢用制表符",
+        "覚えておいて、テストはpytestで書く",
+    ],
+)
+def test_the_plainest_requests_are_kept_although_the_head_sees_little_in_them(text):
+    (proposal,) = answered(text, vectors=no_rows).proposals
+    assert proposal.why == "request"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "remember to close the file",
+        "vergiss nicht, die Datei wieder zu schließen",
+        "recuerda cerrar el fichero",
+        "n'oublie pas de fermer le fichier",
+        "别忘了关文件",
+    ],
+)
+def test_an_order_for_now_in_the_words_of_a_request_is_not_kept(text):
+    assert not [each for each in answered(text, vectors=no_rows).proposals if not each.only_replaces]
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Judge:
     """Numbers at work."""
 
     def __init__(self, numbers: Numbers) -> None:
-        self.bar, self.asked_bar = numbers.bar, numbers.asked_bar
+        self.bar, self.asked_bar, self.sees_rows = numbers.bar, numbers.asked_bar, bool(numbers.keep.vector)
         self._keep, self._asks, self._user = map(_Line, (numbers.keep, numbers.asks, numbers.user))
         self._kept = {name: _Line(output) for name, output in numbers.kept.items()}
         self._others = [_Line(output) for output in numbers.others.values()]

@@ -45,16 +45,16 @@ def request_in(said: Sequence[Statement], before: str = "") -> Request | None:
     at = places[0]
     first, last = at, at + 1
     is_brief = sum(len(each.text) for each in said) <= BRIEF
-    says_nothing = said[at].asks_alone or _letters(without_request(said[at].text)) < _SAYS
+    says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
     while first > 0 and (is_brief or (says_nothing and at == first)) and _adds(said[first - 1]):
         first -= 1
     while last < len(said) and (is_brief or last - at <= _MORE) and _adds(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
-    if last - first == 1 and (said[at].asks_alone or _letters(without_request(text)) < _LEAST):
-        told = (each for each in (said[at].answers, before) if _letters(each) >= _LEAST)
+    if last - first == 1 and (said[at].asks_alone or letters(without_request(text)) < _LEAST):
+        told = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
         text = f"{next(told, '')} {text}".strip()
-    says = _letters(without_request(text)) >= _LEAST
+    says = letters(without_request(text)) >= _LEAST
     return Request(text if says else "", tuple(said[first:last]))
 
 
@@ -72,7 +72,7 @@ def requests_of(said: Sequence[Statement]) -> dict[int, Request]:
 
 def scope_of_all(sentences: Sequence[Statement]) -> Scope:
     """Whom sentences are about, but for the words in which they ask."""
-    told = [each for each in sentences if _letters(without_request(each.text)) >= _SAYS] or sentences
+    told = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
     return Scope.USER if any(_is_of_person(each.text) for each in told) else Scope.REPO
 
 
@@ -92,5 +92,6 @@ def _adds(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
     return _asks(sentence) or not speaks_against(sentence.text, _UNRELATED)
 
 
-def _letters(text: str) -> int:
+def letters(text: str) -> int:
+    """Return how much a text says, one of Han or kana as much as two letters."""
     return len(_WORDS.findall(text)) + len(_CJK.findall(text))
