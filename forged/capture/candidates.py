@@ -11,11 +11,11 @@ from itertools import chain, islice, zip_longest
 
 import numpy as np
 
-from forged.capture.rules.pair import LAYERS
 from forged.capture.values import KnownMemory, Proposal
 from forged.config import LOCAL
 from forged.map import VectorMap, search_maps
 from forged.memory import Memory
+from forged.models import query_vectors
 
 # A text that says the same has nearly all words in common, so it is among the very first.
 _NEAREST = 40
@@ -70,9 +70,8 @@ def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     key = next((leg.key for leg in home.dense if leg.key.startswith(f"{LOCAL}\n")), None)
     if not row or key is None:
         return
-    vector = np.split(np.frombuffer(row, np.float32), LAYERS)[-1]  # the last layer is that of a query
-    vector = vector / np.linalg.norm(vector)
-    found = search_maps((home,), texts=(), vectors=vector[None], lexical_weight=0.0, key=key)
+    vectors = query_vectors(np.frombuffer(row, np.float32)[None])
+    found = search_maps((home,), texts=(), vectors=vectors, lexical_weight=0.0, key=key)
     yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
 
 

@@ -64,9 +64,6 @@ _BOXED = rf"(?P<when>[\[(（]{_TIMES}[\])）])"
 _HAS_TIME = re.compile(_MARK)
 _BEFORE_TIME = re.compile(rf"([^\W\d]{{1,3}}(?: las?)?)\s?(?={_MARK})")
 _WHEN = rf"(?P<when>{_AT_TIME}?[\[(（]?{_TIMES}[\])）]?)"
-_TAIL = r"\s*[:：.]?"
-
-
 _END_MARK = r"\s*[:：.]?"
 _IN_DOT = re.compile(r"[·•|]")
 

@@ -11,9 +11,8 @@ import logging
 import time
 from collections.abc import Sequence
 
-from forged.config import LOCAL
 from forged.errors import ProviderError
-from forged.models import Embedder, Purpose
+from forged.models import Embedder, Purpose, gives_layers
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +26,13 @@ async def no_vectors(texts: Sequence[str]) -> tuple[bytes, ...]:
 
 
 async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> tuple[bytes, ...]:
-    """Return the rows of the texts by `embedder`, if that is the local model.
+    """Return the rows of the texts by `embedder`, if that is the local model and has layers to give out.
 
     The rows are some of the model's layers: the last one says what a text is about, those before it more of
     how it is said (a rule, an order for now, a question), which is what is asked here. One text at a time, so
     that somebody's query waits for one of them at most.
     """
-    if embedder is None or not embedder.key.startswith(f"{LOCAL}\n"):
+    if embedder is None or not gives_layers(embedder.key, embedder.engine):
         return ()
     try:
         deadline = time.monotonic() + _MOST_S

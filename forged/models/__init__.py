@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from forged import door
 from forged.errors import ProviderError
 from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Trouble, Waiting
+from forged.models.layers import LAYERS, first_layers, gives_layers, query_vectors
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ Enough = Callable[[str], bool]
 
 __all__ = [
     "GOVERNED",
+    "LAYERS",
     "LONGEST_ASKED_S",
     "Attempt",
     "ChatModel",
@@ -66,10 +68,13 @@ __all__ = [
     "Waiting",
     "classifier_key",
     "cleaned",
+    "first_layers",
+    "gives_layers",
     "make_chat_model",
     "make_classifier",
     "make_embedder",
     "make_healths",
+    "query_vectors",
     "sendable",
 ]
 

@@ -11,14 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
-from forged.config import LOCAL
-from forged.models import Embedder, Kind, Purpose, Vectors
+from forged.models import Embedder, Kind, Purpose, Vectors, first_layers, gives_layers, query_vectors
 from forged.text.chat import is_chat
-
-# Layers in a row, each of unit length; the last is the vector.
-_LAYERS = 3
 
 
 class Queried(msgspec.Struct, frozen=True):
@@ -37,14 +32,8 @@ class Queried(msgspec.Struct, frozen=True):
 
 async def queried(embedder: Embedder, texts: Sequence[str], purpose: Purpose, deadline: float) -> Queried:
     """Ask for the vectors of texts as queries."""
-    kind: Kind = "layers" if _gives_layers(embedder) else "query"
+    kind: Kind = "layers" if gives_layers(embedder.key, embedder.engine) else "query"
     rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)
     if kind == "query":
         return Queried(tuple(texts), rows)
-    place = rows.shape[1] // _LAYERS * (_LAYERS - 1)
-    last = rows[:, place:]
-    return Queried(tuple(texts), last / np.linalg.norm(last, axis=1, keepdims=True), rows[:, :place])
-
-
-def _gives_layers(embedder: Embedder) -> bool:
-    return embedder.key.startswith(f"{LOCAL}\n") and embedder.engine.startswith("onnxruntime")
+    return Queried(tuple(texts), query_vectors(rows), first_layers(rows))

@@ -12,13 +12,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-from array import array
 from collections.abc import Sequence
-from operator import mul
 
 import msgspec
 
-from forged.text.pieces import CJK, pieces, weight
+from forged.text.linear import Linear, Weights
+from forged.text.pieces import CJK, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
 # Characters; who says more says something.
@@ -32,13 +31,11 @@ _ASKS = re.compile(r"[?？]\s*$")
 _MANY_WORDS, _FEW_WORDS = 20, 2
 
 
-class Line(msgspec.Struct, frozen=True):
-    """A linear function, and what it has to reach: int8 for pieces or int16 for a row, each by its step."""
+class Barred(msgspec.Struct, frozen=True):
+    """A function, and what it has to reach."""
 
     bar: float
-    signs: tuple[float, ...]
-    numbers: bytes
-    step: float
+    weights: Weights
 
 
 class ChatFile(msgspec.Struct, frozen=True):
@@ -46,28 +43,23 @@ class ChatFile(msgspec.Struct, frozen=True):
 
     data: str
     engine: str
-    by_words: Line
-    by_row: Line
+    by_words: Barred
+    by_row: Barred
 
 
 class Chat:
     """Numbers at work."""
 
     def __init__(self, file: ChatFile) -> None:
-        self._by_words, self._by_row = file.by_words, file.by_row
-        self._pieces = array("b", file.by_words.numbers)
-        self._row = array("h", file.by_row.numbers)
+        self._bars = file.by_words.bar, file.by_row.bar
+        self._by_words, self._by_row = Linear(file.by_words.weights), Linear(file.by_row.weights)
 
     def leaning(self, text: str, row: Sequence[float] = ()) -> float:
         """Return how much speaks for chat, above what has to; in nats."""
-        line = self._by_row if row else self._by_words
-        found = float(sum(map(mul, line.signs, signs(text)))) - line.bar
+        by_words, by_row = self._bars
         if row:
-            if len(row) != len(self._row):
-                raise ValueError(f"a row of {len(row)} numbers for one of {len(self._row)}")
-            return found + line.step * float(sum(map(mul, self._row, row)))
-        places = pieces(text)
-        return found + line.step * sum(map(self._pieces.__getitem__, places)) * weight(len(places))
+            return self._by_row.at(row, (), signs(text)) - by_row
+        return self._by_words.at((), pieces(text), signs(text)) - by_words
 
 
 def is_chat(text: str, row: Sequence[float] = ()) -> bool:

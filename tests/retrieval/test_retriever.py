@@ -60,7 +60,7 @@ class Chat:
 class Embedder:
     """Vectors by text; X for any other. Texts in `refused` fail, all of them if it is None."""
 
-    key = "key"
+    key, engine = "key", ""
     chunk = 64
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.head.features import signs
-from forged.capture.head.head import Output
+from forged.text.linear import Weights
 from forged.text.pieces import SIZE, pieces, weight
 
 Floats = NDArray[np.float32]
@@ -84,10 +84,10 @@ class Fitted(msgspec.Struct, frozen=True):
         """Return how much more speaks for this than for the other."""
         return Fitted(self.vector - other.vector, self.signs - other.signs, self.pieces - other.pieces)
 
-    def output(self) -> Output:
+    def weights(self) -> Weights:
         vector, vector_step = _small(self.vector, np.int16)
         table, step = _small(self.pieces, np.int8) if len(self.pieces) else (b"", 0.0)
-        return Output(vector, vector_step, tuple(float(each) for each in self.signs), table, step)
+        return Weights(vector, vector_step, tuple(float(each) for each in self.signs), table, step)
 
 
 def fit(rows: Rows, right: Floats, weights: Floats, *, size: int = SIZE) -> list[Fitted]:

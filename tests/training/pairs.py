@@ -11,7 +11,6 @@ are kept in build/. What judges without rows is fitted by `slot_weights`.
 from __future__ import annotations
 
 import asyncio
-import pickle
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,13 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.rules.newest import FILE, Line, Numbers, NumbersFile
-from forged.capture.rules.pair import LAYERS, SIZE, Floats, places_of, rows_of, signs_of, together
-from forged.models import Purpose
-from forged.models.local import local_embedder
+from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of, together
+from forged.models import LAYERS
+from forged.text.pieces import SIZE
 from tests.training.fitting import Table, least
 from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
+from tests.training.train_head import vectors_of
 
-BUILD = Path(__file__).parents[2] / "build"
+_LAYERS = len(LAYERS)
 # Strangers of each newer statement, half of them of the nearer fifth; the share of all that is nearest, which
 # may be about the same and is left out.
 _OF_ITS_LANGUAGE, _OF_ANOTHER = 4, 3
@@ -53,9 +53,9 @@ class Function(NamedTuple):
     pieces: Floats
 
     def line(self) -> Line:
-        places, places_step = _small(self.rows[LAYERS:], np.int16)
+        places, places_step = _small(self.rows[_LAYERS:], np.int16)
         pieces, pieces_step = _small(self.pieces, np.int8)
-        alike, form = (tuple(part.tolist()) for part in (self.rows[:LAYERS], self.signs))
+        alike, form = (tuple(part.tolist()) for part in (self.rows[:_LAYERS], self.signs))
         return Line(form, alike, places, places_step, pieces, pieces_step)
 
 
@@ -148,7 +148,7 @@ def _texts(pairs: Sequence[Pair]) -> Iterator[tuple[str, str]]:
 def strangers(pairs: Sequence[Pair], rows: Rows) -> list[Pair]:
     """Each newer statement with older ones of others, in its language and in another."""
     chance, found = np.random.default_rng(1), list[Pair]()
-    last = np.array([rows[pair.older][-len(rows[pair.older]) // LAYERS :] for pair in pairs])
+    last = np.array([rows[pair.older][-len(rows[pair.older]) // _LAYERS :] for pair in pairs])
     languages = np.array([pair.language for pair in pairs])
     for pair in pairs:
         near, same = last @ rows[pair.newer][-last.shape[1] :], languages == pair.language
@@ -163,7 +163,7 @@ def strangers(pairs: Sequence[Pair], rows: Rows) -> list[Pair]:
 
 def _spread(width: int, signs: int) -> Floats:
     spread = np.full(width + signs, _SPREAD, np.float32)
-    spread[: min(LAYERS, width)], spread[-signs:] = _SPREAD_ALIKE, _SPREAD_SIGN
+    spread[: min(_LAYERS, width)], spread[-signs:] = _SPREAD_ALIKE, _SPREAD_SIGN
     return spread
 
 
@@ -265,28 +265,10 @@ def _small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, floa
     return np.round(numbers / step).astype(kind).tobytes(), step
 
 
-async def rows_by_model(texts: Sequence[str]) -> tuple[Rows, str]:
-    """The rows of all texts, and what made them."""
-    cache = BUILD / "pair-rows.pickle"
-    embedder = local_embedder(BUILD / "head-model")
-    await embedder.prepare()
-    await embedder.embed(["begin"], "layers", purpose=Purpose("build"))
-    kept = pickle.loads(cache.read_bytes()) if cache.exists() else {}
-    rows: Rows = kept.get(embedder.key, {})
-    missing = [text for text in dict.fromkeys(texts) if text not in rows]
-    for first in range(0, len(missing), 64):
-        some = missing[first : first + 64]
-        rows.update(zip(some, await embedder.embed(some, "layers", purpose=Purpose("build")), strict=True))
-    cache.write_bytes(pickle.dumps({**kept, embedder.key: rows}))
-    await embedder.aclose()
-    return rows, embedder.engine
-
-
 def main() -> None:
-    BUILD.mkdir(exist_ok=True)
     known = learnt_from()
     texts = [text for pair in (*known, *as_kept(minds(MORE))) for text in (pair.newer, pair.older)]
-    rows, engine = asyncio.run(rows_by_model(texts))
+    rows, engine = asyncio.run(vectors_of(texts))
     pairs = [*known, *strangers(known, rows)]
     strange = np.arange(len(pairs)) >= len(known)
     written = msgspec.msgpack.encode(NumbersFile(digest(), engine, numbers(pairs, strange, rows)))

@@ -21,7 +21,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.text.chat import FILE, LONGEST, Chat, ChatFile, Line, signs
+from forged.models.layers import first_layers
+from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
+from forged.text.linear import Weights
 from forged.text.pieces import SIZE, pieces
 from tests.training import data
 from tests.training.fitting import Floats, Places, Rows, fit
@@ -32,8 +34,6 @@ LEARN, JUDGE = CHAT / "learn.tsv", CHAT / "judge.tsv"
 FOLDS, FALSE = 5, 0.005
 # Lines that were written for this, and turns of lives, count as so many of the others.
 _NEAR = 8.0
-# Of a row's three layers the first two say how a thing is said.
-LAYERS = 768
 
 
 class Turn(NamedTuple):
@@ -87,15 +87,12 @@ def digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in read)).hexdigest()
 
 
-def trained(found: Sequence[Turn], rows: Rows, size: int) -> Line:
+def trained(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
     """Return the line that these teach, with no bar: of pieces where there is a table, else of rows."""
     right = np.array([(one.is_chat, not one.is_chat) for one in found], np.float32)
     weights = np.array([1.0 if not one.group else _NEAR for one in found])
     chat, work = fit(rows, right, weights, size=size)
-    output = chat.less(work).output()
-    if size:
-        return Line(0.0, output.signs, output.pieces, output.pieces_step)
-    return Line(0.0, output.signs, output.vector, output.vector_step)
+    return Barred(0.0, chat.less(work).weights())
 
 
 def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
@@ -108,7 +105,7 @@ def bar_of(found: Sequence[Turn], leanings: NDArray[np.float64]) -> float:
     return bar
 
 
-def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Line:
+def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Barred:
     """Return the line of all, with the bar of the parts; prints how they fare."""
     part = np.array([crc32(one.part.encode()) % FOLDS for one in found])
     leanings = np.zeros(len(found))
@@ -127,8 +124,8 @@ def learnt(found: Sequence[Turn], rows: Rows, size: int) -> Line:
     return msgspec.structs.replace(trained(found, rows, size), bar=bar)
 
 
-def _chat(line: Line, size: int) -> Chat:
-    none = Line(0.0, (), b"", 1.0)
+def _chat(line: Barred, size: int) -> Chat:
+    none = Barred(0.0, Weights(b"", 1.0, ()))
     return Chat(ChatFile("", "", *((line, none) if size else (none, line))))
 
 
@@ -148,7 +145,7 @@ def main() -> None:
     found, lines = turns(), list(labelled(JUDGE))
     texts = [one.text for one in found]
     by_text, engine = asyncio.run(vectors_of([*texts, *(text for text, _ in lines)]))
-    vectors = np.array([by_text[text][:LAYERS] for text in (*texts, *(text for text, _ in lines))])
+    vectors = first_layers(np.array([by_text[text] for text in (*texts, *(text for text, _ in lines))]))
     nothing = np.zeros((len(found), 0), np.float32)
     by_words = learnt(found, Texts(texts, nothing), SIZE)
     by_row = learnt(found, Texts(texts, vectors[: len(found)]), 0)

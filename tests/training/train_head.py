@@ -47,6 +47,7 @@ Scored = tuple[float, list[int], int]
 
 async def vectors_of(texts: Sequence[str]) -> tuple[dict[str, Floats], str]:
     """The rows of all texts, of the model's layers, and what made them."""
+    BUILD.mkdir(exist_ok=True)
     cache = BUILD / "head-vectors.pickle"
     embedder = local_embedder(BUILD / "head-model")
     await embedder.prepare()
@@ -79,15 +80,15 @@ def trained(found: Sequence[data.Example], rows: Rows, bar: float = inf, asked_b
     user, repo = fitted(
         [None if one.scope == "-" else (one.scope == "user", one.scope != "user") for one in found], _SMALL
     )
-    by_kind = {name: each.output() for name, each in zip(names, kinds, strict=True)}
+    by_kind = {name: each.weights() for name, each in zip(names, kinds, strict=True)}
     return Numbers(
         bar=bar,
         asked_bar=asked_bar,
-        keep=keep.less(drop).output(),
-        asks=asks.less(asks_not).output(),
+        keep=keep.less(drop).weights(),
+        asks=asks.less(asks_not).weights(),
         kept={name: by_kind[name] for name in data.KEPT},
         others={name: by_kind[name] for name in data.OTHERS},
-        user=user.less(repo).output(),
+        user=user.less(repo).weights(),
     )
 
 
@@ -172,7 +173,6 @@ def told(found: Sequence[Scored], said: Sequence[data.Message]) -> None:
 
 
 def main() -> None:
-    BUILD.mkdir(exist_ok=True)
     said = [*data.messages(), *data.turns()]
     found = data.examples(said)
     texts = [each.text for each in found]
@@ -206,7 +206,6 @@ def _learnt(
         seen = np.flatnonzero((places < 0) | (part[places] != one))
         numbers.append(trained([found[int(each)] for each in seen], rows.take(seen)))
         print(f"{name}: part {one + 1} of {FOLDS}", flush=True)
-        (BUILD / f"{name}.msgpack").write_bytes(msgspec.msgpack.encode(numbers))
     kept, asked = held_out(said, numbers, vectors)
     for what, scored in (("kept", kept), ("asked", asked)):
         print(f"{name}, {what}:")

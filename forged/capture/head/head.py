@@ -12,26 +12,16 @@ import functools
 import math
 import os
 from array import array
-from collections.abc import Iterable, Sequence
-from operator import mul
+from collections.abc import Iterable
 
 import msgspec
 
 from forged.capture.head.features import signs
 from forged.memory import Category, Scope
-from forged.text.pieces import SIZE, pieces, weight
+from forged.text.linear import Linear, Weights
+from forged.text.pieces import pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
-
-
-class Output(msgspec.Struct, frozen=True):
-    """The numbers of one question: int16 for the vector and int8 for the pieces, each by its step."""
-
-    vector: bytes
-    vector_step: float
-    signs: tuple[float, ...]
-    pieces: bytes = b""
-    pieces_step: float = 0.0
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -44,11 +34,11 @@ class Numbers(msgspec.Struct, frozen=True):
 
     bar: float
     asked_bar: float
-    keep: Output
-    asks: Output
-    kept: dict[str, Output]
-    others: dict[str, Output]
-    user: Output
+    keep: Weights
+    asks: Weights
+    kept: dict[str, Weights]
+    others: dict[str, Weights]
+    user: Weights
 
 
 class HeadFile(msgspec.Struct, frozen=True):
@@ -86,17 +76,17 @@ class Judge:
     """Numbers at work."""
 
     def __init__(self, numbers: Numbers) -> None:
-        self.bar, self.asked_bar, self.sees_rows = numbers.bar, numbers.asked_bar, bool(numbers.keep.vector)
-        self._keep, self._asks, self._user = map(_Line, (numbers.keep, numbers.asks, numbers.user))
-        self._kept = {name: _Line(output) for name, output in numbers.kept.items()}
-        self._others = [_Line(output) for output in numbers.others.values()]
+        self.bar, self.asked_bar, self.sees_rows = numbers.bar, numbers.asked_bar, bool(numbers.keep.row)
+        self._keep, self._asks, self._user = map(Linear, (numbers.keep, numbers.asks, numbers.user))
+        self._kept = {name: Linear(weights) for name, weights in numbers.kept.items()}
+        self._others = [Linear(weights) for weights in numbers.others.values()]
 
     def leanings(self, text: str, row: bytes = b"") -> Leanings:
         """Judge one text by itself and its row."""
         vector = array("f", row)
         places, form = pieces(text), signs(text)
 
-        def of(line: _Line) -> float:
+        def of(line: Linear) -> float:
             return line.at(vector, places, form)
 
         kept = {name: of(line) for name, line in self._kept.items()}
@@ -109,30 +99,6 @@ class Head(msgspec.Struct, frozen=True):
 
     by_rows: Judge
     by_words: Judge
-
-
-class _Line:
-    """One linear function."""
-
-    def __init__(self, output: Output) -> None:
-        self._vector = [number * output.vector_step for number in array("h", output.vector)]
-        self._signs = output.signs
-        self._pieces = array("b", output.pieces)
-        self._step = output.pieces_step
-
-    def at(self, vector: Sequence[float], places: Sequence[int], form: Sequence[float]) -> float:
-        """Return its value."""
-        if len(vector) != len(self._vector):
-            raise ValueError(f"a vector of {len(vector)} numbers for a head of {len(self._vector)}")
-        found: float = sum(map(mul, self._vector, vector)) + sum(map(mul, self._signs, form))
-        if self._pieces and places:
-            found += sum(map(self._pieces.__getitem__, self._own(places))) * self._step * weight(len(places))
-        return found
-
-    def _own(self, places: Sequence[int]) -> Sequence[int]:
-        """Places of a table that may be smaller."""
-        size = len(self._pieces)
-        return places if size == SIZE else [place % size for place in places]
 
 
 def _either(leanings: Iterable[float]) -> float:

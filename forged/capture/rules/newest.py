@@ -20,10 +20,9 @@ import numpy as np
 
 from forged.capture.rules import by_words
 from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
+from forged.text.pieces import weight
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
-# A pair of many pieces says as much as one of few.
-_WEIGHT = 4.0
 
 # What the local model says of texts, float32 as bytes.
 RowsOf = Mapping[str, bytes]
@@ -110,7 +109,7 @@ class _Line:
     def _said(self, places: Sequence[int]) -> float:
         if not len(self._pieces) or not places:
             return 0.0
-        return float(self._pieces[list(places)].sum()) * _WEIGHT / math.sqrt(len(places))
+        return float(self._pieces[list(places)].sum()) * weight(len(places))
 
 
 def replaced_by(

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.rules.slots import signs
+from forged.models import LAYERS
+from forged.text.pieces import CJK, SIZE
 
 Floats = NDArray[np.float32]
 
-SIZE, LAYERS = 1 << 14, 3
 _BEGINNING = 4
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _WORDS = re.compile(r"[^\W_]+|[?!:]")
 
 
@@ -52,12 +52,12 @@ def rows_of(newer: Floats, older: Floats) -> Floats:
 
 def together(row: int) -> int:
     """Return how many of these, the first, are of both rows of so many numbers."""
-    return LAYERS + 2 * row
+    return len(LAYERS) + 2 * row
 
 
 def _by_layer(rows: Floats) -> Floats:
     """The rows by layer, each of unit length."""
-    layers = rows.reshape(len(rows), LAYERS, -1)
+    layers = rows.reshape(len(rows), len(LAYERS), -1)
     found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
     return found
 
@@ -79,7 +79,7 @@ def _said(text: str) -> list[str]:
 def _words(said: list[str]) -> Iterator[str]:
     """Words and how they begin; where no blanks stand, characters and pairs of them."""
     for word in said:
-        if _CJK.search(word):
+        if CJK.search(word):
             yield from word
             yield from (one + other for one, other in pairwise(word))
         else:

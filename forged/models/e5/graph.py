@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from forged.models.e5.model_file import Floats, ModelFile, weights
+from forged.models.layers import LAYERS
 
 INPUT = "embeddings"
-# Counted from 0: the last one says what a text is about, those in the middle more of how it is said.
-LAYERS = (5, 8, 11)
 
 _MOST = 63
 # Of each layer of this one model file, the number between its last two matrices that for some token of every

@@ -12,11 +12,12 @@ import pytest
 
 from forged.capture.head.choosing import chosen, score
 from forged.capture.head.features import SIGNS, signs
-from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, Output, _Line, head
+from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, head
 from forged.capture.head.units import SHORT, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.memory import Category, Scope
+from forged.text.linear import Linear, Weights
 from forged.text.pieces import SIZE, pieces
 from tests.training import data
 from tests.training.fitting import Rows, fit
@@ -42,7 +43,7 @@ def test_what_is_fitted_is_what_the_worker_reckons(size):
     fitted, other = fit(rows, np.stack([right, 1 - right], 1), np.ones(len(right)), size=size)
     more = fitted.less(other)
     assert not size or ((more.of(rows) > 0) == (right > 0)).all()
-    line = _Line(more.output())
+    line = Linear(more.weights())
     found = [
         line.at(array("f", row.tobytes()), pieces(text), signs(text))
         for text, row in zip(TEXTS, rows.vectors, strict=True)
@@ -54,7 +55,7 @@ def test_the_same_data_give_the_same_numbers_and_one_of_several_kinds_is_enough(
     rows, right = _learnt()
     kinds = np.stack([right, right, 1 - right], 1)  # each that is right may be of two kinds
     once, again = (fit(rows, kinds, np.ones(len(right)), size=SIZE) for _ in range(2))
-    assert [each.output() for each in once] == [each.output() for each in again]
+    assert [each.weights() for each in once] == [each.weights() for each in again]
     either, neither = np.maximum(once[0].of(rows), once[1].of(rows)), once[2].of(rows)
     assert ((either > neither) == (right > 0)).all()
 
@@ -71,7 +72,7 @@ def _learnt():
 
 
 def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
-    line, none = Output(b"", 1.0, (0.0,) * (SIGNS - 1) + (2.0,)), Output(b"", 1.0, (0.0,) * SIGNS)
+    line, none = Weights(b"", 1.0, (0.0,) * (SIGNS - 1) + (2.0,)), Weights(b"", 1.0, (0.0,) * SIGNS)
     numbers = Numbers(
         bar=0.0,
         asked_bar=0.0,
@@ -102,7 +103,7 @@ def test_kind_and_scope_make_the_category(kind, of_person, of_repository):
 
 
 def test_a_row_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="a vector of 3 numbers for a head of 1152"):
+    with pytest.raises(ValueError, match="a row of 3 numbers for one of 1152"):
         head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
 
 

