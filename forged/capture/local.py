@@ -43,8 +43,6 @@ _SOMEWHAT: frozenset[Veto] = frozenset({"hearsay", "moment"})
 _A_LITTLE = 0.3
 # What the words say of whom a unit is about, against the head.
 _WORDS_SAY = 2.0
-# Characters: "remember that, please" says nothing to remember.
-_LEAST = 24
 
 
 class More(msgspec.Struct, frozen=True):
@@ -71,8 +69,9 @@ class LocalAnswers:
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
             for each in kept
-            if not any(_is_of(each, unit) for unit in asked)
+            if not any(_is_of(each, unit.text) for unit in asked)
         )
+        refused = tuple(each for each in refused if not any(_is_of(one, each.text) for one in stays))
         proposals = (
             _proposal(unit, judged, "request" if unit in asked else "head")
             for unit in free
@@ -137,7 +136,7 @@ def _asked(
             taken += [best_of(here, lambda text: judged[text].keep)] if is_asked else []
             continue
         unit = Unit(request.text, request.sentences, here[0].around)
-        if len(unit.text.encode()) < _LEAST:
+        if not unit.text:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
         elif is_asked or judged[unit.around].asks >= _bar(unit.around):
@@ -159,7 +158,7 @@ def _likely(
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
         against = max(0.0, _DOUBT - score(unit, lambda text: judged[text].keep))
-        is_said = any(_is_of(each, unit) or _is_in(proposal, each) for each in sure)
+        is_said = any(_is_of(each, unit.text) or _is_in(proposal, each) for each in sure)
         if proposal.content and not is_said and not (against and speaks_against(unit.text, _AGAINST)):
             doubt = _COUNTS * against + _A_LITTLE * bool(against and speaks_against(unit.text, _SOMEWHAT))
             yield msgspec.structs.replace(proposal, only_replaces=True, doubt=doubt)
@@ -184,8 +183,8 @@ def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
     """Whether the rules keep a part of it already."""
-    return any(_is_of(each, unit) for each in kept)
+    return any(_is_of(each, unit.text) for each in kept)
 
 
-def _is_of(kept: Proposal, unit: Unit) -> bool:
-    return kept.content.rstrip(".。").lower() in unit.text.lower()
+def _is_of(kept: Proposal, text: str) -> bool:
+    return kept.content.rstrip(".。").lower() in text.lower()

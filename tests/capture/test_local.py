@@ -123,6 +123,22 @@ def test_the_plainest_requests_are_kept_although_the_head_sees_little_in_them(te
 
 
 @pytest.mark.parametrize(
+    "text", ["schreib auf: MSRV 1.70", "nao esquece: usamos bazel", "remember: 敵HPは整数"]
+)
+def test_few_letters_are_something_to_remember_behind_a_colon_or_with_a_number(text):
+    (proposal,) = answered(text, vectors=no_rows).proposals
+    assert proposal.why == "request"
+    assert proposal.content.rstrip(".。").endswith(text.split()[-1])
+
+
+@pytest.mark.parametrize("text", ["écris ça dans tes règles", "kommt bitte in die CLAUDE.md"])
+def test_few_letters_are_nothing_to_remember_otherwise(text):
+    assert [each.reason for each in answered(text, vectors=no_rows).refused] == [
+        "it does not say what is to be remembered"
+    ]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "remember to close the file",
@@ -150,10 +166,18 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
     assert [(each.text.startswith("merk dir"), each.reason) for each in found.refused] == [(True, reason)]
 
 
+@pytest.mark.parametrize("text", ["don't forget we use bazel", "记住，我们用 pnpm"])
+def test_what_the_rules_keep_of_a_request_is_not_refused_as_well(liked, text):
+    liked("nothing")
+    found = answered(text)
+    assert [each.why for each in found.proposals] == ["rule"]
+    assert found.refused == ()
+
+
 def test_a_request_is_judged_by_its_own_words(liked):
     """That the rest of its message is worth keeping says nothing of it."""
     liked("Staging")
-    found = answered("why is Staging red, and who broke it? remember that the port is 8081 and no other")
+    found = answered("why is Staging red, and who broke it? merk dir: der Port ist 8081 und sonst nichts")
     assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
 
 

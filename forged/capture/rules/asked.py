@@ -22,8 +22,9 @@ from forged.memory import Scope
 # Characters of a message that is kept whole but for what speaks against it, and of what is kept of a longer
 # one; and the sentences behind a request that may say more of it.
 BRIEF, LONG, _MORE = 160, 300, 2
-# Letters that say something; one of Han or kana says as much as two.
-_SAYS, _LEAST = 22, 12
+# Letters that say something, one of Han or kana as much as two; and behind a colon or with a number.
+_SAYS, _LEAST, _NAMES = 22, 12, 4
+_NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
 # What speaks against a sentence's being part of a request beside it.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 _WORDS = re.compile(r"[^\W_]")
@@ -51,11 +52,10 @@ def request_in(said: Sequence[Statement], before: str = "") -> Request | None:
     while last < len(said) and (is_brief or last - at <= _MORE) and _adds(said[last], said[first:last]):
         last += 1
     text = " ".join(each.text for each in said[first:last])
-    if last - first == 1 and (said[at].asks_alone or letters(without_request(text)) < _LEAST):
+    if last - first == 1 and (said[at].asks_alone or not _says(text)):
         told = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
         text = f"{next(told, '')} {text}".strip()
-    says = letters(without_request(text)) >= _LEAST
-    return Request(text if says else "", tuple(said[first:last]))
+    return Request(text if _says(text) else "", tuple(said[first:last]))
 
 
 def requests_of(said: Sequence[Statement]) -> dict[int, Request]:
@@ -79,6 +79,12 @@ def scope_of_all(sentences: Sequence[Statement]) -> Scope:
 def _is_of_person(text: str) -> bool:
     """Whether a sentence is about the person both with the clause that asks and without it."""
     return scope_of(without_request(text)) is scope_of(beside_request(text)) is Scope.USER
+
+
+def _says(text: str) -> bool:
+    """Whether there is something to keep in it beside the words that ask."""
+    told = without_request(text)
+    return letters(told) >= (_NAMES if _NAMED.search(told) else _LEAST)
 
 
 def _asks(sentence: Statement) -> bool:
