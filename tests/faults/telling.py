@@ -30,7 +30,7 @@ from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, prop
 
 # What a killed daemon may leave its helpers, to notice and to end.
 GONE_S = 2.0
-DISK_BYTES = 256 << 10
+DISK_BYTES = 1 << 20
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
 _ENV = {"PYTHONPATH": str(REPO), "FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
@@ -236,7 +236,7 @@ def _state_on(disk: Path | None) -> dict[str, str]:
 
 
 def _mounting(disk: Path | None) -> tuple[str, ...]:
-    """What to put before a command, so that it alone sees 256 KiB of memory at a place."""
+    """What to put before a command, so that it alone sees 1 MiB of memory at a place."""
     script = f'mount -t tmpfs -o size={DISK_BYTES} none "$0" && mkdir -p "$0/repo/.git" && exec "$@"'
     return () if disk is None else ("unshare", "-Urm", "sh", "-c", script, str(disk))
 

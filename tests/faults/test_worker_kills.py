@@ -82,7 +82,8 @@ def test_a_hundred_killed_workers(place, promised):
         assert one.report().worker_restarts == len(names) + len(warm_up)
         assert one.report().dead == 0
         assert max(took.values()) <= RESUMED_S, took
-        assert after.threads <= before.threads + 2, (before, after)
+        # Pools make a thread when all of theirs are busy, on a busy machine some more of them.
+        assert after.threads <= before.threads + 6, (before, after)
         assert after.descriptors <= before.descriptors + 2, (before, after)
         assert after.semaphores == before.semaphores
     for state in STATES:
