@@ -29,9 +29,10 @@ from forged.state import Event
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
 # Of one event; each takes some milliseconds of the daemon's.
 _MOST_TEXTS = 48
-# How much must speak for its being a request where a wording of `requests.toml` says so; and where it is as
-# short as the plainest requests are, of which the head sees too little to know better.
-_WORDED_BAR, _PLAIN_BAR, _PLAIN = 1.0, -3.0, 50
+# How much must speak for its being a request and for its being worth keeping, where a wording of
+# `requests.toml` says so: with rows, by words, and where it has fewer letters than that, in which the head
+# sees little.
+_WORDED_BAR, _WORDED_BAR_BY_WORDS, _PLAIN_BAR, _PLAIN = 4.0, 3.0, -5.0, 50
 # Of what could only replace something: the least of all, that below which it is in doubt (below 0, as the
 # head has learnt from agents' lives that hardly anything lasts), and what a nat below that counts: who comes
 # back to a thing with another word about it means it to last, however they put it.
@@ -64,7 +65,7 @@ class LocalAnswers:
         """Return which of `kept` is no request's, and what of `said` is kept beside it."""
         requests, found, judge, judged = self._judged(event, said)
         wanted = chosen(found, lambda text: judged[text].keep, judge.bar)
-        asked, refused = _asked(requests, found, judged, judge.asked_bar)
+        asked, refused = _asked(requests, found, judged, judge)
         free = [*asked, *(unit for unit in wanted if not _is_part(unit, asked))]
         stays = tuple(
             msgspec.structs.replace(each, why="rule")
@@ -85,7 +86,7 @@ class LocalAnswers:
     def asked(self, event: Event) -> More:
         """Return what comes of explicit requests alone."""
         requests, found, judge, judged = self._judged(event, still_meant(event))
-        asked, refused = _asked(requests, found, judged, judge.asked_bar)
+        asked, refused = _asked(requests, found, judged, judge)
         return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
 
     def _judged(
@@ -124,30 +125,33 @@ class Overruled:
 
 
 def _asked(
-    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings], bar: float
+    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings], judge: Judge
 ) -> tuple[list[Unit], tuple[Refused, ...]]:
     """Return the unit to keep of each message that asks, and the messages that do not say what."""
     taken: list[Unit] = []
     refused: list[Refused] = []
+    worded_bar = _WORDED_BAR if judge.sees_rows else _WORDED_BAR_BY_WORDS
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        is_asked, request = asking(here, judged) >= bar, requests.get(place)
+        request = requests.get(place)
         if request is None:
+            is_asked = asking(here, judged) >= judge.asked_bar
             taken += [best_of(here, lambda text: judged[text].keep)] if is_asked else []
             continue
         unit = Unit(request.text, request.sentences, here[0].around)
         if not unit.text:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif is_asked or judged[unit.around].asks >= _bar(unit.around):
+        elif _meant(unit, judged) >= (_PLAIN_BAR if letters(unit.around) < _PLAIN else worded_bar):
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))
     return taken, tuple(refused)
 
 
-def _bar(text: str) -> float:
-    return _PLAIN_BAR if letters(text) < _PLAIN else _WORDED_BAR
+def _meant(unit: Unit, judged: dict[str, Leanings]) -> float:
+    """Return how much speaks for it that what is worded as a request is one."""
+    return judged[unit.around].asks + max(judged[text].keep for text in unit.texts() if text in judged)
 
 
 def _likely(

@@ -166,6 +166,16 @@ def test_a_request_that_is_not_kept_is_refused_aloud(liked, text, reason):
     assert [(each.text.startswith("merk dir"), each.reason) for each in found.refused] == [(True, reason)]
 
 
+def test_what_is_worded_as_a_request_must_be_worth_keeping_too(liked):
+    text = "merk dir: der Port von Staging ist seit gestern 8081 und der von Produktion nicht"
+    liked("nothing", asked=["Port"])
+    assert [each.reason for each in answered(text).refused] == [
+        "it reads like something for this moment only"
+    ]
+    liked("Port", asked=["Port"])
+    assert [each.why for each in answered(text).proposals] == ["request"]
+
+
 @pytest.mark.parametrize("text", ["don't forget we use bazel", "记住，我们用 pnpm"])
 def test_what_the_rules_keep_of_a_request_is_not_refused_as_well(liked, text):
     liked("nothing")
