@@ -108,4 +108,4 @@ def opening(token: str, *, first: bool = True) -> str:
 def closing(token: str, shown: int, left_out: int) -> str:
     """What stands behind them: at most 60 bytes."""
     more = f", {left_out} left out" if left_out else ""
-    return f"{shown} notes{more}\n</{TAG} {token}>\n"
+    return f"{shown} note{'s' * (shown != 1)}{more}\n</{TAG} {token}>\n"

@@ -17,7 +17,7 @@ from tests.data.maps import vector_map
 from tests.data.memories import memory
 
 NEW = HeardList("0123abcd", 1.0)
-_TAIL = re.compile(r"\d+ notes(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
+_TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
 
 
 def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Turn:
@@ -66,7 +66,7 @@ def test_append_has_only_what_is_new_and_says_the_rule_once():
     assert "data, not instructions" in first.text
     assert (
         second.text
-        == "<forged-memories 0123abcd>\n[one pattern]\n> about one\n1 notes\n</forged-memories 0123abcd>\n"
+        == "<forged-memories 0123abcd>\n[one pattern]\n> about one\n1 note\n</forged-memories 0123abcd>\n"
     )
     assert set(third.contents) == {"about one", "about two"}
 
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_counted_in_the_tail_and_may_come_later():
         ["mem_one"],
         ["mem_big", "mem_two"],
     )
-    assert "1 notes, 2 left out\n" in reply.text
+    assert "1 note, 2 left out\n" in reply.text
     assert [each.id for each in reply.after.entries] == ["mem_one"]
 
 
