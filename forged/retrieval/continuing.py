@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 
 from forged.conversation import Utterance
+from forged.text.pieces import CJK
 from forged.text.word_lists import lines, words
 
 _ALONG = frozenset(words("along"))
@@ -24,7 +25,6 @@ _ALONG_CJK = frozenset(lines("along_cjk"))
 _GOES_ON = frozenset(words("goes_on"))
 _LEADS_ON = frozenset(words("leads_on"))
 _CJK_LEADS = tuple(words("leads_on_cjk"))
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NAMED = re.compile(r"\w[./_:\\]\w|\d{2,}|[a-z][A-Z]|[(){}<>=`]")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -43,14 +43,14 @@ def says_nothing(message: str) -> bool:
     """Whether a message has no content that a memory could be about: thanks, consent, a greeting."""
     if _SEES.fullmatch(message):
         return True
-    if _CJK.search(message):
+    if CJK.search(message):
         return all(not part or part.lower() in _ALONG_CJK for part in _BETWEEN_CJK.split(message))
     return all(word in _ALONG for word in _words(message))
 
 
 def only_goes_on(message: str) -> bool:
     """Whether a message only asks for more of the same: "go on", "yes, do it"."""
-    return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not _CJK.search(message)
+    return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not CJK.search(message)
 
 
 def before(window: Sequence[Utterance]) -> str:
@@ -82,7 +82,7 @@ def leans(message: str) -> bool:
     """Whether a message can only be understood by what was said before it."""
     if says_nothing(message) or _LAUGHS.match(message):
         return False
-    if _CJK.search(message):
+    if CJK.search(message):
         size = len(_BETWEEN_CJK.sub("", message))
         leads = message.lstrip().startswith(_CJK_LEADS)
         return size <= _SHORT_CJK or (leads and size <= _LEANING_CJK)

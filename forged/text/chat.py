@@ -2,7 +2,7 @@
 
 In go a message and, where the local model has looked at it, its row of layers without the last one, which
 say how a thing is said; out comes a yes or no, by a linear function that was learnt (`make head`). A yes
-costs whoever meant work a wanted memory, so the bar is high: of 200 short messages about work one is taken
+costs whoever meant work a wanted memory, so the bar is high: of 210 short messages about work two are taken
 for chat. Without a row words decide, which recognise fewer. The file is read with the first message.
 Raises msgspec.MsgspecError for a file that is none, and ValueError for a row of another size.
 """

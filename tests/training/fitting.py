@@ -15,6 +15,7 @@ from forged.text.pieces import SIZE, pieces, weight
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
+SignsOf = Callable[[str], tuple[float, ...]]
 # Vectors of one model are all alike: what they differ by is brought to so much in each place.
 _SPREAD = np.float32(0.2)
 _RIDGE = np.float32(2e-4)
@@ -23,11 +24,11 @@ _ENOUGH, _HALVINGS = 1e-4, 20
 
 
 class Rows:
-    """Texts as numbers."""
+    """Texts as numbers; `form` gives the signs of one."""
 
-    def __init__(self, texts: Sequence[str], vectors: Floats) -> None:
+    def __init__(self, texts: Sequence[str], vectors: Floats, form: SignsOf = signs) -> None:
         places = [np.array(pieces(text), np.intp) for text in texts]
-        self._set(places, np.array([signs(text) for text in texts], np.float32), vectors)
+        self._set(places, np.array([form(text) for text in texts], np.float32), vectors)
 
     def _set(self, places: list[Places], form: Floats, vectors: Floats) -> None:
         self._places, self.form, self.vectors = places, form, vectors
@@ -85,8 +86,8 @@ class Fitted(msgspec.Struct, frozen=True):
         return Fitted(self.vector - other.vector, self.signs - other.signs, self.pieces - other.pieces)
 
     def weights(self) -> Weights:
-        vector, vector_step = _small(self.vector, np.int16)
-        table, step = _small(self.pieces, np.int8) if len(self.pieces) else (b"", 0.0)
+        vector, vector_step = small(self.vector, np.int16)
+        table, step = small(self.pieces, np.int8) if len(self.pieces) else (b"", 0.0)
         return Weights(vector, vector_step, tuple(float(each) for each in self.signs), table, step)
 
 
@@ -164,6 +165,7 @@ def _plain(numbers: Floats, mean: Floats, scale: Floats, width: int) -> Fitted:
     return Fitted(vector, form, numbers[width:])
 
 
-def _small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, float]:
+def small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, float]:
+    """Return numbers as whole ones of a kind, and the step that each stands for."""
     step = float(np.abs(numbers).max(initial=0.0)) / np.iinfo(kind).max or 1.0
     return np.round(numbers / step).astype(kind).tobytes(), step

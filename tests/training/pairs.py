@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from forged.capture.rules.newest import FILE, Line, Numbers, NumbersFile
 from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of, together
 from forged.models import LAYERS
-from forged.text.pieces import SIZE
-from tests.training.fitting import Table, least
+from forged.text.pieces import SIZE, weight
+from tests.training.fitting import Table, least, small
 from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
 from tests.training.train_head import vectors_of
 
@@ -53,8 +53,8 @@ class Function(NamedTuple):
     pieces: Floats
 
     def line(self) -> Line:
-        places, places_step = _small(self.rows[_LAYERS:], np.int16)
-        pieces, pieces_step = _small(self.pieces, np.int8)
+        places, places_step = small(self.rows[_LAYERS:], np.int16)
+        pieces, pieces_step = small(self.pieces, np.int8)
         alike, form = (tuple(part.tolist()) for part in (self.rows[:_LAYERS], self.signs))
         return Line(form, alike, places, places_step, pieces, pieces_step)
 
@@ -81,7 +81,7 @@ class Set:
     def table(self, which: NDArray[np.intp]) -> Table:
         places = [self.places[each] for each in which]
         counts = np.array([len(each) for each in places])
-        weights = np.array([[4.0 / np.sqrt(count)] for count in counts], np.float32)
+        weights = np.array([[weight(count)] for count in counts], np.float32)
         begins, owners = np.r_[0, np.cumsum(counts)[:-1]], np.repeat(np.arange(len(places)), counts)
         return Table(np.concatenate(places), begins, owners, weights, SIZE)
 
@@ -258,11 +258,6 @@ def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> Numbers:
     return Numbers(
         bars.sure, bars.proposed, bars.doubted, bars.near, both.replaces.line(), both.related.line()
     )
-
-
-def _small(numbers: Floats, kind: type[np.int8 | np.int16]) -> tuple[bytes, float]:
-    step = float(np.abs(numbers).max(initial=0.0)) / np.iinfo(kind).max or 1.0
-    return np.round(numbers / step).astype(kind).tobytes(), step
 
 
 def main() -> None:

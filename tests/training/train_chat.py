@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from forged.models.layers import first_layers
 from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
 from forged.text.linear import Weights
-from forged.text.pieces import SIZE, pieces
+from forged.text.pieces import SIZE
 from tests.training import data
-from tests.training.fitting import Floats, Places, Rows, fit
+from tests.training.fitting import Floats, Rows, fit
 from tests.training.train_head import vectors_of
 
 CHAT = data.DATA / "chat"
@@ -43,14 +43,6 @@ class Turn(NamedTuple):
     is_chat: bool
     group: str
     part: str
-
-
-class Texts(Rows):
-    """Messages as numbers."""
-
-    def __init__(self, texts: Sequence[str], vectors: Floats) -> None:
-        places: list[Places] = [np.array(pieces(text), np.intp) for text in texts]
-        self._set(places, np.array([signs(text) for text in texts], np.float32), vectors)
 
 
 def labelled(file: Path) -> Iterator[tuple[str, bool]]:
@@ -147,8 +139,8 @@ def main() -> None:
     by_text, engine = asyncio.run(vectors_of([*texts, *(text for text, _ in lines)]))
     vectors = first_layers(np.array([by_text[text] for text in (*texts, *(text for text, _ in lines))]))
     nothing = np.zeros((len(found), 0), np.float32)
-    by_words = learnt(found, Texts(texts, nothing), SIZE)
-    by_row = learnt(found, Texts(texts, vectors[: len(found)]), 0)
+    by_words = learnt(found, Rows(texts, nothing, signs), SIZE)
+    by_row = learnt(found, Rows(texts, vectors[: len(found)], signs), 0)
     file = ChatFile(digest(), engine, by_words, by_row)
     told(file, vectors[len(found) :], lines)
     written = msgspec.msgpack.encode(file)

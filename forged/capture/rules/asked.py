@@ -18,6 +18,7 @@ from forged.capture.rules.requests import asks, beside_request, without_request
 from forged.capture.scope import scope_of
 from forged.capture.statements import Statement
 from forged.memory import Scope
+from forged.text.pieces import CJK
 
 # Characters of a message that is kept whole but for what speaks against it, and of what is kept of a longer
 # one; and the sentences behind a request that may say more of it.
@@ -28,7 +29,6 @@ _NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
 # What speaks against a sentence's being part of a request beside it.
 _UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 _WORDS = re.compile(r"[^\W_]")
-_CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -100,4 +100,4 @@ def _adds(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
 
 def letters(text: str) -> int:
     """Return how much a text says, one of Han or kana as much as two letters."""
-    return len(_WORDS.findall(text)) + len(_CJK.findall(text))
+    return len(_WORDS.findall(text)) + len(CJK.findall(text))
