@@ -234,14 +234,14 @@ def start_writer(top: Path) -> subprocess.Popen[str]:
 
 def killed(writer: subprocess.Popen[str], after_s: float) -> list[str]:
     """Kill a writer that has begun, at a time of the caller's choice; what it acknowledged."""
-    assert writer.stdout is not None
-    first = writer.stdout.readline()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        writer.wait(after_s)
-    writer.kill()
-    rest, _ = writer.communicate(timeout=10)
-    whole = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-    return [first, *whole]
+    with writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            writer.wait(after_s)
+        writer.kill()
+        # Not `communicate`: that begins behind what came with the first line, maybe in the middle of another.
+        return [first, *(line for line in writer.stdout if line.endswith("\n"))]
 
 
 # Removing.
