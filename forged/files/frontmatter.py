@@ -155,6 +155,8 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     )  # fmt: skip
     if cues or evidence:
         grounds = tuple(Evidence(*map(_unquoted, each)) for each in _GROUND.findall(evidence))
+        if not all(each.path for each in grounds):
+            return None
         lines = tuple(map(_unquoted, _CUE.findall(cues)))
         memory = msgspec.structs.replace(memory, cues=lines, evidence=grounds)
     plain = id_ == name and stated == scope and not cues

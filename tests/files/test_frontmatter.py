@@ -152,6 +152,21 @@ BEHIND = [
 ]
 
 
+NO_PATH = b"""---
+id: mem_1
+created_at: 2026-02-24T23:32:58Z
+updated_at: 2026-02-24T23:32:58Z
+version: 1
+scope: repo
+category: patterns
+session_id: "12"
+trigger: cadence
+evidence:
+    - path: ""
+---
+"""
+
+
 @st.composite
 def near_written_forms(draw: st.DrawFn) -> bytes:
     ordinary = {
@@ -173,6 +188,7 @@ def near_written_forms(draw: st.DrawFn) -> bytes:
 @settings(deadline=None, max_examples=times(600, 150))
 @given(near_written_forms())
 @example(SAMPLES[1].read_bytes())
+@example(NO_PATH)
 def test_whatever_the_fast_path_takes_yaml_reads_the_same(data):
     assert_ways_agree(data)
 
