@@ -13,6 +13,8 @@ REPO = Path(__file__).parents[1]
 # package's own __init__, with the version.
 LAYERS = """
     __main__ | cli
+    mcp
+    integrations
     daemon | evaluation
     retrieval | capture
     scopes
@@ -22,6 +24,7 @@ LAYERS = """
     map | state
     models
     files
+    hooks | transcripts
     config | text
     conversation | memory | counters | log | in_turn | slots | activity | program
     errors
@@ -29,7 +32,14 @@ LAYERS = """
 """
 # These see nothing else of forged.
 CLOSED = {
-    "forged.cli": {"forged", "forged.config", "forged.errors", "forged.evaluation", "forged_client"},
+    "forged.cli": {
+        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.integrations"),
+        *("forged.mcp", "forged.transcripts", "forged_client"),
+    },
+    "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
+    "forged.mcp": {"forged", "forged_client"},
+    "forged.hooks": {"forged", "forged.errors", "forged.text"},
+    "forged.transcripts": {"forged", "forged.errors", "forged.conversation", "forged.text"},
     "forged.evaluation": {
         *("forged", "forged.config", "forged.errors", "forged.files=", "forged.memory", "forged_client"),
     },
@@ -64,6 +74,8 @@ HOMES = {
             "forged.daemon",
             "forged.cli",
             "forged.evaluation",
+            "forged.integrations",
+            "forged.mcp",
             "forged_client",
         ),
     },

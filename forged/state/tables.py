@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-VERSION = 4
+VERSION = 5
 # Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
 # later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -46,9 +46,13 @@ TABLES: dict[str, tuple[str, ...]] = {
     "uses": ("id_and_root", "sessions"),
     "to_review": ("id", "document"),
     "judged": ("key", "judgement"),
+    "agents": ("agent_and_day", "counts"),
+    "injections": ("key", "injection"),
+    "learned": ("session", "progress"),
 }
 # The tables that a file of each version has.
-OF_VERSION = {1: tuple(TABLES)[:7], 2: tuple(TABLES)[:11], 3: tuple(TABLES)[:15], VERSION: tuple(TABLES)}
+_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, VERSION: len(TABLES)}
+OF_VERSION = {version: tuple(TABLES)[:count] for version, count in _TABLES_BY_VERSION.items()}
 _CHECKSUM_BYTES = 8
 
 
