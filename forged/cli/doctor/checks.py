@@ -30,6 +30,12 @@ _GATES = {
     "learning": "words decide what is injected until everyday messages are embedded",
     "vectors": "vectors and words decide what is injected",
 }
+_TRUST = {
+    "own": "everything there is yours",
+    "follow": "trusted, and what its branch brings (follow)",
+    "pin": "trusted as it was then (pin)",
+    "unknown": "nothing there to be trusted yet",
+}
 _COMMAND = re.compile("`forgectl [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
@@ -120,7 +126,7 @@ def roots(report: StatusReport) -> Iterator[Check]:
         if root.notice:
             yield Check("trust", WARN, f"{root.root}: {root.notice}", _helps(root.notice))
         elif root.scope == "repo" and root.trust:
-            yield Check("trust", OK, f"{root.root}: {root.trust}")
+            yield Check("trust", OK, f"{root.root}: {_TRUST.get(root.trust, root.trust)}")
         if root.redacted:
             holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
             fix = f"`forgectl show {root.redacted_ids[0]}` says which; take it out of the file"
