@@ -295,6 +295,7 @@ LATER: dict[str, p.Request | p.Reply] = {
     ),
     "reply-costs+said": p.Costs(id=18, days=(p.DayCost(day="2026-01-02", purpose="capture", said_tokens=7),)),
     "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
+    "request-search+hypotheses": p.Search(id=5, workspace="/w", query="", hypotheses=("a", "b")),
     "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),

@@ -141,6 +141,8 @@ class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
     `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
+    empty; a memory is ranked by the query that it answers best.
     """
 
     bypassable: ClassVar[bool] = True
@@ -150,6 +152,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     limit: int = 10
     min_generation: str = ""
     rated: bool = False
+    hypotheses: tuple[str, ...] = ()
 
 
 class Explained(Reply, frozen=True, tag="explained"):
