@@ -28,6 +28,8 @@ from forged.state.events import Events
 from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
+from forged.state.injections import Injections, all_injections
+from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
@@ -71,6 +73,7 @@ class _Contents(msgspec.Struct, frozen=True):
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
+    injections: tuple[InjectionRow, ...]
     doubt: str
 
 
@@ -104,6 +107,7 @@ class State:
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
+        self.injections = Injections(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -136,6 +140,7 @@ class State:
         await self.outbound.save()
         await self.told.save()
         await self.judged.save()
+        await self.injections.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,6 +176,7 @@ class State:
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
+            self.injections.restore(found.injections)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -242,5 +248,6 @@ def _read(connection: Connection) -> _Contents:
         uses=all_uses(connection),
         to_review=all_to_review(connection),
         judged=all_judged(connection),
+        injections=all_injections(connection),
         doubt=value_of(connection, damage.NOTE),
     )

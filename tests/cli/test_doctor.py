@@ -277,7 +277,10 @@ def test_memories_that_are_withheld_are_a_warning_with_the_command_that_a_person
 def test_a_trusted_repository_is_named_with_its_mode(found, root):
     check = found("trust", roots=(reports.root(root=str(root), trust="follow"),))
 
-    assert (check["level"], check["detail"]) == ("ok", f"{root}: trusted, and what its branch brings (follow)")
+    assert (check["level"], check["detail"]) == (
+        "ok",
+        f"{root}: trusted, and what its branch brings (follow)",
+    )
 
 
 @pytest.mark.parametrize(
