@@ -203,6 +203,24 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         judged=(_JUDGED, p.Judged(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request")),
         total=2,
     ),
+    p.ListInjections(id=32, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.InjectionsPage(
+        id=32,
+        injections=(
+            p.InjectedTurn(
+                at="2026-01-02T03:04:05.000000Z",
+                roots=("/w",),
+                session_id="s",
+                agent="claude",
+                turn_id="t",
+                strategy="direct",
+                memories=(
+                    p.InjectedMemory(id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3),
+                ),
+            ),
+        ),
+        total=2,
+    ),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
