@@ -215,7 +215,9 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
                 turn_id="t",
                 strategy="direct",
                 memories=(
-                    p.InjectedMemory(id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3),
+                    p.InjectedMemory(
+                        id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3
+                    ),
                 ),
             ),
         ),
