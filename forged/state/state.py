@@ -21,6 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
@@ -71,6 +72,7 @@ class _Contents(msgspec.Struct, frozen=True):
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
+    agents: tuple[AgentRow, ...]
     doubt: str
 
 
@@ -104,6 +106,7 @@ class State:
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
+        self.agents = Agents(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -136,6 +139,7 @@ class State:
         await self.outbound.save()
         await self.told.save()
         await self.judged.save()
+        await self.agents.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,6 +175,7 @@ class State:
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
+            self.agents.restore(found.agents)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -242,5 +247,6 @@ def _read(connection: Connection) -> _Contents:
         uses=all_uses(connection),
         to_review=all_to_review(connection),
         judged=all_judged(connection),
+        agents=all_agents(connection),
         doubt=value_of(connection, damage.NOTE),
     )
