@@ -21,6 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
@@ -74,6 +75,7 @@ class _Contents(msgspec.Struct, frozen=True):
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
     injections: tuple[InjectionRow, ...]
+    agents: tuple[AgentRow, ...]
     doubt: str
 
 
@@ -108,6 +110,7 @@ class State:
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
+        self.agents = Agents(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -141,6 +144,7 @@ class State:
         await self.told.save()
         await self.judged.save()
         await self.injections.save()
+        await self.agents.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -177,6 +181,7 @@ class State:
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
             self.injections.restore(found.injections)
+            self.agents.restore(found.agents)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -249,5 +254,6 @@ def _read(connection: Connection) -> _Contents:
         to_review=all_to_review(connection),
         judged=all_judged(connection),
         injections=all_injections(connection),
+        agents=all_agents(connection),
         doubt=value_of(connection, damage.NOTE),
     )

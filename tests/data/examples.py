@@ -223,9 +223,23 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         ),
         total=2,
     ),
+    p.Hook(
+        id=15,
+        harness="claude",
+        payload=b'{"hook_event_name":"Stop","session_id":"s"}',
+        within_ms=2300,
+        version="0.1.0",
+    ),
+    p.Hooked(id=15, output=b'{"systemMessage":"kept"}'),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
+    "request-retrieve+compacts": p.Retrieve(
+        id=4, workspace="/w", session_id="s", mode="append", compacts=True
+    ),
+    "reply-status_report+agents": p.StatusReport(
+        id=3, agents=(p.AgentReport(agent="claude", last_event="Stop", last_event_at="2026-01-02T03:04:05Z"),)
+    ),
     "reply-forgotten+cut": p.Forgotten(id=12, ids=("mem_a",), trash="/t", cut_sentences=3, cut_events=2),
     "reply-status_report+said_again": p.StatusReport(id=3, capture=p.CaptureReport(said_again=1)),
     "request-capture+window_id": p.Capture(

@@ -108,7 +108,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
     its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
     for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
-    answered as if there were no session.
+    answered as if there were no session. `compacts`: whoever asks tells by itself when the conversation was
+    compacted, so what the session has heard is not thought gone because it has become long.
     """
 
     bypassable: ClassVar[bool] = True
@@ -125,6 +126,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     known_digest: str = ""
     mode: str = "block"
     agent: str = ""
+    compacts: bool = False
 
 
 class Found(Reply, frozen=True, tag="found"):
