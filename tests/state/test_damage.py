@@ -78,7 +78,8 @@ async def filled(directory: Path) -> None:
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
-        for table in ("agents", "injections", "learned"):
+        state.agents.saw("agent-of-a-hook", "Stop")
+        for table in ("injections", "learned"):
             await state._database.run(lambda to, table=table: put(to, table, f"a-row-of-{table}", b"{}"))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -120,7 +121,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
         "judged": b"mem_judged7",
-        "agents": b"a-row-of-agents",
+        "agents": b"agent-of-a-hook",
         "injections": b"a-row-of-injections",
         "learned": b"a-row-of-learned",
     }[table]
