@@ -29,6 +29,8 @@ from forged.state.events import Events
 from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
+from forged.state.injections import Injections, all_injections
+from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
@@ -73,6 +75,7 @@ class _Contents(msgspec.Struct, frozen=True):
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
     agents: tuple[AgentRow, ...]
+    injections: tuple[InjectionRow, ...]
     doubt: str
 
 
@@ -107,6 +110,7 @@ class State:
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.agents = Agents(self._database)
+        self.injections = Injections(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -140,6 +144,7 @@ class State:
         await self.told.save()
         await self.judged.save()
         await self.agents.save()
+        await self.injections.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -176,6 +181,7 @@ class State:
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
             self.agents.restore(found.agents)
+            self.injections.restore(found.injections)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -248,5 +254,6 @@ def _read(connection: Connection) -> _Contents:
         to_review=all_to_review(connection),
         judged=all_judged(connection),
         agents=all_agents(connection),
+        injections=all_injections(connection),
         doubt=value_of(connection, damage.NOTE),
     )

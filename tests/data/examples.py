@@ -211,6 +211,26 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         version="0.1.0",
     ),
     p.Hooked(id=15, output=b'{"systemMessage":"kept"}'),
+    p.ListInjections(id=32, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.InjectionsPage(
+        id=32,
+        injections=(
+            p.InjectedTurn(
+                at="2026-01-02T03:04:05.000000Z",
+                roots=("/w",),
+                session_id="s",
+                agent="claude",
+                turn_id="t",
+                strategy="direct",
+                memories=(
+                    p.InjectedMemory(
+                        id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3
+                    ),
+                ),
+            ),
+        ),
+        total=2,
+    ),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
@@ -309,6 +329,7 @@ LATER: dict[str, p.Request | p.Reply] = {
     ),
     "reply-costs+said": p.Costs(id=18, days=(p.DayCost(day="2026-01-02", purpose="capture", said_tokens=7),)),
     "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
+    "request-search+hypotheses": p.Search(id=5, workspace="/w", query="", hypotheses=("a", "b")),
     "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
