@@ -11,9 +11,11 @@ from forged.capture import Spoken
 from forged.capture.hearing import Outcome
 from forged.config import CaptureConfig, Config, MemoryConfig
 from forged.daemon.handlers.talks import CHARACTERS, SESSIONS
+from forged.transcripts import read_tail
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
+from tests.transcripts.homes import FIXTURES, folder_of, lay
 
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 NAMES = {
@@ -196,6 +198,39 @@ async def test_a_turn_whose_prompt_nobody_heard_is_counted_and_not_captured(home
 
         assert ear.heard == []
         assert [day.unknown for _, _, day in parts.state.agents.newest()] == [2]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
+async def test_a_prompt_from_before_the_daemon_began_is_what_the_harness_wrote_down(home, repo, agent):
+    (fixture,) = (path for path in FIXTURES if path.parent.name == agent)
+    path = lay(agent, fixture, home)
+    written = read_tail(str(path), agent, 1 << 20, home=str(folder_of(agent, home)))
+    prompt = [each.text for each in written.messages if each.role == "user"][-1]
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        session = Session(parts, repo, agent, written.session_id)
+        for reply in ("Something new.", "Something new."):
+            await session.ends(reply, "7", transcript_path=str(path))
+
+        (window,) = ear.windows
+        assert (window[0], window[-1]) == (prompt, "Something new.")
+        assert len([each for each in ear.heard[0].said if each.role == "user"]) == 1
+
+
+@pytest.mark.parametrize("broken", ["another session", "outside", "gone"])
+async def test_what_another_session_wrote_or_what_lies_elsewhere_is_not_read(home, repo, broken, tmp_path):
+    (fixture,) = (path for path in FIXTURES if path.parent.name == "claude")
+    path = lay("claude", fixture, home if broken != "outside" else tmp_path)
+    session_id = "198d2d39-34d4-4f67-a97c-c27f22255fff" if broken != "another session" else "s"
+    assert "198d2d39-34d4-4f67-a97c-c27f22255fff" in fixture.read_text()
+    if broken == "gone":
+        path.unlink()
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        await Session(parts, repo, session=session_id).ends("Done.", "7", transcript_path=str(path))
+
+        assert ear.heard == []
+        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [1]
 
 
 async def test_a_harness_without_names_of_turns_is_known_by_what_is_said(home, repo):
