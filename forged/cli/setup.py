@@ -20,10 +20,11 @@ from forged.cli.commands import reads
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
 from forged.cli.service.installing import install, uninstall
+from forged.cli.service.looking import unit_files
+from forged.cli.service.units import Standing
 from forged.cli.terminal import escape_line, say
 from forged.cli.user_manager import UserManager
-from forged.errors import ConfigError
-from forged.integrations import AgentState, Machine, NotDone, Row
+from forged.integrations import AgentState, Machine, NotDone
 from forged_client.errors import AddressError
 
 _AGENTS = tuple(integrations.rows())
@@ -49,7 +50,7 @@ def setup_command(
 ) -> None:
     """Find the agents of this machine, show what connecting them means, ask once, and do it.
 
-    AGENT is one or several of claude, codex, gemini, opencode, qwen, cursor, vscode; without it all that are here.
+    AGENT: claude, codex, gemini, opencode, qwen, cursor, vscode, also several; without it all there are.
     """
     machine = machine_of(call)
     states = integrations.report(machine, agents)
@@ -91,7 +92,9 @@ def _present(states: Sequence[AgentState], *, named: bool) -> tuple[AgentState, 
 
 
 def _connected(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentState, ...]:
-    return tuple(state for state in states if state.connection or integrations.is_on_record(machine, state.agent))
+    return tuple(
+        state for state in states if state.connection or integrations.is_on_record(machine, state.agent)
+    )
 
 
 def _nothing(chosen: Sequence[AgentState], *, removes: bool) -> tuple[str, ...]:
@@ -100,7 +103,57 @@ def _nothing(chosen: Sequence[AgentState], *, removes: bool) -> tuple[str, ...]:
 
 def _agree(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
     if yes:
+        for line in () if call.as_json else plan:
+            click.echo(line, err=True)
         return
     require_answer(call, "setup")
     question = "Take this away?" if removes else "Do this?"
     confirm(plan, question, "nothing was changed")
+
+
+def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bool:
+    """Whether systemd is to be told: it answers and has not our units yet, or has them by setup."""
+    if removes:
+        return integrations.has_service(machine)
+    if call.executable is None or all(file.standing != Standing.MISSING for file in unit_files(call)):
+        return False
+    manager = UserManager.find(call)
+    return manager is not None and not manager.silence()
+
+
+def _carried_out(
+    call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool
+) -> Iterator[Outcome]:
+    """All of the plan, each part said when it is done."""
+    rows = integrations.rows()
+    act = integrations.disconnect if removes else integrations.connect
+    for state in chosen:
+        yield _told(call, _outcome(state.title, act(machine, rows[state.agent])))
+    if service:
+        yield _told(call, _outcome("service", _service(call, machine, removes=removes)))
+    if removes:
+        yield _told(call, _outcome("forged", integrations.remove_own(machine)))
+
+
+def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
+    yield from uninstall(call) if removes else install(call)
+    integrations.note_service(machine, installed=not removes)
+
+
+def _outcome(about: str, steps: Iterator[str]) -> Outcome:
+    """Do the steps, as far as they go."""
+    done: list[str] = []
+    try:
+        done.extend(steps)
+    except (NotDone, Stop) as error:
+        return Outcome(about, tuple(done), str(error))
+    return Outcome(about, tuple(done))
+
+
+def _told(call: Invocation, outcome: Outcome) -> Outcome:
+    if not call.as_json:
+        for step in outcome.done:
+            say(f"{call.paint('good', 'done')}  {outcome.about}: {escape_line(step)}")
+        if outcome.failed:
+            say(f"{call.paint('bad', 'NOT')}   {outcome.about}: {escape_line(outcome.failed)}")
+    return outcome

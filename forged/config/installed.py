@@ -70,7 +70,7 @@ def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
 
 
 def data_folder(env: Mapping[str, str]) -> Path:
-    """Return where forged keeps what is neither configuration nor state: models, what agents are connected by."""
+    """Return where forged keeps what is neither configuration nor state: models, the plug-in of agents."""
     data = _place(env, "XDG_DATA_HOME", ".local/share")
     return platformdirs.user_data_path("forged", appauthor=False) if data is None else data
 

@@ -14,7 +14,8 @@ import msgspec
 
 from forged.integrations import disk, entries, harness, record, rendering, standing
 from forged.integrations.disk import NotDone
-from forged.integrations.entries import NotJson, Unfit
+from forged.integrations.entries import Unfit
+from forged.integrations.jsonc import NotJson
 from forged.integrations.machine import Machine
 from forged.integrations.record import Done
 from forged.integrations.rows import Row
@@ -50,6 +51,40 @@ def disconnect(machine: Machine, row: Row) -> Iterator[str]:
     _note(machine, row, None)
 
 
+def intended(machine: Machine, row: Row) -> tuple[str, ...]:
+    """What connecting this agent means, in sentences."""
+    events = ", ".join(row.events)
+    if row.way == "plugin":
+        commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
+        return (
+            f"runs `{commands.replace('{folder}', machine.plugin)}`",
+            f"which gives it hooks ({events}) and the MCP server `forged`",
+        )
+    if row.way == "file":
+        paths = (os.path.join(machine.folder(row), name) for name in row.files)
+        return (f"writes {', '.join(paths)}: a plug-in, with the MCP server `forged`",)
+    return (
+        f"puts entries of forged into {', '.join(standing.settings(machine, row))}",
+        f"hooks ({events}) and the MCP server `forged`; all else there stays as it is",
+    )
+
+
+def is_on_record(machine: Machine, agent: str) -> bool:
+    """Whether setup has done anything for this agent."""
+    return agent in record.load(machine).agents
+
+
+def has_service(machine: Machine) -> bool:
+    """Whether it was setup that had systemd run the daemon."""
+    return record.load(machine).service
+
+
+def note_service(machine: Machine, *, installed: bool) -> None:
+    """Put that on record."""
+    _make_data(machine)
+    record.save(machine, msgspec.structs.replace(record.load(machine), service=installed))
+
+
 def remove_own(machine: Machine) -> Iterator[str]:
     """Take our own files away, once no agent uses them."""
     known = record.load(machine)
@@ -78,8 +113,8 @@ def _above(name: str) -> Iterator[str]:
 def _install(machine: Machine, row: Row, now: standing.AgentState) -> Iterator[str]:
     if not now.program:
         raise NotDone(f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`")
-    render(machine)
     _note(machine, row, Done(now.program))
+    _render(machine)
     if now.connection:
         for arguments in row.removes:
             _quietly(machine, row, now.program, arguments)
@@ -109,14 +144,12 @@ def _quietly(machine: Machine, row: Row, program: str, arguments: tuple[str, ...
         return
 
 
-def render(machine: Machine) -> None:
+def _render(machine: Machine) -> None:
     """Write the folder that is a plug-in; what is there already stays as it is."""
-    known = record.load(machine)
     try:
-        made = disk.make_folders(machine.plugin)
+        disk.make_folders(machine.plugin)
     except OSError as error:
         raise NotDone(f"{machine.plugin} cannot be made: {error.strerror}") from error
-    record.save(machine, msgspec.structs.replace(known, folders=(*known.folders, *made)))
     for name, text in rendering.plugin_files(machine).items():
         path = os.path.join(machine.plugin, name)
         if (before := disk.read(path)) != text:
@@ -191,7 +224,9 @@ def _by_hand(wanted: tuple[entries.Entry, ...]) -> str:
 
 def _head(machine: Machine, row: Row, path: str) -> entries.Head:
     """What a file begins with that has to be made."""
-    return next((head for place, head in row.head.items() if standing.place_of(machine, row, place) == path), {})
+    return next(
+        (head for place, head in row.head.items() if standing.place_of(machine, row, place) == path), {}
+    )
 
 
 # --- on record ------------------------------------------------------------------------------------------

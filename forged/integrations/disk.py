@@ -17,7 +17,7 @@ from forged.errors import ForgedError
 MOST_BYTES = 1 << 20
 
 
-class NotDone(ForgedError):
+class NotDone(ForgedError):  # noqa: N818 - reads as the state it names
     """An agent could not be connected or disconnected; the message says why and what to do next."""
 
     code = "unavailable"

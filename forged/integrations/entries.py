@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from forged.integrations.jsonc import Node, NotJson, cut, insert, is_bare, parse
+from forged.integrations.jsonc import Node, cut, insert, is_bare, parse
 
 _PROGRAMS = ("/forged_client/hook.py", "/forged/mcp/bridge.py")
 Path = tuple[str, ...]
@@ -28,14 +28,15 @@ class Entry(msgspec.Struct, frozen=True):
     value: object
 
 
-class Unfit(ValueError):
+class Unfit(ValueError):  # noqa: N818 - reads as the state it names
     """The settings are of another form than the agent's own; `str()` says which."""
 
 
 def add(text: str, entries: Sequence[Entry], head: Head) -> tuple[str, tuple[Path, ...]]:
     """The text with the entries, and the containers that were made for them.
 
-    A text that is blank is made whole, beginning with `head`, and `()` stands for that. Raises NotJson, Unfit.
+    A text that is blank is made whole, beginning with `head`, and `()` stands for that. Raises NotJson and
+    Unfit.
     """
     made: list[Path] = []
     whole = json.dumps(head) if _is_blank(text) else text
@@ -134,6 +135,3 @@ def _runs_ours(value: object) -> bool:
         return bool(inner) and all(map(_runs_ours, inner))
     words = [value.get("command"), *(args if isinstance(args := value.get("args"), list) else ())]
     return any(program in word for word in words if isinstance(word, str) for program in _PROGRAMS)
-
-
-__all__ = ["Entry", "NotJson", "Path", "Unfit", "add", "has_all", "has_entries", "remove"]

@@ -49,7 +49,9 @@ def _surroundings(machine: Machine, row: Row, program: str) -> dict[str, str]:
     return {**machine.environ, **row.env, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}
 
 
-def _run(words: Sequence[str], env: Mapping[str, str], folder: str, within_s: float) -> tuple[int | None, str]:
+def _run(
+    words: Sequence[str], env: Mapping[str, str], folder: str, within_s: float
+) -> tuple[int | None, str]:
     """Exit code, None for one that did not end, and all that was said."""
     try:
         process = subprocess.Popen(

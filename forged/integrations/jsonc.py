@@ -20,7 +20,7 @@ _LINE_START = re.compile(r"[ \t\r]*\n[ \t\r\n]*")
 _DEEPEST = 100
 
 
-class NotJson(ValueError):
+class NotJson(ValueError):  # noqa: N818 - reads as the state it names
     """The text is no JSON, also with all that is tolerated; `str()` says where."""
 
 

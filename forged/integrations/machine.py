@@ -52,7 +52,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def server(self, agent: str) -> dict[str, object]:
         """The MCP server of this agent, as most of them want it described."""
-        told = {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
+        told: dict[str, object] = {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
         return {**told, "env": kept} if (kept := self.told_env) else told
 
     @property

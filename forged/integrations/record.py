@@ -17,8 +17,9 @@ from forged.integrations.machine import RECORD, Machine
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What was done for one agent: by which program, which files and folders were made, and which containers
-    in files that were there (`made`), by the file.
+    """What was done for one agent: by which program, and which files and folders were made.
+
+    `made`: containers that were made in its settings, by the file.
     """
 
     program: str = ""
@@ -28,7 +29,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """`folders` are those made for our own files, from the top; `service`: the units were installed by setup."""
+    """`folders` are those made for our own files, from the top; `service`: the units are setup's."""
 
     version: str = forged.__version__
     agents: dict[str, Done] = {}

@@ -18,7 +18,8 @@ import msgspec
 
 from forged.integrations import disk, entries, harness, rendering
 from forged.integrations.disk import NotDone
-from forged.integrations.entries import Entry, NotJson
+from forged.integrations.entries import Entry
+from forged.integrations.jsonc import NotJson, parse
 from forged.integrations.machine import Machine
 from forged.integrations.rows import Row, rows
 
@@ -104,9 +105,12 @@ def _connection(machine: Machine, row: Row) -> tuple[Connection, str]:
         wanted = rendering.files(row, machine)
         if row.way == "file":
             return _by_files({os.path.join(machine.folder(row), name): text for name, text in wanted.items()})
-        copies = {os.path.join(machine.folder(row), copy): wanted[name] for name, copy in row.copies.items()}
+        folder = machine.folder(row)
+        copies = {
+            path: wanted[name] for name, copy in row.copies.items() for path in _copies(row, folder, copy)
+        }
         connection, detail = _by_files(copies)
-        if connection and (off := _switched_off(machine.folder(row), row)):
+        if connection and (off := _switched_off(folder, row)):
             return "off", off
     except (NotDone, NotJson) as error:
         return "damaged", str(error)
@@ -114,11 +118,11 @@ def _connection(machine: Machine, row: Row) -> tuple[Connection, str]:
 
 
 def _by_files(wanted: dict[str, str]) -> tuple[Connection, str]:
-    found = [(path, text) for pattern, text in wanted.items() for path in _existing(pattern)]
+    found = [(path, here, text) for path, text in wanted.items() if (here := disk.read(path)) is not None]
     if not found:
         return "", ""
-    told = [(path, disk.read(path) or "", text) for path, text in found]
-    return _judged(all(here == text for _, here, text in told), "".join(here for _, here, _ in told), told[0][0])
+    is_same = all(here == text for _, here, text in found)
+    return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
 def _by_settings(wanted: dict[str, tuple[Entry, ...]]) -> tuple[Connection, str]:
@@ -137,12 +141,22 @@ def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
     return ("connected", path) if is_same else ("older", f"{path} is of another forged, or was changed")
 
 
-def _existing(pattern: str) -> list[str]:
-    """Files of this name, where * stands for one name: the newest."""
-    folder, star, rest = pattern.partition("*")
-    found = glob.glob(f"{glob.escape(folder)}{star}{rest}") if star else [pattern]
-    there = [path for path in found if os.path.isfile(path)]
-    return sorted(there, key=os.path.getmtime)[-1:]
+def _copies(row: Row, folder: str, copy: str) -> list[str]:
+    """Where an agent has its copy of a file; where * stands for a version, the newest that it uses."""
+    before, star, after = os.path.join(folder, copy).partition("*")
+    there = glob.glob(f"{glob.escape(before)}{star}{after}") if star else [before]
+    if row.name == "claude":  # what is uninstalled lies there for some days more
+        in_use = _installed_by_claude(folder)
+        there = [path for path in there if path.removesuffix(after) in in_use]
+    return sorted(there, key=os.path.getmtime)[-1:] if star else there
+
+
+def _installed_by_claude(folder: str) -> tuple[str, ...]:
+    """The folders of the plug-in that Claude Code has in use."""
+    plugins = _json(os.path.join(folder, "plugins", "installed_plugins.json")).get("plugins")
+    listed = plugins.get(PLUGIN) if isinstance(plugins, dict) else None
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return tuple(path for one in found if isinstance(path := one.get("installPath"), str))
 
 
 def _switched_off(folder: str, row: Row) -> str:
@@ -181,7 +195,7 @@ def _codex(folder: str) -> dict[str, object]:
 
 def _json(path: str) -> dict[str, object]:
     text = disk.read(path) or ""
-    found = entries.parse(text).value if text.strip() else {}
+    found = parse(text).value if text.strip() else {}
     return found if isinstance(found, dict) else {}
 
 
