@@ -19,7 +19,14 @@ import msgspec
 Speaker = Literal["user", "assistant"]
 Kind = Literal["own", "pasted", "tools", "thinking"]
 EventKind = Literal[
-    "session_start", "prompt", "turn_end", "compaction", "compacted", "cleared", "session_end"
+    "session_start",
+    "prompt",
+    "turn_end",
+    "compaction",  # is about to be
+    "compacted",  # is done
+    "context_lost",  # what hooks had added is gone, and what was said is there
+    "cleared",
+    "session_end",
 ]
 
 

@@ -63,11 +63,15 @@ class Talk:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and private_left(event.prompt, 0)[0] != self.prompt:
             self.asked(event)
-        if not self.messages or (event.turn_id and event.turn_id not in self._turns):
-            return False
         reply = "" if self._open_spans else private_left(event.reply, 0)[0]
+        if not self.messages:
+            return False
         newest = self.messages[-1]
-        if reply.strip() and not (newest.role == "assistant" and _text(newest) == reply):
+        if newest.role == "assistant" and _text(newest) == reply:
+            return True
+        if event.turn_id not in self._turns if event.turn_id else newest.role == "assistant":
+            return False
+        if reply.strip():
             self._add("assistant", reply)
         return True
 
