@@ -60,7 +60,7 @@ def is_fine(state: AgentState) -> bool:
 
 def trust_remedy() -> str:
     """What makes Codex run the hooks."""
-    return 'start `codex`, type /hooks, choose "Trust all"'
+    return 'start `codex` and choose "Trust all and continue" (later: /hooks)'
 
 
 def _matters(state: AgentState) -> bool:

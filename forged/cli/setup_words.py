@@ -12,8 +12,8 @@ from forged.cli.terminal import escape_line, listed
 from forged.integrations import AgentState, Classifier, Machine, Server
 
 _CODEX = (
-    'Codex runs no hook before you trust it: start `codex`, type /hooks, choose "Trust all"; ',
-    "`forgectl integrations status` says whether it does",
+    "Codex runs no hook before you trust it: start `codex`, and when it says that hooks need review, choose",
+    '"Trust all and continue" (later: /hooks); `forgectl integrations status` says whether it does',
 )
 
 
@@ -53,7 +53,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     for state in states:
         row = integrations.rows()[state.agent]
         if state.agent == "codex" and state.title in done and state.trust != "given":
-            yield f"  - {''.join(_CODEX)}"
+            yield f"  - {' '.join(_CODEX)}"
         elif row.left and state.title in done:
             yield f"  - {state.title}: {row.left}"
     yield "  - memories that others put into a repository are not used before `forgectl trust` there"

@@ -88,7 +88,7 @@ def note_service(machine: Machine, *, installed: bool) -> None:
 def remove_own(machine: Machine) -> Iterator[str]:
     """Take our own files away, once no agent uses them."""
     known = record.load(machine)
-    if known.agents:
+    if known.agents or known.service:
         return
     is_there = os.path.isdir(machine.plugin)
     names = sorted(rendering.plugin_files(machine), key=len, reverse=True)
@@ -97,7 +97,7 @@ def remove_own(machine: Machine) -> Iterator[str]:
     for folder in sorted({above for name in names for above in _above(name)}, key=len, reverse=True):
         disk.remove_empty(os.path.join(machine.plugin, folder))
     disk.remove_empty(machine.plugin)
-    record.save(machine, msgspec.structs.replace(known, service=False))
+    record.erase(machine)
     if is_there:
         yield f"removed {machine.plugin}"
 

@@ -49,17 +49,20 @@ def load(machine: Machine) -> Record:
 
 
 def save(machine: Machine, record: Record) -> None:
-    """Put it on record; where nothing was done there is no file. Raises NotDone."""
+    """Put it on record. Raises NotDone."""
     path = os.path.join(machine.data, RECORD)
     before = disk.read(path)
-    if not record.agents and not record.service:
-        disk.remove(path)
-        for folder in reversed(record.folders):
-            disk.remove_empty(folder)
-        return
     text = msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"
     if text != before:
         disk.write(path, text, before)
+
+
+def erase(machine: Machine) -> None:
+    """Take the record away, and the folders that were made for it, if nothing else is in them."""
+    folders = load(machine).folders
+    disk.remove(os.path.join(machine.data, RECORD))
+    for folder in reversed(folders):
+        disk.remove_empty(folder)
 
 
 def noted(record: Record, agent: str, done: Done | None) -> Record:

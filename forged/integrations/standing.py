@@ -10,13 +10,12 @@ import glob
 import json
 import os
 import re
-import tomllib
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from forged.integrations import disk, entries, harness, rendering
+from forged.integrations import codex, disk, entries, harness, rendering
 from forged.integrations.disk import NotDone
 from forged.integrations.entries import Entry
 from forged.integrations.jsonc import NotJson, parse
@@ -74,7 +73,7 @@ def state(machine: Machine, row: Row, *, versions: bool = False) -> AgentState:
         connection=connection,
         detail=detail,
         remedy=_remedy(row, connection),
-        trust=_trust(folder) if row.name == "codex" and connection == "connected" else "",
+        trust=_trust(machine, row) if row.name == "codex" and connection == "connected" else "",
         mcp=connection == "connected",
     )
 
@@ -166,31 +165,13 @@ def _switched_off(folder: str, row: Row) -> str:
         enabled = _json(path).get("enabledPlugins")
         if isinstance(enabled, dict) and enabled.get(PLUGIN) is False:
             return f"it is switched off in {path}"
-    if row.name == "codex":
-        plugins = _codex(folder).get("plugins")
-        one = plugins.get(PLUGIN) if isinstance(plugins, dict) else None
-        if not isinstance(one, dict) or one.get("enabled") is False:
-            return f"it is switched off in {os.path.join(folder, 'config.toml')}"
+    if row.name == "codex" and not codex.is_on(folder, PLUGIN):
+        return f"it is switched off in {os.path.join(folder, 'config.toml')}"
     return ""
 
 
-def _trust(folder: str) -> Literal["given", "missing"]:
-    """Whether Codex's person has trusted the hooks of the plug-in."""
-    hooks = _codex(folder).get("hooks")
-    states = hooks.get("state") if isinstance(hooks, dict) else None
-    if not isinstance(states, dict):
-        return "missing"
-    ours = [value for key, value in states.items() if PLUGIN in key or "/forged-memory/forged/" in key]
-    is_given = any(isinstance(one, dict) and one.get("trusted_hash") for one in ours)
-    return "given" if is_given else "missing"
-
-
-def _codex(folder: str) -> dict[str, object]:
-    path = os.path.join(folder, "config.toml")
-    try:
-        return tomllib.loads(disk.read(path) or "")
-    except tomllib.TOMLDecodeError as error:
-        raise NotDone(f"{path} is no TOML: {error}") from error
+def _trust(machine: Machine, row: Row) -> codex.Trust:
+    return codex.trust(machine.folder(row), PLUGIN, rendering.hooks(row, machine))
 
 
 def _json(path: str) -> dict[str, object]:

@@ -100,7 +100,12 @@ export const Forged = async ({ client, directory }) => {
       const text = [one.waiting, found].filter(Boolean).join("\n\n")
       one.waiting = ""
       // A part of the prompt that the person does not see: it stays in the session and goes with a compaction.
-      if (text) parts.push({ ...last, id: `${last.id}f`, type: "text", text, synthetic: true })
+      const part = { id: `${last.id}f`, sessionID, messageID: message.id, type: "text", text }
+      if (text) parts.push({ ...part, synthetic: true, ignored: true, metadata: { forged: true } })
+    },
+    // Passed over by whoever makes a title of the prompt, and put back for those who answer it.
+    "experimental.chat.messages.transform": async (_, { messages }) => {
+      for (const { parts } of messages) for (const part of parts) if (part.metadata?.forged) part.ignored = false
     },
     // A compaction in the middle of a turn is followed by no prompt.
     "experimental.chat.system.transform": async ({ sessionID }, { system }) => {
