@@ -24,6 +24,7 @@ from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
 from forged.cli.terminal import let_go, not_written
 
 VERBS = {
+    "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
