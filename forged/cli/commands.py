@@ -51,6 +51,7 @@ VERBS = {
     "cost": ("costs", "Show what model calls have used, and the limits."),
     "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
+    "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "stop": ("stopping", "End the daemon; the next request starts it again."),
     "restart": ("stopping", "Have the installed version take over."),

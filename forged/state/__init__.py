@@ -23,11 +23,13 @@ from forged.state.event_values import (
 )
 
 if TYPE_CHECKING:
+    from forged.state.agents import AgentDay
     from forged.state.cutting import Cut, Left, cut
     from forged.state.digests import digest
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.injections import Given, InjectedTurn, Injections
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.parts import Part, Parts
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
+    "AgentDay",
     "Also",
     "Begun",
     "Cut",
@@ -50,8 +53,11 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Given",
     "Heard",
     "HeardList",
+    "InjectedTurn",
+    "Injections",
     "Intent",
     "Intents",
     "Judged",
@@ -79,11 +85,13 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
+    agents=("AgentDay",),
     cutting=("Cut", "Left", "cut"),
     digests=("digest",),
     events=("Also", "Events"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    injections=("Given", "InjectedTurn", "Injections"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     parts=("Part", "Parts"),

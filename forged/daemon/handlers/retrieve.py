@@ -25,6 +25,7 @@ from forged.daemon.handlers.sessions import (
     Made,
     Stands,
     Wanted,
+    note,
     place_of,
     standing_in,
     stateless,
@@ -67,6 +68,8 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     captured = _captured(context, request)
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
+        if _is_for_an_agent(request) and not cached:
+            note(context.daemon.state, request, place.tops, answer.strategy, answer.ranked[: block.included])
     else:
         made = _said(context, place, request, (key, answer, question), captured=len(captured))
         told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
@@ -143,6 +146,11 @@ def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
 
 def _is_stateless(context: Context, request: wire.Retrieve) -> bool:
     return stateless(request, context.daemon.config.memory.retrieval_strategy)
+
+
+def _is_for_an_agent(request: wire.Retrieve) -> bool:
+    """Whether what no list counts as heard goes to an agent all the same, not to a person who looks."""
+    return request.mode != "plain" and bool(request.session_id or request.agent)
 
 
 def _captured(context: Context, request: wire.Retrieve) -> tuple[str, ...]:
