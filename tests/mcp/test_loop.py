@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from forged import __version__
 from forged.mcp import chosen, offered
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
-from tests.mcp.agent import BRIDGE, started
+from tests.mcp.agent import BRIDGE, COMMAND, started
 from tests.support.daemon import FORGECTL
 
 BEFORE = [
@@ -130,6 +131,17 @@ def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
 
     assert agent.process.wait(30) == 0
     assert agent.complaints() == ""
+
+
+@pytest.mark.parametrize("command", [COMMAND, (FORGECTL, "mcp")])
+def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
+    """As where a person types Ctrl-C at an agent, and the terminal tells all that it has started."""
+    with started(tmp_path, command=command) as agent:
+        agent.result("ping")
+        agent.process.send_signal(signal.SIGINT)
+
+        assert agent.process.wait(30) == 130
+        assert agent.complaints() == ""
 
 
 def test_a_ping_is_answered_while_a_tool_waits_for_the_daemon(daemon, tmp_path):
