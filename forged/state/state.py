@@ -31,6 +31,7 @@ from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
+from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -71,6 +72,7 @@ class _Contents(msgspec.Struct, frozen=True):
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
+    learned: tuple[tuple[str, Progress], ...]
     doubt: str
 
 
@@ -104,6 +106,7 @@ class State:
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
+        self.learned = Learned()
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -171,6 +174,7 @@ class State:
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
+            self.learned.restore(found.learned)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -242,5 +246,6 @@ def _read(connection: Connection) -> _Contents:
         uses=all_uses(connection),
         to_review=all_to_review(connection),
         judged=all_judged(connection),
+        learned=all_learned(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -25,6 +25,7 @@ from forged.state import (
     OwnFile,
     Part,
     Place,
+    Progress,
     RootRecord,
     Watermark,
     digest,
@@ -78,7 +79,9 @@ async def filled(directory: Path) -> None:
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
-        for table in ("agents", "injections", "learned"):
+        progress = Progress(agent="claude", session_id="s", mark="all")
+        await state.events.put_all([], state.learned.writing("a-learned-session", progress))
+        for table in ("agents", "injections"):
             await state._database.run(lambda to, table=table: put(to, table, f"a-row-of-{table}", b"{}"))
     async with opened(directory) as state:
         await state._keep_copy()
@@ -122,7 +125,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "judged": b"mem_judged7",
         "agents": b"a-row-of-agents",
         "injections": b"a-row-of-injections",
-        "learned": b"a-row-of-learned",
+        "learned": b"a-learned-session",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
