@@ -90,7 +90,6 @@ class Pipeline:
         self._keeps = keeps
         self.off = off
         self._problem = problem
-        self.classifier = settings.classifier
         self._clock = clock
         self._queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
         self._dispatcher = Dispatcher(
@@ -165,8 +164,6 @@ class Pipeline:
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if not self.has_room(len(events), size):
             return self.refused(self.full)
-        if kind == "learned" and not self._keeps:
-            return self.refused("nothing that waits may be kept on disk (`capture.spool` is off)")
         if kind != "turn" and self._keeps:
             return await self._store(events, heard)
         if heard.watermark is not None:

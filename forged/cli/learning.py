@@ -17,7 +17,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from forged.cli.call import Invocation, check_done, daemon, show
+from forged.cli.call import Invocation, check_done, daemon, remark, show
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import INTERRUPTED, Stop
@@ -27,9 +27,11 @@ from forged.cli.tables import columns
 from forged.cli.terminal import Bar, counted, escape_line, progress, tell
 from forged.transcripts import FORMATS, TranscriptError
 from forged_client.client import Client
-from forged_client.protocol import Learn, Learned, ListPast, PastSessions
+from forged_client.protocol import Learn, ListPast, PastSessions
 
 _LONG_S = 60.0
+_ENDED_EARLY = "ended early: the daemon finishes the session in hand, `forgectl learn` goes on with the rest"
+_GOES_ON = "`forgectl learn` goes on from here"
 _HEAD = ("agent", "sessions", "messages", "tokens", "calls")
 _LEFT_OUT = {
     "known": "learned from already",
@@ -88,12 +90,10 @@ def learn_command(
         if not yes:
             shown = _shown(report, new, known, call.width)
             confirm(shown, "Learn from these?", "nothing was learned, and nothing was sent")
-        learned, to_review = _learn(call, client, new)
-    show(
-        call,
-        msgspec.structs.replace(report, learned=learned, to_review=to_review),
-        _ended(learned, to_review),
-    )
+        learning = _Learning(call, client, known)
+        learning.run(new)
+    report = msgspec.structs.replace(report, learned=learning.learned, to_review=learning.to_review)
+    show(call, report, _ended(report))
 
 
 # --- what there is -------------------------------------------------------------------------------------
@@ -173,63 +173,72 @@ def _cost(report: Report, known: PastSessions) -> Iterator[str]:
 # --- learning ------------------------------------------------------------------------------------------
 
 
-def _learn(call: Invocation, client: Client, new: Sequence[Past]) -> tuple[int, int]:
-    """Hand over one session after the other; how many, and how many proposals wait then."""
-    bar, waiting = Bar(call.redraws(sys.stderr) and not call.as_json), 0
-    try:
-        for number, past in enumerate(new):
-            told = f"{counted(waiting, 'proposal')} to review"
-            bar.draw("learning", number, len(new), told)
-            if not call.as_json:
-                tenth = 10 * number // len(new)
-                bar.tell_instead(progress("learning", number, len(new), told), once=tenth)
-            waiting = _learned(call, client, past, waiting)
-    except KeyboardInterrupt:
-        bar.wipe()
-        tell("ended early: the daemon finishes the session in hand, `forgectl learn` goes on with the others")
-        sys.exit(INTERRUPTED)
-    finally:
-        bar.wipe()
-    return len(new), waiting
+class _Learning:
+    """Hands over one session after the other: how many were `learned` from, how many proposals wait then.
+
+    A session that is not taken, because memory is paused or off where it was, is left for the next run.
+    """
+
+    def __init__(self, call: Invocation, client: Client, known: PastSessions) -> None:
+        self._call = call
+        self._client = client
+        self._most = known.most_to_review
+        self._bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+        self._reasons = Counter[str]()
+        self.learned = 0
+        self.to_review = known.to_review
+
+    def run(self, new: Sequence[Past]) -> None:
+        """Learn from these, in their order. Raises Stop where it cannot go on now."""
+        try:
+            for number, past in enumerate(new):
+                self._draw(number, len(new))
+                self._learn(past)
+        except KeyboardInterrupt:
+            self._bar.wipe()
+            tell(_ENDED_EARLY)
+            sys.exit(INTERRUPTED)
+        finally:
+            self._bar.wipe()
+        for reason, count in self._reasons.items():
+            tell(f"{counted(count, 'session')} not learned from: {reason}")
+
+    def _draw(self, number: int, total: int) -> None:
+        told = f"{counted(self.to_review, 'proposal')} to review"
+        self._bar.draw("learning", number, total, told)
+        if not self._call.as_json:
+            self._bar.tell_instead(progress("learning", number, total, told), once=10 * number // total)
+
+    def _learn(self, past: Past) -> None:
+        try:
+            for request in requests(past, self._call.environ):
+                if reason := self._judged(request):
+                    self._reasons[reason] += 1
+                    return
+        except TranscriptError as error:
+            self._reasons[str(error)] += 1
+        else:
+            self.learned += 1
+
+    def _judged(self, request: Learn) -> str:
+        """Have a part of a session judged; why it was not taken, or nothing."""
+        reply, since = self._client.ask(request), time.monotonic()
+        rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
+        while reply.status == "ok" and reply.outcome == "waiting":
+            if reply.waits_for and time.monotonic() - since > _LONG_S:
+                raise Stop("busy", f"stopped: {reply.waits_for}; {_GOES_ON}")
+            reply = self._client.ask(rest)
+        if reply.status == "disabled":
+            return remark(reply)
+        check_done(reply)
+        self.to_review = reply.to_review
+        if reply.outcome == "rejected" and reply.to_review >= self._most:
+            raise Stop("not_ready", f"stopped: {reply.reason}; {_GOES_ON}")
+        return reply.reason if reply.outcome == "rejected" else ""
 
 
-def _learned(call: Invocation, client: Client, past: Past, waiting: int) -> int:
-    """Have a session judged; how many proposals wait then. Raises Stop."""
-    try:
-        for request in requests(past, call.environ):
-            waiting = _judged(client, request, waiting)
-    except TranscriptError as error:
-        tell(f"left out: {past.found.path}: {error}")
-    return waiting
-
-
-def _judged(client: Client, request: Learn, waiting: int) -> int:
-    reply, since = client.ask(request), time.monotonic()
-    if reply.status == "disabled":  # memory is off where the session was: that is no reason to end
-        return waiting
-    rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
-    while reply.outcome == "waiting":
-        _check(reply)
-        if reply.waits_for and time.monotonic() - since > _LONG_S:
-            raise Stop(
-                "busy", f"{_goes_on(reply.waits_for)}; what was handed over is judged when that is over"
-            )
-        reply = client.ask(rest)
-    _check(reply)
-    return reply.to_review
-
-
-def _check(reply: Learned) -> None:
-    check_done(reply)
-    if reply.outcome == "rejected":
-        raise Stop("not_ready", _goes_on(reply.reason))
-
-
-def _goes_on(reason: str) -> str:
-    return f"stopped: {reason}; `forgectl learn` goes on from here"
-
-
-def _ended(learned: int, to_review: int) -> Iterator[str]:
-    yield f"learned from {counted(learned, 'session')}: {counted(to_review, 'proposal')} to review"
-    if to_review:
-        yield "`forgectl review` shows them where they would be kept, --each asks about one after the other"
+def _ended(report: Report) -> Iterator[str]:
+    sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
+    yield f"learned from {sessions}: {proposals} to review"
+    if report.to_review:
+        yield "`forgectl review` shows them where they would be kept, --pick asks which to keep"

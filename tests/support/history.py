@@ -18,17 +18,38 @@ from typing import Any
 from forged.transcripts import FORMATS
 
 LEAK = "zebra-of-a-tool"
-_BEGAN = 1_790_000_000.0
 Json = dict[str, Any]
 Said = tuple[str, str, float]
 
 
+# Nobody says two of these about one thing.
+_WORDS = """
+lint tests before pushing; sign tags of releases; squash branches while merging; pin docker images by digest
+mock clocks in fixtures; vendor fonts for offline builds; profile parsers on arm machines
+translate error messages into Welsh; rotate staging passwords on Mondays; archive invoices as PDF
+shard integration suites by module; compress screenshots with oxipng; quote identifiers in SQL migrations
+cache wheels between pipelines; name feature flags after tickets; review terraform plans in pairs
+encrypt backups using age; sort imports with isort; throttle webhooks at the gateway
+validate YAML schemas on save; deploy lambdas from tagged commits; freeze dependencies every quarter
+document endpoints in OpenAPI; measure latency at the ninetieth percentile; label dashboards by team
+store avatars in object storage; drop tables through a ticket; redact emails in analytics
+benchmark kernels on bare metal; generate clients from protobuf; escalate pages after ten minutes
+localise dates with ICU; prefer tuples over lists; wrap sockets in context managers
+replay traffic against canaries; warm queues at midnight; lock spreadsheets during audits
+render charts on the server; paginate feeds by cursor; scan containers with trivy
+indent makefiles using tabs; batch notifications hourly; seed databases from anonymised dumps
+split commits by concern; tune postgres with pgbench; expose metrics under slash metrics
+verify checksums after downloads; simulate outages each spring; colour terminals through rich
+"""
+_RULES = [each.strip() for line in _WORDS.strip().splitlines() for each in line.split(";")]
+
+
 def rule(number: int) -> str:
     """What a person states in session number so."""
-    return f"We always run the job-{number} checks before a deploy of module-{number}."
+    return f"We always {_RULES[number % len(_RULES)]}."
 
 
-def written(home: Path, workspaces: Sequence[Path], count: int = 50, *, began: float = _BEGAN) -> list[str]:
+def written(home: Path, workspaces: Sequence[Path], count: int, *, began: float) -> list[str]:
     """Write sessions, the agents in turn, each an hour after the one before; their rules, oldest first."""
     agents = list(FORMATS)
     for number in range(count):

@@ -17,6 +17,7 @@ from forged_client import protocol as wire
 
 _WITHIN_S = 2.0
 _MOST_NAME = 256
+_BUILT_IN = "builtin:"
 
 
 async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire.Learned:
@@ -39,6 +40,8 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
 async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> str:
     """Hand over what was said; why it was not taken, or nothing."""
     daemon = context.daemon
+    if not daemon.config.capture.spool:
+        return "what waits may not be kept on disk here (`capture.spool` is off), so nothing can be reviewed"
     if daemon.state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
     found = await heard(request.messages, 0)
@@ -66,7 +69,7 @@ async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessio
     limit = daemon.config.memory.daily_token_limit
     return wire.PastSessions(
         marks={agent: daemon.state.learned.marks(agent) for agent in request.agents},
-        classifier=daemon.capture.classifier,
+        classifier="" if daemon.about.classifier.startswith(_BUILT_IN) else daemon.about.classifier,
         call_characters=WINDOW_LIMIT,
         call_tokens=PROMPT_TOKENS,
         tokens_left=max(0, limit - daemon.governor.tokens_today),
