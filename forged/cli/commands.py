@@ -44,6 +44,7 @@ VERBS = {
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
+    "learn": ("learning", "Propose memories from past sessions of your agents."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),
     "captured": ("captured", "Show what was kept of conversations and what was refused."),
     "undo": ("capturing", "Take back what was captured last."),
