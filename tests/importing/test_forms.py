@@ -12,6 +12,7 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.importing import Asked, taken
 from forged.importing import sources as sources_module
+from forged.importing.sources import Walk
 
 FILES = Path(__file__).parents[1] / "data/imports"
 SAMPLES = Path(__file__).parents[1] / "data/samples"
@@ -264,6 +265,21 @@ def test_links_out_of_a_folder_are_named_and_not_followed(read, tmp_path, home):
         [],
         [("CLAUDE.md", "a symbolic link; import the file that it leads to")],
     )
+
+
+def test_a_file_that_becomes_a_link_while_it_is_walked_is_not_followed(tmp_path, home):
+    (home / "secret.md").write_text("- the secret of somebody else\n")
+    (tmp_path / "CLAUDE.md").write_text("- one\n")
+
+    def wanted(_):
+        (tmp_path / "CLAUDE.md").unlink()
+        (tmp_path / "CLAUDE.md").symlink_to(home / "secret.md")
+        return 1000
+
+    walk = Walk(str(tmp_path), wanted)
+
+    assert list(walk) == []
+    assert [left.where for left in walk.left] == ["CLAUDE.md"]
 
 
 def test_a_link_that_a_person_names_is_followed(read, repo):
