@@ -87,10 +87,13 @@ def _files(
         raise Stop("usage", "an export of files is a folder; say --to DIR, or --format json")
     target = os.path.abspath(to)
     try:
-        copies = [
+        every = [
             copied(top, each, _withheld(client, top) if each == "repo" else ())
             for top, each in _roots(call, client, scope, all_repos=all_repos)
         ]
+        copies = [copy for copy in every if copy.files or copy.left]
+        if not copies:
+            raise Stop("not_found", "there is no memory to export here; --all-repos exports of everywhere")
         told = export(target, copies, replace=force)
     except StoreError as error:
         raise Stop("conflict", str(error)) from error

@@ -118,10 +118,10 @@ def _into(given: Sequence[str]) -> Mapping[str, str]:
     """Where repositories are, by name. Raises Stop."""
     places: dict[str, str] = {}
     for each in given:
-        name, equals, path = each.rpartition("=")
-        if not path or not os.path.isdir(path):
-            raise Stop("usage", f"--into {each}: {path or 'it'} is no directory; say [NAME=]PATH")
-        places[name if equals else ""] = os.path.abspath(path)
+        name, _, path = ("", "", each) if os.path.isdir(each) else each.partition("=")
+        if not os.path.isdir(path):
+            raise Stop("usage", f"--into {each}: {path or name} is no directory; say [NAME=]PATH")
+        places[name] = os.path.abspath(path)
     return places
 
 

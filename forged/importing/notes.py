@@ -45,7 +45,7 @@ class _Note(msgspec.Struct, frozen=True):
 def is_note(text: str) -> bool:
     """Whether a text is such a note, by the keys of its front matter."""
     try:
-        values, _, _ = front_matter(text, KEYS)
+        values = front_matter(text, KEYS).values
     except MemoryFormatError:
         return False
     return "permalink" in values or ("title" in values and "type" in values)
@@ -53,9 +53,9 @@ def is_note(text: str) -> bool:
 
 def note(text: str, *, where: str, name: str, scope: str) -> Taken:
     """One note. Raises MemoryFormatError for front matter that cannot be read."""
-    values, body, skipped = front_matter(text, KEYS)
-    about = _about(values, name)
-    found = cut(body)
+    header = front_matter(text, KEYS)
+    about, skipped = _about(header.values, name), header.lines
+    found = cut(header.body)
     items: list[Item] = []
     links: list[Link] = []
     left = [Left(f"{where}:{first + skipped}", why) for first, _, why in found.left]
@@ -68,6 +68,8 @@ def note(text: str, *, where: str, name: str, scope: str) -> Taken:
             items.append(_item(statement, about, at, scope))
     if about.kind not in {"", "note"}:
         left.append(Left(where, f"that it is of the type {about.kind[:40]!r}"))
+    if header.others:
+        left.append(Left(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
     return _joined(items, links, left, about, where)
 
 

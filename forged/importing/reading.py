@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 
 import msgspec
@@ -28,7 +28,7 @@ FORMS = ("rules", "forge", "basic-memory", "mem0", "claude-mem")
 _TEXT_BYTES, _JSON_BYTES = 512 << 10, 64 << 20
 _RULES = re.compile(
     r"(?:.*/)?(?:(?:CLAUDE|AGENTS|GEMINI|QWEN)(?:\.local)?\.md|\.cursorrules|\.cursor/rules/.*\.mdc"
-    r"|\.github/copilot-instructions\.md|\.github/instructions/.*\.instructions\.md)"
+    r"|\.claude/rules/.*\.md|\.github/copilot-instructions\.md|\.github/instructions/.*\.instructions\.md)"
 )
 # Named by itself, a file may lie anywhere.
 _RULES_ALONE = re.compile(r".*(?:\.mdc|\.instructions\.md|copilot-instructions\.md)")
@@ -91,7 +91,7 @@ def _memory_folders(top: str) -> tuple[str, ...]:
     return there if os.path.basename(top) == ".forge" else ()
 
 
-def _size_in(folders: tuple[str, ...], where: str) -> int:
+def _size_in(folders: Container[str], where: str) -> int:
     """How large a memory file may be; nothing else is wanted of these folders."""
     folder, _, name = where.rpartition("/")
     is_there = (f"{folder}/" if folder else "") in folders
@@ -141,14 +141,13 @@ def _export(top: str, asked: Asked) -> Taken:
         told = forge.manifest(read_file(os.path.join(top, forge.MANIFEST), forge.MANIFEST, _JSON_BYTES).data)
     except MemoryFormatError as error:
         raise WorkspaceError(f"{top}: {error}") from error
+    homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
+    walk = Walk(top, partial(_size_in, homes), with_memories=True)
     parts: list[Taken] = []
-    for part in told.parts:
-        folders = tuple(f"{part.folder}/{folder}/" for folder in FOLDERS)
-        walk = Walk(top, partial(_size_in, folders), with_memories=True)
-        scope = asked.scope or part.scope
-        parts += [_memory(source, scope, part.name) for source in walk]
-        parts.append(Taken((), tuple(walk.left)))
-    return joined(parts)
+    for source in walk:
+        part = homes[f"{source.where.rpartition('/')[0]}/"]
+        parts.append(_memory(source, asked.scope or part.scope, part.name))
+    return joined([*parts, Taken((), tuple(walk.left))])
 
 
 # --- single files --------------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ def _form_of_json(data: bytes) -> str:
 
 def _is_memory(text: str) -> bool:
     try:
-        values, _, _ = front_matter(text, _OF_A_MEMORY)
+        values = front_matter(text, _OF_A_MEMORY).values
     except MemoryFormatError:
         return False
     return "id" in values and ("version" in values or "trigger" in values)
@@ -217,7 +216,7 @@ def _memory(source: Source, scope: str, repo: str = "") -> Taken:
 def _stated_scope(source: Source) -> str:
     """What the file says of itself: a folder that is no root of ours decides nothing."""
     try:
-        values, _, _ = front_matter(source.data.decode("utf-8", "replace"), ("scope",))
+        values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
     except MemoryFormatError:
         return Scope.REPO.value
     return Scope.USER.value if values.get("scope") == "user" else Scope.REPO.value

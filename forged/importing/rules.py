@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
 from forged.importing.categories import category_of
 from forged.importing.markdown import Statement, cut, lines_of
 from forged.importing.values import Item, Left, Taken, fitting_cues
@@ -17,6 +19,7 @@ from forged.memory import Category, Scope
 _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _LEADS_TO_FILE = re.compile(r"(?:~|\.{1,2})?/.*|.*\.[A-Za-z]\w{0,5}")
+_CUSTOMARY = re.compile(r"(?:Gemini|Qwen)(?: Code)? Added Memories")  # where they put what they remember
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
 # Keys of front matter, in all the spellings that there are, by what they mean here.
 _MEANINGS = {
@@ -61,10 +64,8 @@ def _item(
 
 
 def _with_headings(statement: Statement, above: tuple[str, ...]) -> str:
-    whole = Statement(
-        statement.text, statement.first, statement.last, (*above, *statement.headings), statement.lead
-    )
-    return whole.said
+    telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
+    return msgspec.structs.replace(statement, headings=(*above, *telling)).said
 
 
 # --- imports -------------------------------------------------------------------------------------------

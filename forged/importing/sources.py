@@ -17,7 +17,7 @@ from forged.errors import MemoryFormatError, WorkspaceError
 from forged.importing.values import Left
 
 MEMORIES = ".forge"
-MOST_ENTRIES = 50_000
+MOST_ENTRIES = 100_000
 MOST_DEPTH = 16
 MOST_BYTES = 256 << 20
 PASSED_BY = frozenset(
@@ -108,7 +108,7 @@ class Walk:
     def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[Source]:
         if entry.name == MEMORIES and not self._with_memories:
             self.left.append(Left(where, "memories of forged; import that folder by itself"))
-        elif entry.name not in PASSED_BY:
+        elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._below(entry.path, f"{where}/", depth + 1)
 
     def _listed(self, folder: str, below: str) -> list[os.DirEntry[str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -21,12 +21,13 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import check_known, check_links
 from forged.daemon.handlers.naming import Look, look
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.writing import root_of, secrets_in, texts_of
+from forged.daemon.handlers.writing import root_of, texts_of
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
 from forged.memory import Category, Memory, Origin, Related, Trigger, default_category
 from forged.scopes import Workplace
 from forged.text.private import without_private
+from forged.text.redaction import shapes_in
 from forged.text.same_text import normalised
 from forged.writing import Draft, Written
 from forged_client import protocol as wire
@@ -35,7 +36,7 @@ _MOST_SOURCE = 64
 
 
 class _There(msgspec.Struct, frozen=True):
-    """What a root holds: files and ids, and the newest versions by what they say."""
+    """What a root holds: hashes by id, ids by what they say, and the names of the files."""
 
     files: Mapping[str, tuple[str, ...]]
     by_text: Mapping[str, str]
@@ -47,28 +48,22 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
     await context.daemon.trust.opened()
     index = root_of(context, place, request.scope)
     there = await asyncio.to_thread(_there, await look(context, index))
-    fates: list[wire.Fate | None] = []
-    drafts: list[Draft] = []
-    for asked in request.drafts:
-        made = await _made(context, request, asked, index.root.top, there)
-        fates.append(made if isinstance(made, wire.Fate) else None)
-        drafts += [made] if isinstance(made, Draft) else []
-    generation = index.generations.wanted
-    if request.look:
-        ends = [
-            wire.Fate(became="new", memory_id=draft.memory.id, replaces=_replaced(draft, there))
-            for draft in drafts
-        ]
-    else:
-        done = await context.daemon.writer.add_all(index, drafts)
-        context.daemon.metrics.remembered += sum(
-            isinstance(each, Written) and not each.existed for each in done
-        )
-        generation = max((each.generation for each in done if isinstance(each, Written)), default=generation)
-        ends = [_fate(each, draft, there) for each, draft in zip(done, drafts, strict=True)]
-    left = iter(ends)
-    whole = tuple(fate or next(left) for fate in fates)
-    return wire.Imported(fates=whole, root=index.root.top, scope=index.root.scope), generation
+    forgotten = context.daemon.state.forgotten
+
+    def is_forgotten(text: str) -> bool:
+        return forgotten.since((index.root.top,), text) is not None
+
+    made = await asyncio.to_thread(
+        lambda: [_made(request, each, there, is_forgotten) for each in request.drafts]
+    )
+    drafts = [each for each in made if isinstance(each, Draft)]
+    done = () if request.look else await context.daemon.writer.add_all(index, drafts)
+    fresh = [each for each in done if isinstance(each, Written) and not each.existed]
+    context.daemon.metrics.remembered += len(fresh)
+    ends = map(_fate, done or [None] * len(drafts), drafts, [there] * len(drafts))
+    fates = tuple(next(ends) if isinstance(each, Draft) else each for each in made)
+    generation = max((each.generation for each in fresh), default=index.generations.wanted)
+    return wire.Imported(fates=fates, root=index.root.top, scope=index.root.scope), generation
 
 
 def _there(seen: Look) -> _There:
@@ -81,21 +76,21 @@ def _there(seen: Look) -> _There:
     return _There(files, texts, frozenset(names))
 
 
-async def _made(
-    context: Context, request: wire.Import, asked: wire.Draft, top: str, there: _There
+def _made(
+    request: wire.Import, asked: wire.Draft, there: _There, is_forgotten: Callable[[str], bool]
 ) -> Draft | wire.Fate:
-    """The draft as it is written, or what becomes of it instead."""
+    """The draft as it is written, or what becomes of it instead; all of its text is looked at for secrets."""
     try:
         new = _copied(asked, request) if asked.file else _drafted(asked, request)
     except (MemoryFormatError, InvalidRequest) as error:
         return wire.Fate(became="refused", memory_id=asked.memory_id, reason=str(error))
     if known := _known(new, there):
         return known
-    secrets = await secrets_in(new.memory.content, _beside(new))
+    secrets = tuple(dict.fromkeys((*shapes_in(new.memory.content), *shapes_in("\n\n".join(_beside(new))))))
     if secrets and not request.allow_secret:
         told = f"it holds what looks like a secret ({', '.join(secrets)})"
         return wire.Fate(became="secret", memory_id=new.memory.id, reason=told)
-    if not new.data and context.daemon.state.forgotten.since((top,), new.memory.content) is not None:
+    if not new.data and is_forgotten(new.memory.content):
         told = "it was forgotten in the last 7 days; `forgectl restore` or `forgectl remember` brings it back"
         return wire.Fate(became="forgotten", memory_id=new.memory.id, reason=told)
     return msgspec.structs.replace(new, insisted=bool(secrets))
@@ -127,17 +122,16 @@ def _beside(new: Draft) -> tuple[str, ...]:
     )
 
 
-def _replaced(draft: Draft, there: _There) -> str:
+def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> wire.Fate:
+    """What became of a draft, or would become where nothing was done."""
     older = draft.memory.supersedes or ""
-    return older if older in there.files else ""
-
-
-def _fate(done: Written | StoreError, draft: Draft, there: _There) -> wire.Fate:
-    if isinstance(done, Written):
-        became = "there" if done.existed else "new"
-        return wire.Fate(became=became, memory_id=done.memory.id, replaces=_replaced(draft, there))
-    became = "conflict" if isinstance(done, MemoryExists) else "refused"
-    return wire.Fate(became=became, memory_id=draft.memory.id, reason=str(done))
+    replaces = older if older in there.files else ""
+    if isinstance(done, StoreError):
+        became = "conflict" if isinstance(done, MemoryExists) else "refused"
+        return wire.Fate(became=became, memory_id=draft.memory.id, reason=str(done))
+    if done is not None and done.existed:
+        return wire.Fate(became="there", memory_id=done.memory.id)
+    return wire.Fate(became="new", memory_id=draft.memory.id, replaces=replaces)
 
 
 # --- from the wire to drafts ---------------------------------------------------------------------------
