@@ -25,6 +25,7 @@ from forged_client.client import Client
 
 _FOLDER = "forged-export"
 _PAGE = 1000
+_MOST_TOLD = 3
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -128,11 +129,18 @@ def _of_copies(copies: Sequence[Copy], told: Manifest) -> Iterator[Left]:
         yield from (Left(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
+def _why(left: Left) -> str:
+    return left.why
+
+
 def _lines(done: Exported) -> Iterator[str]:
     yield f"exported to {escape_line(done.path)}"
     for part in done.manifest.parts:
         yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
-    yield from (f"not exported: {escape_line(each.where)}: {escape_line(each.why)}" for each in done.left)
+    for why, some in groupby(sorted(done.left, key=_why), key=_why):
+        places = [escape_line(each.where) for each in some]
+        more = f" and {len(places) - _MOST_TOLD:,} more" if len(places) > _MOST_TOLD else ""
+        yield f"not exported: {', '.join(places[:_MOST_TOLD])}{more}: {escape_line(why)}"
     yield "the files are as they are on disk, with all that is private in them"
 
 

@@ -272,8 +272,8 @@ _TOLD = {
 
 
 def _lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    files = ", ".join(f"{count:,} {name}" for name, count in sorted(report.formats.items()))
-    yield f"read: {counted(sum(report.formats.values()), 'file')} ({files})" if files else "read: no file"
+    for name, count in sorted(report.formats.items()):
+        yield f"read {counted(count, 'file')} as {name}"
     for (root, scope), counts in _by_root(report.memories).items():
         told = ", ".join(
             f"{count:,} {_TOLD[name][0 if report.done else 1]}" for name, count in _in_order(counts)

@@ -79,7 +79,7 @@ def _folder(top: str, asked: Asked) -> Taken:
         return _all(top, asked, partial(_size_in, below), "forge")
     if asked.form:
         return _all(top, asked, lambda where: _size_of_form(where, asked.form), asked.form)
-    return _all(top, asked, _size_of, "")
+    return _all(top, asked, lambda where: _size_of(os.path.join(top, where)), "")
 
 
 def _memory_folders(top: str) -> tuple[str, ...]:
@@ -122,10 +122,10 @@ def joined(parts: list[Taken]) -> Taken:
     return Taken(items, tuple(left for part in parts for left in part.left), formats)
 
 
-def _size_of(where: str) -> int:
-    if _RULES.fullmatch(where):
+def _size_of(path: str) -> int:
+    if _RULES.fullmatch(path):
         return _TEXT_BYTES
-    return MAX_FILE_BYTES if where.endswith(".md") else 0
+    return MAX_FILE_BYTES if path.endswith(".md") else 0
 
 
 def _size_of_form(where: str, form: str) -> int:
@@ -177,9 +177,7 @@ def _file(source: Source, asked: Asked, *, alone: bool) -> Taken | None:
 
 
 def _form(source: Source, *, alone: bool) -> str:
-    if _RULES.fullmatch(source.where if not alone else source.path) or (
-        alone and _RULES_ALONE.fullmatch(source.name)
-    ):
+    if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
         return "rules"
     if source.name.endswith(".json") and alone:
         return _form_of_json(source.data)
