@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 import msgspec
 
-from forged.cli.call import Invocation, check_done, daemon, show
+from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
-from forged.cli.exits import NOT_DONE, Stop
-from forged.cli.tables import columns
-from forged.cli.terminal import Bar, counted, escape_line, tell
+from forged.cli.exits import Stop
+from forged.cli.import_report import end_with, lines_of, report_of
+from forged.cli.terminal import Bar, counted
 from forged.errors import WorkspaceError
 from forged.importing import FORMS, Asked, Left, Move, Place, Places, Taken, edges, joined, planned, taken
 from forged_client import protocol as wire
@@ -29,28 +28,6 @@ from forged_client.client import Client
 _MOST_AT_ONCE, _MOST_BYTES = 200, 512 << 10
 _PATIENCE_S = 60.0
 _GONE_ON = ("new", "there")
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """What became of one item, or would."""
-
-    where: str
-    became: str
-    scope: str
-    root: str
-    memory_id: str
-    reason: str = ""
-    replaces: str = ""
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What an import did, or would do: `done` says which."""
-
-    done: bool
-    counts: dict[str, int]
-    formats: dict[str, int]
-    memories: tuple[Entry, ...]
-    left: tuple[Left, ...]
 
 
 @click.command("import")
@@ -95,15 +72,15 @@ def import_command(
         one = _Import(call, client, moves, own=mine, allow_secret=allow_secret)
         looked = one.looked()
         left = (*found.left, *twice, *looked.unlinked)
-        report = _report(moves, looked.fates, found, left, looked.roots, done=False)
+        report = report_of(moves, looked.fates, found, left, looked.roots, done=False)
         if dry_run or not report.counts.get("new"):
-            _end(call, report, verbose=verbose)
+            end_with(call, report, verbose=verbose)
             return
         if not yes:
             question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
-            confirm(_lines(report, verbose=verbose), question, declined="nothing was imported")
+            confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
         fates = one.written(looked)
-    _end(call, _report(moves, fates, found, left, looked.roots, done=True), verbose=verbose)
+    end_with(call, report_of(moves, fates, found, left, looked.roots, done=True), verbose=verbose)
 
 
 def _read(paths: Sequence[str], asked: Asked) -> Taken:
@@ -232,108 +209,3 @@ def _draft(move: Move, links: Sequence[tuple[str, str]]) -> wire.Draft:
         cues=item.cues,
         related=tuple(wire.Edge(id_, relationship) for id_, relationship in links),
     )
-
-
-# --- what is told --------------------------------------------------------------------------------------
-
-
-def _report(
-    moves: Sequence[Move],
-    fates: Sequence[wire.Fate],
-    found: Taken,
-    left: Sequence[Left],
-    roots: Mapping[Place, str],
-    *,
-    done: bool,
-) -> Report:
-    entries = tuple(
-        Entry(
-            where=move.item.where,
-            became=fate.became,
-            scope=move.place.scope,
-            root=roots.get(move.place, ""),
-            memory_id=fate.memory_id,
-            reason=fate.reason,
-            replaces=fate.replaces,
-        )
-        for move, fate in zip(moves, fates, strict=True)
-    )
-    return Report(done, dict(Counter(each.became for each in entries)), found.formats, entries, tuple(left))
-
-
-_TOLD = {
-    "new": ("imported", "new"),
-    "there": ("there already", "there already"),
-    "secret": ("refused, as they hold what looks like a secret", "hold what looks like a secret"),
-    "conflict": ("not imported, as their id is there with another content", "in conflict with what is there"),
-    "forgotten": ("not imported, as they were forgotten lately", "forgotten lately"),
-    "refused": ("refused", "will be refused"),
-}
-
-
-def _lines(report: Report, *, verbose: bool) -> Iterator[str]:
-    for name, count in sorted(report.formats.items()):
-        yield f"read {counted(count, 'file')} as {name}"
-    for (root, scope), counts in _by_root(report.memories).items():
-        told = ", ".join(
-            f"{count:,} {_TOLD[name][0 if report.done else 1]}" for name, count in _in_order(counts)
-        )
-        yield f"{escape_line(root)} ({escape_line(scope)}): {told}"
-    replaced = [each for each in report.memories if each.replaces and each.became == "new"]
-    if replaced:
-        older = counted(len(replaced), "memory that is there", "memories that are there")
-        yield f"{older} {'became' if report.done else 'would become'} an older version of an imported one"
-    yield from _not_kept(report, verbose=verbose)
-    if verbose:
-        yield from columns(
-            [
-                (escape_line(each.where), each.became, escape_line(each.reason or each.memory_id))
-                for each in report.memories
-            ]
-        )
-
-
-def _by_root(entries: Sequence[Entry]) -> dict[tuple[str, str], Counter[str]]:
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for each in entries:
-        counts.setdefault((each.root, each.scope), Counter())[each.became] += 1
-    return counts
-
-
-def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
-    return [(name, counts[name]) for name in _TOLD if counts[name]]
-
-
-def _not_kept(report: Report, *, verbose: bool) -> Iterator[str]:
-    """What is left out; line by line, or each reason once. What is refused is named in any case."""
-    refused = [each for each in report.memories if each.became not in {"new", "there"}]
-    for each in refused[: None if verbose else 10]:
-        yield f"  {escape_line(each.where)}: {escape_line(each.reason)}"
-    if len(refused) > 10 and not verbose:
-        yield f"  and {len(refused) - 10:,} more; --verbose names them"
-    if not report.left:
-        return
-    yield f"left out: {counted(len(report.left), 'thing')}" + (
-        "" if verbose else "; --verbose names the lines"
-    )
-    if verbose:
-        yield from (f"  {escape_line(each.where)}: {escape_line(each.why)}" for each in report.left)
-        return
-    for why, count in Counter(each.why for each in report.left).most_common(10):
-        yield f"  {count:,} x {escape_line(why)}"
-
-
-def _end(call: Invocation, report: Report, *, verbose: bool) -> None:
-    """Show it; exit code 1 if something that could be a memory is not one now."""
-    show(call, report, _lines(report, verbose=verbose))
-    if not call.as_json:
-        if not report.counts.get("new"):
-            tell("nothing new" if report.memories else "nothing in it could be a memory")
-        elif not report.done:
-            tell("nothing was written; without --dry-run it is done")
-        else:
-            tell(
-                "they are found from now on, and stand in no session unasked; `forgectl list --origin import`"
-            )
-    if any(report.counts.get(each) for each in ("secret", "conflict", "refused")):
-        sys.exit(NOT_DONE)

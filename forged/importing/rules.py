@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from forged.importing.blocks import lines_of
 from forged.importing.categories import category_of
-from forged.importing.markdown import Statement, cut, lines_of
+from forged.importing.markdown import Statement, cut
 from forged.importing.values import Item, Left, Taken, fitting_cues
 from forged.memory import Category, Scope
 
@@ -20,6 +21,7 @@ _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _LEADS_TO_FILE = re.compile(r"(?:~|\.{1,2})?/.*|.*\.[A-Za-z]\w{0,5}")
 _CUSTOMARY = re.compile(r"(?:Gemini|Qwen)(?: Code)? Added Memories")  # where they put what they remember
+_OF_HEADER = re.compile(r"[A-Za-z][\w-]*[ \t]*:|[ \t]|- |#|\Z")
 _KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
 # Keys of front matter, in all the spellings that there are, by what they mean here.
 _MEANINGS = {
@@ -101,22 +103,33 @@ def _is_import_alone(statement: Statement) -> bool:
 def _parted(text: str) -> tuple[list[str], str, int]:
     """Lines of the front matter, what follows, and how many lines that leaves out.
 
-    Read by hand: `globs: **/*.ts`, as these programs write it, is no YAML.
+    Read by hand: `globs: **/*.ts`, as these programs write it, is no YAML. Cursor leaves an empty one before
+    that of the person.
     """
-    lines = lines_of(text)
-    if lines[0].strip() != "---":
-        return [], text, 0
-    for end in range(1, len(lines)):
+    lines, told, at = lines_of(text), list[str](), 0
+    while (end := _header_end(lines, at)) > at:
+        told += ["", *lines[at + 1 : end - 1], ""]
+        at = end
+    return told, "\n".join(lines[at:]), at
+
+
+def _header_end(lines: Sequence[str], at: int) -> int:
+    """Where front matter that begins here ends; `at` if there is none: a rule above a text is a rule."""
+    if at >= len(lines) or lines[at].strip() != "---":
+        return at
+    for end in range(at + 1, len(lines)):
         if lines[end].strip() == "---":
-            return lines[1:end], "\n".join(lines[end + 1 :]), end + 1
-    return [], text, 0
+            return end + 1
+        if not _OF_HEADER.match(lines[end]):
+            return at
+    return at
 
 
 def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Left]]:
     """Cues, and keys that say nothing here."""
     values, left = dict[str, list[str]](), list[Left]()
     current: list[str] | None = None
-    for number, line in enumerate(lines, 2):
+    for number, line in enumerate(lines, 1):
         key = _KEY.fullmatch(line)
         if key is not None:
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))

@@ -61,6 +61,7 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
     assert (dry.code, stored(repo)) == (0, {})
     assert "(repo): 9 new" in dry.out
     assert "CLAUDE.md:6: what it imports from docs/style.md is not read" in dry.out
+    assert "new  Commands: Build with `make build`" in dry.out
     assert at.run("import", "CLAUDE.md").code == 2  # nobody can answer, and --yes was not said
 
     assert "(repo): 9 imported" in at.run("import", "CLAUDE.md", "--yes").out

@@ -104,6 +104,26 @@ def test_a_rule_that_always_holds_has_no_cues_of_files(read, repo):
     assert read(repo / "b.mdc").items[0].cues == ("editing a.ts", "editing b.ts")
 
 
+def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, repo):
+    twice = "---\ndescription: \nglobs: \n---\n---\nglobs: *.ts\nmood: calm\n---\n---\n- x\n"
+    (repo / "a.mdc").write_text(twice)
+
+    found = read(repo / "a.mdc")
+
+    assert [(item.text, item.cues, item.where) for item in found.items] == [
+        ("x", ("editing *.ts",), "a.mdc:10")
+    ]
+    assert whys(found) == [("a.mdc:7", "the key 'mood' has no place in a memory")]
+
+
+def test_a_text_between_two_rules_is_no_front_matter_and_one_without_a_body_says_nothing(read, repo):
+    (repo / "CLAUDE.md").write_text("---\nUse tabs.\n---\nUse pnpm.\n")
+    (repo / "a.mdc").write_text("---\nglobs: *.ts\n---")
+
+    assert texts(read(repo / "CLAUDE.md")) == ["Use tabs.", "Use pnpm."]
+    assert texts(read(repo / "a.mdc")) == []
+
+
 # --- notes and exports ---------------------------------------------------------------------------------
 
 

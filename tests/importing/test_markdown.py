@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.importing.markdown import COMMENT, EMPTY_HEADING, TITLE, TOO_LONG, TOOL_BLOCK, cut, lines_of
+from forged.importing.blocks import lines_of
+from forged.importing.markdown import COMMENT, EMPTY_HEADING, TITLE, TOO_LONG, TOOL_BLOCK, cut
 from forged.importing.values import MOST_CHARS
 
 RULES = (Path(__file__).parents[1] / "data/imports/CLAUDE.md").read_text()
@@ -61,6 +62,7 @@ def test_what_is_no_statement_is_named_with_its_lines():
         ("Title\n===\n\ntext", ["text"]),
         ("leads nowhere:\n\n## next\nx", ["leads nowhere:", "next: x"]),
         ("leads nowhere:", ["leads nowhere:"]),
+        ("**Core Settings:**\n- `PORT` is 37777", ["**Core Settings:** `PORT` is 37777"]),
         ("leads on:\n\nno list", ["leads on:", "no list"]),
         ("rules:\n- a\n\n- b\n\nend", ["rules: a", "rules: b", "end"]),
         ("- \n-\n***\n", []),
