@@ -39,6 +39,8 @@ VERBS = {
     "relate": ("chains", "Link a memory to others, or take links away."),
     "move": ("chains", "Give a memory the other scope."),
     "restore": ("chains", "Take back what was forgotten or undone; list what can come back."),
+    "import": ("importing", "Take over memories from other programs' files, or another root."),
+    "export": ("exporting", "Copy memories out, to keep or to import elsewhere."),
     "forget": ("memories", "Take a memory and its older versions away."),
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
