@@ -40,6 +40,8 @@ VERBS = {
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
+    "graph": ("graph", "Print version chains and links as a graph: dot, mermaid or json."),
+    "ui": ("ui.verb", "Look at memories, captures and injections in a page of the browser."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),
     "captured": ("captured", "Show what was kept of conversations and what was refused."),
