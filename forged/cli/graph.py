@@ -74,6 +74,6 @@ def _meant(graph: links.Graph, memory_id: str) -> tuple[str, ...]:
     ids = sorted({node.id for node in found})
     if not ids:
         raise Stop("not_found", f"no memory {memory_id} here; --all-repos looks everywhere")
-    if len(ids) > 1:
+    if ids[1:]:
         raise Stop("invalid", f"{memory_id} is the beginning of several ids: {listed(ids[:5])}")
     return tuple(node.name for node in found)

@@ -72,12 +72,11 @@ def around(graph: Graph, names: Collection[str], depth: int) -> Graph:
     for link in graph.links:
         beside[link.source].add(link.target)
         beside[link.target].add(link.source)
-    near = edge = set(names)
-    for _ in range(depth):
+    near, edge = set(names), set(names)
+    while edge and depth > 0:
+        depth -= 1
         edge = {name for each in edge for name in beside[each]} - near
-        if not edge:
-            break
-        near = near | edge
+        near |= edge
     return only(graph, near)
 
 

@@ -60,48 +60,76 @@ function partsOf(keys, links) {
   return parts;
 }
 
-/** One connected part: links pull, all else pushes and what was replaced goes to the left. */
+/** One connected part: every chain is a row, oldest left, and stiff; links pull rows together, all else apart. */
 function laidOut({ keys, links }) {
-  const at = new Map(keys.map((key, number) => [key, spiral(number)]));
+  const rows = partsOf(keys, links.filter((link) => link.name === "supersedes")).map(rowOf);
+  const at = new Map(rows.flatMap((row, number) => started(row, number)));
+  const bodies = rows.map((row) => row.map(({ key }) => at.get(key)));
   const points = [...at.values()];
-  const rounds = keys.length > 80 ? 150 : 400;
+  const relations = links.filter((link) => link.name !== "supersedes");
+  const rounds = rows.length < 2 ? 0 : keys.length > 80 ? 150 : 400;
   for (let round = 0; round < rounds; round++) {
     for (const point of points) point.dx = point.dy = 0;
-    for (let i = 0; i < points.length; i++) for (let j = 0; j < i; j++) push(points[i], points[j]);
-    for (const link of links) pull(at.get(link.from), at.get(link.to), link.name === "supersedes");
+    for (let i = 0; i < points.length; i++) for (let j = 0; j < i; j++) if (points[i].row !== points[j].row) push(points[i], points[j]);
+    for (const link of relations) pull(at.get(link.from), at.get(link.to));
     const most = 30 * (1 - round / rounds) + 0.5;
-    for (const point of points) {
-      const far = Math.hypot(point.dx, point.dy) || 1;
-      point.x += (point.dx / far) * Math.min(far, most);
-      point.y += (point.dy / far) * Math.min(far, most);
-    }
+    for (const body of bodies) shift(body, most);
   }
   return boxed(at);
 }
 
-function spiral(number) {
-  const turn = number * 2.399963;
-  return { x: Math.sqrt(number) * 70 * Math.cos(turn), y: Math.sqrt(number) * 70 * Math.sin(turn) };
+/** The members of a chain with how many versions are before each, and its place among those with as many. */
+function rowOf({ keys, links }) {
+  const depth = new Map(keys.map((key) => [key, 0]));
+  for (let round = 0, changed = true; changed && round < keys.length; round++) {
+    changed = false;
+    for (const { from, to } of links)
+      if (depth.get(from) <= depth.get(to) && depth.get(to) + 1 < keys.length) changed = Boolean(depth.set(from, depth.get(to) + 1));
+  }
+  const beside = new Map();
+  return keys.map((key) => {
+    const place = beside.get(depth.get(key)) ?? 0;
+    beside.set(depth.get(key), place + 1);
+    return { key, depth: depth.get(key), place };
+  });
+}
+
+/** Where the members of a row begin: on a spiral of rows. */
+function started(row, number) {
+  const [turn, far] = [number * 2.399963, Math.sqrt(number) * 90];
+  return row.map(({ key, depth, place }) => [
+    key,
+    { row: number, x: far * Math.cos(turn) + depth * FAR_PX, y: far * Math.sin(turn) + place * 64, dx: 0, dy: 0 },
+  ]);
 }
 
 function push(one, other) {
   const [x, y] = [one.x - other.x || 0.1, (one.y - other.y || 0.1) * 1.6];
-  const strength = (FAR_PX * FAR_PX * 0.5) / (x * x + y * y);
+  const strength = (FAR_PX * FAR_PX * 0.4) / (x * x + y * y);
   one.dx += x * strength;
   one.dy += (y * strength) / 1.6;
   other.dx -= x * strength;
   other.dy -= (y * strength) / 1.6;
 }
 
-function pull(from, to, isOlder) {
+function pull(from, to) {
   const [x, y] = [to.x - from.x, to.y - from.y];
   const strength = Math.hypot(x, y) / FAR_PX / 3;
-  const aside = isOlder ? Math.max(0, x + FAR_PX) * 0.3 : 0;
-  const [along, across] = isOlder ? [1, 2] : [1.2, 1.8];
-  from.dx += x * strength * along + aside;
-  from.dy += y * strength * across;
-  to.dx -= x * strength * along + aside;
-  to.dy -= y * strength * across;
+  from.dx += x * strength;
+  from.dy += y * strength * 1.6;
+  to.dx -= x * strength;
+  to.dy -= y * strength * 1.6;
+}
+
+/** Move a row as a whole by what acts on its members, so far at most. */
+function shift(body, most) {
+  const mean = (field) => body.reduce((sum, point) => sum + point[field], 0) / Math.sqrt(body.length);
+  const [x, y] = [mean("dx"), mean("dy")];
+  const far = Math.hypot(x, y) || 1;
+  for (const point of body) {
+    point.x += (x / far) * Math.min(far, most);
+    point.y += (y / far) * Math.min(far, most);
+  }
 }
 
 function boxed(at) {

@@ -68,7 +68,8 @@ function lineAround(text, terms, most = 240) {
   const first = firstLine(text, most);
   if (!terms || first.search(terms) >= 0) return first;
   const at = text.search(terms);
-  return at < 0 ? first : `…${firstLine(text.slice(Math.max(0, at - 24)), most)}`;
+  const from = Math.max(text.lastIndexOf("\n", at) + 1, at - 24);
+  return at < 0 ? first : `…${firstLine(text.slice(from), most)}`;
 }
 
 /** A text as its first line, if that is short enough for a title, and what follows. */
