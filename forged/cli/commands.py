@@ -45,6 +45,8 @@ VERBS = {
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
+    "graph": ("graph", "Print version chains and links as a graph: dot, mermaid or json."),
+    "ui": ("ui.verb", "Look at memories, captures and injections in a page of the browser."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
     "learn": ("learning", "Propose memories from past sessions of your agents."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),

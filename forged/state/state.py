@@ -26,7 +26,7 @@ from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
 from forged.state.events import Events
-from forged.state.foreign import foreign
+from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
 from forged.state.injections import Injections, all_injections
@@ -219,14 +219,13 @@ class State:
             logger.warning("no copy of the state error=%s", error)
 
     async def erase_traces(self) -> None:
-        """Leave no byte of what was removed: not in the file, nor in what was set aside or taken over.
+        """Leave no byte of what was removed: not in the file, nor in what was set aside, taken over or shown.
 
         Raises StoreError.
         """
         await self._database.erase_traces()
-        await asyncio.to_thread(
-            self._remove, (*takeover.backups(self._directory), *damage.set_aside(self._path))
-        )
+        gone = (*takeover.backups(self._directory), *damage.set_aside(self._path))
+        await asyncio.to_thread(self._remove, (*gone, os.path.join(self._directory, PAGE)))
 
     def _end_backups(self, older_than: float) -> None:
         """Remove files that were taken over before a time (Unix seconds). Raises StoreError."""
@@ -236,9 +235,9 @@ class State:
     def _remove(self, paths: Sequence[str]) -> None:
         with atomic.explained(f"cannot tidy {self._directory}"):
             for path in paths:
-                if os.path.isdir(path):
+                if os.path.isdir(path) and not os.path.islink(path):
                     shutil.rmtree(path)
-                else:
+                elif os.path.lexists(path):
                     os.unlink(path)
 
 
