@@ -78,7 +78,7 @@ class Ran:
 
 
 class World:
-    """The machine. `programs`: the folder of the agents' programs; `reply`: what their model says to a request."""
+    """The machine. `programs`: the folder of the programs; `reply`: what the model says to a request."""
 
     def __init__(self, folder: Path, programs: Path, reply: Callable[[Request], Turn]) -> None:
         self.home, self.repo = folder / "home", folder / "repo"
