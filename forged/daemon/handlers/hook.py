@@ -15,6 +15,7 @@ What goes wrong is one line in the log, and the harness hears nothing of it.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,6 @@ from forged.errors import ForgedError
 from forged.hooks import Event, event_of, output, takes_context
 from forged.memory import utc_day
 from forged.scopes import Workplace
-from forged.state import AgentDay
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
 from forged_client import protocol as wire
@@ -209,7 +209,6 @@ async def _injected(told: _Told, talk: Talk) -> Answered:
         return Answered()
     if reply.status in _FAILURES:
         _failed(told, f"{reply.status}: {reply.reason}")
-    told.context.daemon.state.agents.count(told.agent, injected=len(reply.memories) - reply.heard)
     lines = [line for line in (*reply.captured, reply.notice, _skew(told, talk)) if line]
     return Answered(output(told.event, told.row, reply.text, [f"forged: {line}" for line in lines]), wanted)
 
@@ -254,26 +253,27 @@ def _failed(told: _Told, why: str) -> None:
 
 
 def reports(context: Context) -> tuple[wire.AgentReport, ...]:
-    """What every agent's hooks have told, for `status`."""
+    """What every agent's hooks have told, and what came of it, for `status`."""
     state = context.daemon.state
-    kept: dict[str, int] = {}
-    for each in state.judged.listed():
-        if each.memory_id and utc_day(each.at) == state.agents.today:
-            kept[each.agent] = kept.get(each.agent, 0) + 1
-    return tuple(_report(*row, state.agents.today, kept) for row in state.agents.newest())
-
-
-def _report(agent: str, day: str, known: AgentDay, today: str, kept: Mapping[str, int]) -> wire.AgentReport:
-    is_new = day == today
-    return wire.AgentReport(
-        agent=agent,
-        last_event=known.last_event,
-        last_event_at=known.last_event_at,
-        version=known.version,
-        turns=known.turns if is_new else 0,
-        injected_today=known.injected if is_new else 0,
-        kept_today=kept.get(agent, 0),
-        failed_today=known.failed if is_new else 0,
-        last_failure=known.last_failure,
-        last_failure_at=known.last_failure_at,
+    today = state.agents.today
+    kept = Counter(
+        each.agent for each in state.judged.listed() if each.memory_id and utc_day(each.at) == today
+    )
+    injected: Counter[str] = Counter()
+    for turn in state.injections.listed():
+        injected[turn.agent] += len(turn.memories) if utc_day(turn.at) == today else 0
+    return tuple(
+        wire.AgentReport(
+            agent=agent,
+            last_event=known.last_event,
+            last_event_at=known.last_event_at,
+            version=known.version,
+            turns=known.turns if day == today else 0,
+            injected_today=injected[agent],
+            kept_today=kept[agent],
+            failed_today=known.failed if day == today else 0,
+            last_failure=known.last_failure,
+            last_failure_at=known.last_failure_at,
+        )
+        for agent, day, known in state.agents.newest()
     )
