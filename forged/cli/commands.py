@@ -24,6 +24,8 @@ from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
 from forged.cli.terminal import let_go, not_written
 
 VERBS = {
+    "setup": ("setup", "Connect your agents; --remove takes that away."),
+    "integrations": ("integrations", "Show how each agent is connected."),
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
