@@ -26,6 +26,7 @@ from forged.cli.terminal import let_go, not_written
 VERBS = {
     "setup": ("setup", "Connect your agents; --remove takes that away."),
     "integrations": ("integrations", "Show how each agent is connected."),
+    "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),

@@ -23,7 +23,6 @@ from forged.state.event_values import (
 )
 
 if TYPE_CHECKING:
-    from forged.state.agents import AgentDay
     from forged.state.cutting import Cut, Left, cut
     from forged.state.digests import digest
     from forged.state.events import Also, Events
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
-    "AgentDay",
     "Also",
     "Begun",
     "Cut",
@@ -85,7 +83,6 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    agents=("AgentDay",),
     cutting=("Cut", "Left", "cut"),
     digests=("digest",),
     events=("Also", "Events"),

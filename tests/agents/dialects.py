@@ -94,13 +94,19 @@ def _items(turn: Turn) -> list[Json]:
             "type": "function_call",
             "id": f"call_item_{n}",
             "call_id": f"call_{n}",
-            "name": name,
+            **_named(name),
             "arguments": json.dumps(arguments),
             "status": "completed",
         }
         for n, (name, arguments) in enumerate(turn.tools)
     ]
     return [said, *called]
+
+
+def _named(tool: str) -> Json:
+    """A tool by its name; of a group of tools, such as those of a server, GROUP.NAME."""
+    group, _, name = tool.rpartition(".")
+    return {"name": name, "namespace": group} if group else {"name": name}
 
 
 def _response(turn: Turn) -> Json:

@@ -224,13 +224,13 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         total=2,
     ),
     p.Hook(
-        id=15,
+        id=48,
         harness="claude",
         payload=b'{"hook_event_name":"Stop","session_id":"s"}',
         within_ms=2300,
         version="0.1.0",
     ),
-    p.Hooked(id=15, output=b'{"systemMessage":"kept"}'),
+    p.Hooked(id=48, output=b'{"systemMessage":"kept"}'),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
