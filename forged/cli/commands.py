@@ -24,6 +24,8 @@ from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
 from forged.cli.terminal import let_go, not_written
 
 VERBS = {
+    "setup": ("setup", "Connect your agents; --remove takes that away."),
+    "integrations": ("integrations", "Show how each agent is connected."),
     "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
@@ -42,6 +44,7 @@ VERBS = {
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
+    "learn": ("learning", "Propose memories from past sessions of your agents."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),
     "captured": ("captured", "Show what was kept of conversations and what was refused."),
     "undo": ("capturing", "Take back what was captured last."),

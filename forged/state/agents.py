@@ -1,4 +1,4 @@
-"""What each agent's hooks have told, by day: how many turns, memories and failures, and what came last.
+"""What each agent's hooks have told, by day: how many turns and failures, and what came last.
 
 Counts and never text; written as spending is, now and then. The days of the last month are kept.
 """
@@ -31,7 +31,6 @@ class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
     last_event_at: str = ""
     version: str = ""
     turns: int = 0
-    injected: int = 0
     skipped: int = 0
     unknown: int = 0
     failed: int = 0
@@ -56,7 +55,7 @@ class Agents:
         """Take over what a file holds, as it is opened; what came by then is added to it."""
         for agent, day, kept in found:
             new = self._days.get((agent, day), AgentDay())
-            names = ("turns", "injected", "skipped", "unknown", "failed")
+            names = ("turns", "skipped", "unknown", "failed")
             sums = {name: getattr(kept, name) + getattr(new, name) for name in names}
             last = kept if new == AgentDay() else new
             self._days[agent, day] = replace(last, **sums)
@@ -70,20 +69,10 @@ class Agents:
             replace(known, last_event=event, last_event_at=self._now(), version=version or known.version),
         )
 
-    def count(
-        self, agent: str, *, turns: int = 0, injected: int = 0, skipped: int = 0, unknown: int = 0
-    ) -> None:
+    def count(self, agent: str, *, turns: int = 0, skipped: int = 0, unknown: int = 0) -> None:
         known = self._today(agent)
-        self._put(
-            agent,
-            replace(
-                known,
-                turns=known.turns + turns,
-                injected=known.injected + injected,
-                skipped=known.skipped + skipped,
-                unknown=known.unknown + unknown,
-            ),
-        )
+        turns, skipped, unknown = known.turns + turns, known.skipped + skipped, known.unknown + unknown
+        self._put(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
 
     def failed(self, agent: str, why: str) -> None:
         """A hook came to nothing."""

@@ -34,6 +34,7 @@ from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
+from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -76,6 +77,7 @@ class _Contents(msgspec.Struct, frozen=True):
     judged: tuple[JudgedRow, ...]
     injections: tuple[InjectionRow, ...]
     agents: tuple[AgentRow, ...]
+    learned: tuple[tuple[str, Progress], ...]
     doubt: str
 
 
@@ -111,6 +113,7 @@ class State:
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
+        self.learned = Learned()
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -182,6 +185,7 @@ class State:
             self.judged.restore(found.judged)
             self.injections.restore(found.injections)
             self.agents.restore(found.agents)
+            self.learned.restore(found.learned)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -255,5 +259,6 @@ def _read(connection: Connection) -> _Contents:
         judged=all_judged(connection),
         injections=all_injections(connection),
         agents=all_agents(connection),
+        learned=all_learned(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 from forged_client import Client, hook
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import DaemonProcess, running
+from tests.support.daemon import FORGECTL, FORGED, DaemonProcess, processes_with, running
 
 WALRUS, TUSKS = "What does the walrus eat?", "How long do tusks grow?"
 
@@ -33,6 +35,7 @@ class Harness:
             [sys.executable, "-I", "-S", hook.__file__, self._name],
             input=json.dumps(payload).encode(),
             env=self._env,
+            cwd=self._base["cwd"],
             capture_output=True,
             timeout=20,
         )
@@ -87,3 +90,80 @@ def test_a_turn_is_captured_when_it_ends(client, daemon, repo):
     assert claude.stop("Understood.", "t", stop_hook_active=True) == {}
 
     eventually(lambda: "Fridays" in " ".join(each.content for each in client.list(str(repo)).memories))
+
+
+def test_memories_come_back_once_after_a_compaction_that_is_done(client, daemon, repo):
+    claude = Harness(daemon, repo, session="compacted")
+    claude.prompt(WALRUS, "1")
+    claude.stop("Clams.", "1")
+    assert claude.run("PreCompact", trigger="auto") == {}
+
+    done = claude.run("SessionStart", source="compact")
+
+    assert "clams" in context_of(done)
+    assert claude.prompt(TUSKS, "2") == ""
+
+
+def test_forgectl_does_the_same_for_a_person(client, daemon, repo):
+    payload = {
+        "session_id": "by-hand",
+        "cwd": str(repo),
+        "hook_event_name": "UserPromptSubmit",
+        "prompt": WALRUS,
+    }
+    env = {"HOME": str(daemon.home), "FORGED_SOCKET": daemon.socket}
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        data = json.dumps(payload).encode()
+        return subprocess.run(
+            [FORGECTL, "hook", *arguments], input=data, env=env, capture_output=True, timeout=20
+        )
+
+    done = call("claude")
+    assert "clams" in context_of(json.loads(done.stdout))
+    for wrong in ((), ("emacs",), ("claude", "codex"), ("--what",)):
+        done = call(*wrong)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_what_a_session_has_heard_outlives_the_daemon(home, repo):
+    put(repo, memory("m0", "The walrus eats clams."))
+    with running(home) as daemon:
+        with daemon.client() as client:
+            assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+        claude = Harness(daemon, repo)
+        assert "clams" in claude.prompt(WALRUS, "1")
+        daemon.stop()
+        daemon.start()
+
+        assert claude.prompt(TUSKS, "2") == ""
+        claude.stop("Clams.", "1")  # of a prompt that this daemon has not heard
+        with daemon.client() as client:
+            (report,) = client.status().agents
+        assert (report.agent, report.last_event, report.turns, report.injected_today) == (
+            "claude",
+            "Stop",
+            2,
+            1,
+        )
+
+
+def test_the_first_prompt_after_a_login_starts_the_daemon(home, repo):
+    put(repo, memory("m0", "The walrus eats clams."))
+    lexical = '[memory]\nembedding_model = "builtin:lexical"\n'
+    daemon = DaemonProcess(home, config=lexical, command=(FORGED,))
+    try:
+        daemon.start()
+        daemon.trust(repo)
+        daemon.stop()
+        claude = Harness(daemon, repo)
+
+        first = claude.prompt(WALRUS, "1")
+        with daemon.client() as client:
+            eventually(lambda: client.ping().status == "ok")
+        assert "clams" in (first or claude.prompt(f"{WALRUS} Really.", "2"))
+    finally:
+        for left in processes_with(daemon.socket):
+            os.kill(left, signal.SIGTERM)
+        eventually(lambda: not processes_with(daemon.socket))
+        daemon.close()

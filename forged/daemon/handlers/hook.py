@@ -7,20 +7,24 @@ all of it in context. After a compaction that is done what belongs to the newest
 where the harness takes it, because no prompt may follow.
 
 A harness that is `unsure` tells of compactions that never come: what it heard stays until the session has
-grown to a size that surely was compacted. A turn whose prompt nobody heard is not captured but counted: the
-half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered.
+grown to a size that surely was compacted. A prompt that this daemon has not heard, because it was started
+since, is looked for in what the harness has written down; a turn without one is counted and not captured, as
+the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered.
 What goes wrong is one line in the log, and the harness hears nothing of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from forged import __version__
+from forged.conversation import Utterance
 from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
@@ -29,15 +33,17 @@ from forged.errors import ForgedError
 from forged.hooks import Event, event_of, output, takes_context
 from forged.memory import utc_day
 from forged.scopes import Workplace
-from forged.state import AgentDay
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
+from forged.transcripts import FORMATS, TranscriptError, read_tail
 from forged_client import protocol as wire
 
 logger = logging.getLogger(__name__)
 
 # How much is said until a conversation surely was compacted.
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * tokens.BYTES_PER_TOKEN
+# Of a file in which a harness writes down what is said: the newest turn, with all that its tools printed.
+_TAIL_BYTES = 4 << 20
 _FAILURES = frozenset({"timeout", "error"})
 
 Ask = Callable[[wire.Request[Any]], Awaitable[wire.Reply]]
@@ -115,23 +121,41 @@ async def _start(told: _Told) -> Answered:
 
 
 async def _prompt(told: _Told) -> Answered:
-    event, place = told.event, told.place
-    talk = told.context.daemon.talks.begin(told.agent, event.session_id, event.workspace, place.tops)
-    talk.asked(event)
+    talk = _begun(told)
+    talk.asked(told.event)
     told.context.daemon.state.agents.count(told.agent, turns=1)
     return await _injected(told, talk)
 
 
+def _begun(told: _Told) -> Talk:
+    event, talks = told.event, told.context.daemon.talks
+    return talks.begin(told.agent, event.session_id, event.workspace, told.place.tops)
+
+
 async def _turn_end(told: _Told) -> Answered:
-    event, place = told.event, told.place
     talk = told.talk
-    if talk is None and event.prompt:
-        talk = told.context.daemon.talks.begin(told.agent, event.session_id, event.workspace, place.tops)
-    if talk is None or not talk.answered(event):
+    if talk is None:
+        talk = _begun(told)
+        if not told.event.prompt:
+            talk.recalled(told.event.turn_id, await asyncio.to_thread(_written, told))
+    if talk.answered(told.event):
+        await _captured(told, talk, "turn")
+    else:
         told.context.daemon.state.agents.count(told.agent, unknown=1)
-        return Answered()
-    await _captured(told, talk, "turn")
     return Answered()
+
+
+def _written(told: _Told) -> tuple[Utterance, ...]:
+    """What the harness has written down of a session that this daemon has not heard, near its end."""
+    event, daemon = told.event, told.context.daemon
+    if not event.transcript_path or told.agent not in FORMATS:
+        return ()
+    home = FORMATS[told.agent].home({}, daemon.resolver.home)
+    try:
+        found = read_tail(event.transcript_path, told.agent, _TAIL_BYTES, home=home)
+    except TranscriptError:
+        return ()
+    return found.messages if found.session_id == event.session_id else ()
 
 
 async def _compaction(told: _Told) -> Answered:
@@ -209,7 +233,6 @@ async def _injected(told: _Told, talk: Talk) -> Answered:
         return Answered()
     if reply.status in _FAILURES:
         _failed(told, f"{reply.status}: {reply.reason}")
-    told.context.daemon.state.agents.count(told.agent, injected=len(reply.memories) - reply.heard)
     lines = [line for line in (*reply.captured, reply.notice, _skew(told, talk)) if line]
     return Answered(output(told.event, told.row, reply.text, [f"forged: {line}" for line in lines]), wanted)
 
@@ -254,26 +277,27 @@ def _failed(told: _Told, why: str) -> None:
 
 
 def reports(context: Context) -> tuple[wire.AgentReport, ...]:
-    """What every agent's hooks have told, for `status`."""
+    """What every agent's hooks have told, and what came of it, for `status`."""
     state = context.daemon.state
-    kept: dict[str, int] = {}
-    for each in state.judged.listed():
-        if each.memory_id and utc_day(each.at) == state.agents.today:
-            kept[each.agent] = kept.get(each.agent, 0) + 1
-    return tuple(_report(*row, state.agents.today, kept) for row in state.agents.newest())
-
-
-def _report(agent: str, day: str, known: AgentDay, today: str, kept: Mapping[str, int]) -> wire.AgentReport:
-    is_new = day == today
-    return wire.AgentReport(
-        agent=agent,
-        last_event=known.last_event,
-        last_event_at=known.last_event_at,
-        version=known.version,
-        turns=known.turns if is_new else 0,
-        injected_today=known.injected if is_new else 0,
-        kept_today=kept.get(agent, 0),
-        failed_today=known.failed if is_new else 0,
-        last_failure=known.last_failure,
-        last_failure_at=known.last_failure_at,
+    today = state.agents.today
+    kept = Counter(
+        each.agent for each in state.judged.listed() if each.memory_id and utc_day(each.at) == today
+    )
+    injected: Counter[str] = Counter()
+    for turn in state.injections.listed():
+        injected[turn.agent] += len(turn.memories) if utc_day(turn.at) == today else 0
+    return tuple(
+        wire.AgentReport(
+            agent=agent,
+            last_event=known.last_event,
+            last_event_at=known.last_event_at,
+            version=known.version,
+            turns=known.turns if day == today else 0,
+            injected_today=injected[agent],
+            kept_today=kept[agent],
+            failed_today=known.failed if day == today else 0,
+            last_failure=known.last_failure,
+            last_failure_at=known.last_failure_at,
+        )
+        for agent, day, known in state.agents.newest()
     )

@@ -10,7 +10,9 @@ a turn is known by its id, or by its prompt where the harness has none.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
+from forged.conversation import Utterance
 from forged.hooks import Event
 from forged.text.private import private_left
 from forged_client import protocol as wire
@@ -74,6 +76,13 @@ class Talk:
         if reply.strip():
             self._add("assistant", reply)
         return True
+
+    def recalled(self, turn_id: str, said: Sequence[Utterance]) -> None:
+        """Take over the newest turn of what a harness has written down, without the turns before it."""
+        places = [at for at, each in enumerate(said) if each.role == "user"]
+        for each in said[places[-1] :] if places else ():
+            self._turns[turn_id] = None
+            self._add(each.role, each.text)
 
     @property
     def has_news(self) -> bool:
