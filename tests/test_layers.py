@@ -86,6 +86,7 @@ ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandv
 MAY_USE_ENVIRONMENT = {
     "forged.config": "its job",
     "forged_client.address": "its job",
+    "forged_client.hook": "a process of its own, which imports nothing",
     "forged.__main__": "entry point",
     "forged.cli=": "entry point",
     "forged.daemon.app": "takes the service manager's variables away from child processes",
@@ -110,6 +111,7 @@ MAY_CATCH_ALL = {
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
+    "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
 
 Modules = dict[str, Path]
@@ -236,8 +238,8 @@ def borrowed(node: ast.AST) -> Iterator[str]:
     """Names that are taken from os, os.path or Path here, by attribute or by import."""
     if isinstance(node, ast.Attribute):
         holder = getattr(node.value, "id", getattr(node.value, "attr", ""))
-        yield from [node.attr] if holder in ("os", "path", "Path") else []
-    elif isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path"):
+        yield from [node.attr] if holder in ("os", "path", "Path", "posix") else []
+    elif isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path", "posix"):
         yield from (alias.name for alias in node.names)
 
 

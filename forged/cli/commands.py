@@ -24,6 +24,8 @@ from forged.cli.exits import EXPLAINED, INTERRUPTED, Stop
 from forged.cli.terminal import let_go, not_written
 
 VERBS = {
+    "setup": ("setup", "Connect your agents; --remove takes that away."),
+    "integrations": ("integrations", "Show how each agent is connected."),
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
@@ -52,6 +54,7 @@ VERBS = {
     "cost": ("costs", "Show what model calls have used, and the limits."),
     "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
+    "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "stop": ("stopping", "End the daemon; the next request starts it again."),
     "restart": ("stopping", "Have the installed version take over."),

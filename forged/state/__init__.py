@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.injections import Given, InjectedTurn, Injections
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.parts import Part, Parts
@@ -50,8 +51,11 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Given",
     "Heard",
     "HeardList",
+    "InjectedTurn",
+    "Injections",
     "Intent",
     "Intents",
     "Judged",
@@ -84,6 +88,7 @@ __getattr__ = door(
     events=("Also", "Events"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    injections=("Given", "InjectedTurn", "Injections"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     parts=("Part", "Parts"),

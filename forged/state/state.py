@@ -21,6 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
@@ -28,6 +29,8 @@ from forged.state.events import Events
 from forged.state.foreign import foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
+from forged.state.injections import Injections, all_injections
+from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
@@ -71,6 +74,8 @@ class _Contents(msgspec.Struct, frozen=True):
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
+    injections: tuple[InjectionRow, ...]
+    agents: tuple[AgentRow, ...]
     doubt: str
 
 
@@ -104,6 +109,8 @@ class State:
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
+        self.injections = Injections(self._database)
+        self.agents = Agents(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -136,6 +143,8 @@ class State:
         await self.outbound.save()
         await self.told.save()
         await self.judged.save()
+        await self.injections.save()
+        await self.agents.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,6 +180,8 @@ class State:
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
+            self.injections.restore(found.injections)
+            self.agents.restore(found.agents)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -242,5 +253,7 @@ def _read(connection: Connection) -> _Contents:
         uses=all_uses(connection),
         to_review=all_to_review(connection),
         judged=all_judged(connection),
+        injections=all_injections(connection),
+        agents=all_agents(connection),
         doubt=value_of(connection, damage.NOTE),
     )
