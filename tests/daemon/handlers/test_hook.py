@@ -137,7 +137,7 @@ async def test_a_prompt_is_understood_by_what_was_said_before_it(home, store):
 
 
 async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
-    put(repo, *(memory(f"m{n}", f"The walrus number {n} " + "eats clams. " * 60) for n in range(40)))
+    put(repo, *(memory(f"m{n}", f"The walrus number {n} " + "eats clams. " * 160) for n in range(40)))
     async with assembled(home, config=Config(memory=MemoryConfig(injection_token_budget=0))) as parts:
         text = await Session(parts, repo).asks(WALRUS, "1")
 
