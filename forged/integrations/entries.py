@@ -49,6 +49,8 @@ def add(text: str, entries: Sequence[Entry], head: Head) -> tuple[str, tuple[Pat
 
 def remove(text: str, made: Collection[Path], head: Head) -> str:
     """The text without entries of ours, and without those of the containers that nothing is left in."""
+    if _is_blank(text):
+        return text
     while (found := next(_ours(text), None)) is not None:
         text = cut(text, *found)
     for path in sorted(filter(None, made), key=len, reverse=True):
@@ -83,7 +85,7 @@ def _with(text: str, entry: Entry, made: list[Path]) -> str:
     if node.kind != ("{" if entry.key else "["):
         raise Unfit(f"its {'.'.join(entry.path)} is of another kind")
     if entry.key in node.keys:
-        raise Unfit(f"its {'.'.join(entry.path)} has a {entry.key} already that is not this one")
+        raise Unfit(f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else")
     return insert(text, node, entry.key or None, entry.value)
 
 
