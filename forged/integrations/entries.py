@@ -63,11 +63,17 @@ def has_entries(text: str) -> bool:
     return next(_ours(text), None) is not None
 
 
-def has_all(text: str, entries: Sequence[Entry]) -> bool:
-    """Whether just these entries of ours are in it."""
-    wanted = [entry.value for entry in entries]
-    found = [parent.values[number].value for parent, number in _ours(text)]
+def has_all(text: str, entries: Sequence[Entry], *, exact: bool = True) -> bool:
+    """Whether just these entries of ours are in it; `exact`: with the same environment."""
+    wanted = [_judged(entry.value, exact=exact) for entry in entries]
+    found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
     return len(found) == len(wanted) and all(value in found for value in wanted)
+
+
+def _judged(value: object, *, exact: bool) -> object:
+    if exact or not isinstance(value, dict):
+        return value
+    return {key: each for key, each in value.items() if key != "env"}
 
 
 def _with(text: str, entry: Entry, made: list[Path]) -> str:

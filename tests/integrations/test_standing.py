@@ -21,10 +21,9 @@ def state(machine, agent="claude"):
 @pytest.fixture
 def claude(machine, home):
     """Claude Code with the plug-in, as its own command leaves it."""
-    put(
-        home / f"{IN_CACHE}/0.1.0/hooks/hooks.json",
-        rendering.files(rows()["claude"], machine)["forged/hooks/hooks.json"],
-    )
+    files = rendering.files(rows()["claude"], machine)
+    put(home / f"{IN_CACHE}/0.1.0/hooks/hooks.json", files["forged/hooks/hooks.json"])
+    put(home / f"{IN_CACHE}/0.1.0/.mcp.json", files["forged/.mcp.json"])
     listed = {"plugins": {PLUGIN: [{"installPath": str(home / IN_CACHE / "0.1.0")}]}}
     put(home / ".claude/plugins/installed_plugins.json", json.dumps(listed))
     put(home / ".claude/settings.json", json.dumps({"enabledPlugins": {PLUGIN: True}}))
