@@ -22,7 +22,7 @@ LAYERS = """
     maps
     trust
     map | state
-    models
+    models | importing
     files
     hooks | transcripts
     config | text
@@ -33,9 +33,11 @@ LAYERS = """
 # These see nothing else of forged.
 CLOSED = {
     "forged.cli": {
-        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.integrations"),
+        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
+        "forged.integrations",
         *("forged.mcp", "forged.transcripts", "forged_client"),
     },
+    "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
     "forged.mcp": {"forged", "forged.text", "forged_client"},
     "forged.hooks": {"forged", "forged.errors", "forged.text"},

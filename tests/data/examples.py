@@ -106,6 +106,34 @@ _JUDGED = p.Judged(
 )
 
 EXAMPLES: tuple[p.Request | p.Reply, ...] = (
+    p.Import(
+        id=40,
+        workspace="/w",
+        scope="user",
+        drafts=(
+            p.Draft(
+                memory_id="mem_a",
+                content="text",
+                category="patterns",
+                created_at="2026-01-02T03:04:05Z",
+                updated_at="2026-01-02T03:04:05Z",
+                source="CLAUDE.md",
+                cues=("when",),
+                related=(_EDGE,),
+            ),
+            p.Draft(memory_id="mem_c", file=b"text", name="mem_c.md"),
+        ),
+        look=True,
+        own=True,
+        allow_secret=True,
+    ),
+    p.Imported(
+        id=40,
+        fates=(p.Fate(became="new", memory_id="mem_a", reason="why", replaces="mem_0"),),
+        root="/r",
+        scope="user",
+        generation="e:1",
+    ),
     p.Hello(id=1, client="agent", version="0.1.0", pid=42),
     p.Ping(id=2),
     p.Status(id=3, workspace="/w"),

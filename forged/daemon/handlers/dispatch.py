@@ -23,8 +23,10 @@ from forged.daemon.handlers import (
     endpoints,
     health,
     hook,
+    importing,
     injections,
     judged,
+    learning,
     looking,
     memories,
     moving,
@@ -64,12 +66,14 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Relate: (writing.relate, Needs.MEMORY),
     wire.Move: (moving.move, Needs.MEMORY),
     wire.Restore: (restoring.restore, Needs.MEMORY),
+    wire.Import: (importing.import_, Needs.MEMORY),
     wire.GetMemories: (memories.get, Needs.MEMORY),
     wire.ListMemories: (memories.list_page, Needs.MEMORY),
     wire.History: (memories.history, Needs.MEMORY),
     wire.Forget: (memories.forget, Needs.MEMORY),
     wire.Undo: (capture.undo, Needs.MEMORY),
     wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
+    wire.Learn: (learning.learn, Needs.MEMORY),
 }
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
@@ -79,6 +83,7 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
     wire.Outbound: capture.outbound,
+    wire.ListPast: learning.list_past,
     wire.ListJudged: judged.list_judged,
     wire.ListInjections: injections.list_injections,
     wire.Trust: trust.trust,

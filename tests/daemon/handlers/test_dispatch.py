@@ -24,6 +24,7 @@ REQUESTS = {
     wire.Relate: {"memory_id": "m"},
     wire.Move: {"memory_id": "m", "to": "user"},
     wire.Restore: {"memory_id": "m"},
+    wire.Import: {},
     wire.Undo: {},
     wire.Capture: {"session_id": "s"},
 }
