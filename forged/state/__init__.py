@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.injections import Given, InjectedTurn, Injections
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Learned, Progress
@@ -52,8 +53,11 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Given",
     "Heard",
     "HeardList",
+    "InjectedTurn",
+    "Injections",
     "Intent",
     "Intents",
     "Judged",
@@ -88,6 +92,7 @@ __getattr__ = door(
     events=("Also", "Events"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    injections=("Given", "InjectedTurn", "Injections"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Learned", "Progress"),

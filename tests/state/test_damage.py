@@ -18,7 +18,9 @@ from forged.memory import utc_now
 from forged.state import (
     Begun,
     Document,
+    Given,
     HeardList,
+    InjectedTurn,
     Intent,
     Judgement,
     Known,
@@ -79,10 +81,10 @@ async def filled(directory: Path) -> None:
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
+        state.agents.saw("agent-of-a-hook", "Stop")
+        state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
-        for table in ("agents", "injections"):
-            await state._database.run(lambda to, table=table: put(to, table, f"a-row-of-{table}", b"{}"))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -123,8 +125,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
         "judged": b"mem_judged7",
-        "agents": b"a-row-of-agents",
-        "injections": b"a-row-of-injections",
+        "agents": b"agent-of-a-hook",
+        "injections": b"mem_injected7",
         "learned": b"a-learned-session",
     }[table]
     data = (directory / "state.db").read_bytes()

@@ -32,7 +32,18 @@ _MOST_NAME = 256
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the outcome is a word that says what is promised."""
+    """Take a finished turn for the worker; the outcome is a word that says what is promised.
+
+    After a compaction and at its end a session has nothing in context of what it has heard.
+    """
+    if request.kind in ("compaction", "session_end") and request.part == 0 and not place.off:
+        state, ends = context.daemon.state, context.daemon.sessions.end
+        ends(state, request.session_id, request.agent, compacts=request.kind == "compaction")
+    return await keep(context, place, request)
+
+
+async def keep(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
+    """The same of a session that has still in context what it has heard."""
     metrics = context.daemon.metrics
     if place.off:
         metrics.captures_rejected += 1
@@ -54,9 +65,6 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         goes_on=request.goes_on,
         agent=request.agent[:_MOST_NAME],
     )
-    if kind in ("compaction", "session_end") and request.part == 0:
-        state, ends = context.daemon.state, context.daemon.sessions.end
-        ends(state, request.session_id, request.agent, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
     unread = unreadable(request.messages, request.last_summary_index)
