@@ -79,6 +79,8 @@ def import_command(
         if not yes:
             question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
             confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
+            if not call.as_json:
+                left, verbose = (), False  # it has been shown
         fates = one.written(looked)
     end_with(call, report_of(moves, fates, found, left, looked.roots, done=True), verbose=verbose)
 

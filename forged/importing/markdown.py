@@ -112,7 +112,7 @@ class _Cutting:
             return
         self._close(block.level)
         match = HEADING.fullmatch(block.lines[0])
-        told = (match[2] or "") if match else block.lines[0]
+        told = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
         self._headings.append((block.level, told.strip().strip("*_ ").rstrip(":"), block))
 
     def _close(self, level: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ FILES = Path(__file__).parents[1] / "data/imports"
 SAMPLES = Path(__file__).parents[1] / "data/samples"
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 BY_HAND = "Written by hand: the \xe9tag is weak.\n"
+SESSIONS = map("session-{}".format, itertools.count())
 CHAIN = "mem_0c000000-0000-4000-8000-00000000000"
 
 
@@ -47,7 +49,7 @@ def standing(daemon, workspace):
     """What comes into a session without being searched for."""
     with daemon.client() as client:
         said = [Message("user", "What does the walrus eat?")]
-        reply = client.retrieve(str(workspace), said, session_id="s1", mode="append")
+        reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
     return {hit.content for hit in reply.memories if hit.via == "standing"}
 
 
@@ -72,6 +74,18 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
     assert {each["origin"] for each in listed(at)} == {"import"}
     assert "make test" in at.run("search", "how do I run all tests before a push").out
     assert standing(daemon, repo) == set()  # nobody has reviewed them, so they stand in no session
+
+
+def test_who_gives_the_text_of_an_imported_memory_again_makes_it_their_own(daemon, at, repo):
+    (repo / "AGENTS.md").write_text("- Answer briefly.\n")
+    at.run("import", "AGENTS.md", "--yes")
+    (there,) = listed(at)
+    assert standing(daemon, repo) == set()
+
+    assert at.run("edit", there["id"], "Answer briefly.").code == 0
+
+    assert [each["origin"] for each in listed(at)] == ["explicit"]
+    assert standing(daemon, repo) == {"Answer briefly."}
 
 
 def test_a_person_is_shown_what_would_be_imported_and_asked(at, repo):
