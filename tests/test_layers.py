@@ -39,7 +39,7 @@ CLOSED = {
     },
     "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
-    "forged.mcp": {"forged", "forged_client"},
+    "forged.mcp": {"forged", "forged.text", "forged_client"},
     "forged.hooks": {"forged", "forged.errors", "forged.text"},
     "forged.transcripts": {"forged", "forged.errors", "forged.conversation", "forged.text"},
     "forged.evaluation": {
@@ -108,6 +108,7 @@ MAY_CATCH_ALL = {
     "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.asking": "a question of a worker is answered with nothing: no fault ends the daemon",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.mcp.loop": "a thread that ends without a word leaves an agent waiting",
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",

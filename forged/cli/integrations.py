@@ -44,13 +44,14 @@ def integrations_command() -> None:
 def status_command(call: Invocation, *, each: bool) -> None:
     """Show of each agent whether it is installed, connected and trusted, and what it was given today.
 
-    Exit code 1: an agent is here that is not connected, or not as it should be.
+    Exit code 1: none is connected, or one is not as it should be.
     """
     silence, seen = _seen(call)
     states = integrations.report(machine_of(call))
     agents = tuple(Agent(state, seen.get(state.agent)) for state in states if each or _matters(state))
     show(call, {"agents": agents, "daemon": silence or "ok"}, _lines(agents, silence, call.paint))
-    sys.exit(OK if all(is_fine(agent.state) for agent in agents if _matters(agent.state)) else NOT_DONE)
+    connected = [agent.state for agent in agents if agent.state.connection]
+    sys.exit(OK if connected and all(map(is_fine, connected)) else NOT_DONE)
 
 
 def is_fine(state: AgentState) -> bool:

@@ -1,4 +1,4 @@
-"""`forgectl setup`: connect the agents of this machine, or take that away again. Asks no daemon.
+"""`forgectl setup`: connect the agents of this machine, or take that away again.
 
 What it will do is shown and asked about once. `--yes` is the answer to that question and to no other: it
 trusts no repository and makes no program the classifier; what remains for the person is printed as commands.
@@ -15,7 +15,7 @@ import msgspec
 
 from forged import integrations
 from forged.cli import setup_words as words
-from forged.cli.call import Invocation, show
+from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import reads
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
@@ -133,11 +133,21 @@ def _carried_out(
         yield _told(call, _outcome("service", _service(call, machine, removes=removes)))
     if removes:
         yield _told(call, _outcome("forged", integrations.remove_own(machine)))
+    else:
+        yield _told(call, _outcome("daemon", _started(call)))
 
 
 def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
     yield from uninstall(call) if removes else install(call)
     integrations.note_service(machine, installed=not removes)
+
+
+def _started(call: Invocation) -> Iterator[str]:
+    """A daemon that answers. Its first start leaves on record which program a hook may start later."""
+    with daemon(call) as client:
+        client.ping()
+        report = client.status()
+    yield f"forged {report.version} answers, pid {report.pid}; hooks start it again when it has ended"
 
 
 def _outcome(about: str, steps: Iterator[str]) -> Outcome:

@@ -66,10 +66,16 @@ def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier
     """The agents here that could classify; none does before its person says so."""
     calls = TURNS // _TURNS_A_CALL
     return tuple(
-        Classifier(f"cli:{name}", titles[name], calls, calls * (_TEXT_TOKENS + added))
+        Classifier(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
         for name, added in config.AGENTS.items()
         if machine.program(name)
     )
+
+
+def _named(agent: str) -> str:
+    """As it is named in the configuration; some must be told their model."""
+    name = f"cli:{agent}"
+    return f"{name}/MODEL" if config.unusable("classifier", name) else name
 
 
 def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:

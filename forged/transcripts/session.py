@@ -8,13 +8,16 @@ harnesses put around a message are cut out. Nothing is raised.
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 
 import msgspec
 
 from forged.conversation import Speaker, Utterance
+from forged.text import prompts
 from forged.text.injected_text import without_blocks
 from forged.text.private import open_before, without_private
+from forged.text.tokens import estimate
 from forged.text.tool_markup import without_tool_text
 
 
@@ -35,6 +38,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     since_summary: int = 0
     skipped: int = 0
     is_whole: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """About how many it is."""
+        return estimate(*(each.text for each in self.messages))
+
+    @property
+    def mark(self) -> str:
+        """A word for all that was said; who says more has another."""
+        said = hashlib.blake2b(digest_size=12)
+        for each in self.messages:
+            said.update(f"{each.role}\n{each.text}\0".encode("utf-8", "surrogatepass"))
+        return said.hexdigest()
 
 
 class Told(msgspec.Struct):
@@ -87,9 +103,14 @@ def seconds(written: object) -> float:
         return 0.0
 
 
+# Words with which forged itself begins to speak to a model; nobody else's session begins so.
+_OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
+
+
 def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
     """The session with what of its messages was said; those of which nothing is left are left out."""
-    told = [] if draft.is_other else draft.told
+    is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
+    told = [] if draft.is_other or is_ours else draft.told
     spans = open_before((each.role, (each.text,)) for each in told)
     kept = [
         (Utterance(each.role, text), each)

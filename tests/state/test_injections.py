@@ -78,3 +78,13 @@ async def test_what_is_forgotten_leaves_its_injections_of_that_root_alone_and_th
 
     async with opened(directory) as state:
         assert [each.memories for each in state.injections.listed()] == [(ONE, other)]
+
+
+async def test_the_page_that_shows_all_memories_goes_with_what_is_forgotten(directory):
+    async with opened(directory) as state:
+        (directory / "ui.html").write_text("all memories")
+        assert await state.foreign() == ()
+
+        await state.erase_traces()
+
+        assert not (directory / "ui.html").exists()

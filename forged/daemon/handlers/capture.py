@@ -24,7 +24,8 @@ from forged.state import DeadEvent, Kind
 from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+# Past sessions have a verb of their own.
+_KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "learned")
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _MOST_DAYS = 90
 _MOST_NAME = 256
@@ -50,7 +51,7 @@ async def keep(context: Context, place: Workplace, request: wire.Capture) -> wir
     kind = next((known for known in _KINDS if known == request.kind), None)
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
-    said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
+    said, echoes, _ = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
     spoken = Spoken(
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],

@@ -26,6 +26,7 @@ from forged.daemon.handlers import (
     importing,
     injections,
     judged,
+    learning,
     looking,
     memories,
     moving,
@@ -72,6 +73,7 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Forget: (memories.forget, Needs.MEMORY),
     wire.Undo: (capture.undo, Needs.MEMORY),
     wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
+    wire.Learn: (learning.learn, Needs.MEMORY),
 }
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
@@ -81,6 +83,7 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
     wire.Outbound: capture.outbound,
+    wire.ListPast: learning.list_past,
     wire.ListJudged: judged.list_judged,
     wire.ListInjections: injections.list_injections,
     wire.Trust: trust.trust,
