@@ -64,6 +64,8 @@ def test_what_is_no_statement_is_named_with_its_lines():
         ("Title\n===\n\ntext", ["text"]),
         ("leads nowhere:\n\n## next\nx", ["leads nowhere:", "next: x"]),
         ("leads nowhere:", ["leads nowhere:"]),
+        ("leads to marks:\n- ***\n- ", ["leads to marks:"]),
+        ("rules:\n- a\n```\nx\n```\n- b", ["rules: a\n```\nx\n```", "rules: b"]),
         ("**Core Settings:**\n- `PORT` is 37777", ["**Core Settings:** `PORT` is 37777"]),
         ("leads on:\n\nno list", ["leads on:", "no list"]),
         ("rules:\n- a\n\n- b\n\nend", ["rules: a", "rules: b", "end"]),
