@@ -67,7 +67,7 @@ async def main(workspace: str) -> None:
             cwd=workspace, hooks=memory.hooks(), setting_sources=[], system_prompt="Answer in one sentence."
         )
         async with ClaudeSDKClient(options) as claude:
-            for line in sys.stdin:
+            while line := await asyncio.to_thread(sys.stdin.readline):  # the loop goes on, and sends
                 memory.said.append({"role": "user", "content": line.strip()})
                 await claude.query(line.strip())
                 async for message in claude.receive_response():

@@ -27,10 +27,10 @@ async def main(workspace: str) -> None:
         AsyncClient(autostart=True) as forged,
         AsyncObserver(workspace, session, agent=NAME) as observer,
     ):
-        for number, line in enumerate(sys.stdin):
+        while line := await asyncio.to_thread(sys.stdin.readline):  # the loop goes on meanwhile, and sends
             said.append({"role": "user", "content": line.strip()})
             found = await forged.retrieve(
-                workspace, said, session_id=session, turn_id=str(number), agent=NAME
+                workspace, said, session_id=session, turn_id=str(len(said)), agent=NAME
             )
             for told in (*found.captured, found.notice):
                 if told:  # for the person, never for the model

@@ -135,7 +135,7 @@ class AsyncObserver:
             return
         task = self._task
         if task is None or task.done() or task.get_loop() is not loop:
-            self._backlog.put_back()  # of a loop that was broken off
+            self._backlog.put_back()  # the one in hand, if its task was cancelled
             self._closing = asyncio.Event()
             self._task = loop.create_task(self._send_all(), name="forged-observer")
         self._closing.clear()
@@ -162,11 +162,7 @@ class AsyncObserver:
         """Send an event and count the reply; one that may be taken another time waits again."""
         request = event.request(self._workspace, self._session_id, self._agent)
         parts = Parts(request, event.said)
-        try:
-            reply, verdict = await self._answer(parts, event.said)
-        except BaseException:  # cancelled, as a rule
-            self._backlog.put_back()
-            raise
+        reply, verdict = await self._answer(parts, event.said)
         return self._backlog.answered(event, reply, verdict, parts.repaired)
 
     async def _answer(self, parts: Parts, said: Said) -> tuple[Captured, Verdict]:
