@@ -82,7 +82,7 @@ function troubles(store, entry) {
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
   if (entry.kind === "withheld")
     found.push([
-      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would: ", foreign(entry.file.effect), ".")),
+      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would ", foreign(entry.file.effect), ".")),
       run("Use this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
       run("Look at all that it brought, and decide: ", "trust"),
     ]);
