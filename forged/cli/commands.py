@@ -25,6 +25,8 @@ from forged.cli.terminal import let_go, not_written
 
 VERBS = {
     "demo": ("demo.steps", "Show in a scratch directory what forged does, with a real daemon."),
+    "setup": ("setup", "Connect your agents; --remove takes that away."),
+    "integrations": ("integrations", "Show how each agent is connected."),
     "status": ("status_verbs", "Show what the daemon is doing: roots, problems, counters."),
     "ping": ("status_verbs", "Ask whether the daemon answers."),
     "rebuild": ("rebuild", "Rescan the memory files of this workspace."),
@@ -42,6 +44,9 @@ VERBS = {
     "history": ("memories", "Show the versions of a memory, oldest first."),
     "graph": ("graph", "Print version chains and links as a graph: dot, mermaid or json."),
     "ui": ("ui.verb", "Look at memories, captures and injections in a page of the browser."),
+    "learn": ("learning", "Propose memories from past sessions of your agents."),
+    "import": ("importing", "Take over memories from other programs' files, or another root."),
+    "export": ("exporting", "Copy memories out, to keep or to import elsewhere."),
     "trust": ("trusting", "Let the memories that lie in a repository be used."),
     "review": ("reviewing", "Decide about what is withheld or waits for you."),
     "captured": ("captured", "Show what was kept of conversations and what was refused."),
@@ -52,6 +57,8 @@ VERBS = {
     "cost": ("costs", "Show what model calls have used, and the limits."),
     "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
+    "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
+    "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
     "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "stop": ("stopping", "End the daemon; the next request starts it again."),
     "restart": ("stopping", "Have the installed version take over."),

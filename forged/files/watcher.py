@@ -8,7 +8,7 @@ Four directories of a root are watched, none of them recursively: the two that h
 and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
 does, and a directory that comes, goes or is swapped by a checkout is seen by its parent. inotify sticks to
 an inode and stays silent when it is replaced, so the watches are then set anew: new ones stand before the old
-ones are given up, so that the other roots notice nothing.
+ones are given up, and these are heard to their end (watch_mark.py), so that the other roots notice nothing.
 
 What is wrong with one root is its own affair: one with a file name that is no text, which ends all watches of
 an instance, or whose directories cannot be watched, is reported every two seconds instead for a minute.
@@ -32,6 +32,7 @@ import msgspec
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
 from forged.files.roots import Root, upwards
+from forged.files.watch_mark import Mark
 from forged.files.watched_places import EVERYTHING, Places, Watched, below
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ _DEBOUNCE_MS = 10
 # Seconds since an agent was at work, and the pause between two looks until then.
 _STEPS_MS = ((5.0, 9), (55.0, 34))
 _IDLE_STEP_MS = 66
-_LAST_LOOK_MS = 1  # at what watches that are given up still have to say
+_LAST_STEP_MS = 1  # between two looks at what watches that are given up still have to say
+_LAST_LOOKS_S = 0.5  # at most; the backend's thread hands it over when it is given the time
 _LOOK_MS = 500  # between two checks that the watched directories are still the ones at their paths
 _FIRST_PAUSE_S = 0.1
 _LAST_PAUSE_S = 5.0
@@ -69,9 +71,10 @@ class Watcher:
         self._on_change = on_change
         self._roots: tuple[Root, ...] = ()
         self._troubles: dict[str, _Trouble] = {}
-        # In the thread: not reported since their watches are new; and to be watched anew when it is quiet, as
-        # directories that come and go while watches are set may leave one on what is gone.
-        self._swapped = self._again = frozenset[str]()
+        # In the thread, roots of which a directory came or went: since watches were set; before, so that they
+        # are to be watched anew when it is quiet (what goes while watches are set, and comes back under the
+        # same number, may leave one on what is gone); and those of which that is due.
+        self._swapped = self._again = self._quiet = frozenset[str]()
         self._look_now = threading.Event()
         self._ended = False
 
@@ -139,7 +142,7 @@ class Watcher:
                 self._listen(standing, loop)
         finally:
             if standing is not None:
-                standing.notify.close()
+                standing.close()
 
     def _renewed(self, old: _Standing | None, loop: asyncio.AbstractEventLoop) -> _Standing:
         """Watches of the directories that are there now; the old ones, where no further can be had.
@@ -162,13 +165,14 @@ class Watcher:
                 break
         touched = places.touched_between(old.watched if old is not None else frozenset(), fresh.watched)
         troubled = self._troubles.keys() & {root.top for root in self._roots}
-        touched |= dict.fromkeys(troubled | self._swapped, EVERYTHING)
-        self._swapped, self._again = frozenset(), self._swapped - self._again
+        touched |= dict.fromkeys(troubled | self._swapped | self._quiet, EVERYTHING)
+        self._again |= self._swapped
+        self._swapped = self._quiet = frozenset()
         loop.call_soon_threadsafe(self._began, fresh.watched, touched)
         if old is not None:
-            if self._take_changes(old, _LAST_LOOK_MS, _LAST_LOOK_MS, loop):
+            if self._take_last(old, loop):
                 self._look_now.set()  # it was while the new ones were being set
-            old.notify.close()
+            old.close()
         return fresh
 
     def _unwatched(self, old: _Standing | None) -> tuple[str, ...]:
@@ -184,7 +188,7 @@ class Watcher:
         """Report changes until other directories have to be watched."""
         polled_at = time.monotonic()
         while not self._look_now.is_set():
-            swapped = self._take_changes(standing, self._step_ms(), _LOOK_MS, loop)
+            swapped = self._take_changes(standing, loop)
             now = time.monotonic()
             if now - polled_at > _POLL_S and self._troubles:
                 polled_at = now
@@ -192,14 +196,26 @@ class Watcher:
             if swapped or self._mended(now):
                 return
 
-    def _take_changes(
-        self, standing: _Standing, step_ms: int, limit_ms: int, loop: asyncio.AbstractEventLoop
-    ) -> bool:
+    def _take_changes(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> bool:
         """Report what has changed, if anything does within a time; whether watches have to be set anew."""
-        changes = standing.notify.watch(_DEBOUNCE_MS, step_ms, limit_ms, self._look_now)
-        if changes == "timeout" and limit_ms == _LOOK_MS:
-            self._swapped |= self._again
-            return bool(self._again) or standing.places.on_disk() != standing.watched
+        changes = standing.notify.watch(_DEBOUNCE_MS, self._step_ms(), _LOOK_MS, self._look_now)
+        if changes == "timeout":
+            self._quiet, self._again = self._again, frozenset()
+            return bool(self._quiet) or standing.places.on_disk() != standing.watched
+        return self._told(standing, changes, loop)
+
+    def _take_last(self, old: _Standing, loop: asyncio.AbstractEventLoop) -> bool:
+        """Report what watches that are given up still have to say; whether a directory came or went."""
+        old.mark.set()
+        swapped, end = False, time.monotonic() + (_LAST_LOOKS_S if old.mark.is_there else 0)
+        while True:
+            changes = old.notify.watch(_DEBOUNCE_MS, _LAST_STEP_MS, _LAST_STEP_MS, None)
+            swapped = self._told(old, changes, loop) or swapped
+            if old.mark.is_in(changes) or time.monotonic() > end:
+                return swapped
+
+    def _told(self, standing: _Standing, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
+        """Report the changes, if these are any; whether a directory came or went."""
         if not isinstance(changes, set):
             return False
         touched, swapped = standing.places.affected(changes)
@@ -281,25 +297,35 @@ class _Standing(msgspec.Struct, frozen=True):
     notify: RustNotify
     places: Places
     watched: frozenset[Watched]
+    mark: Mark
+
+    def close(self) -> None:
+        self.notify.close()
+        self.mark.close()
 
 
 def _stand(places: Places) -> _Standing | None:
     """Watch what is there now; None if a directory went meanwhile, or its watch may be on an old one."""
-    watched = places.on_disk()
+    watched, mark = places.on_disk(), Mark()
+    marks = [mark.path] if mark.is_there else []
     try:
         notify = RustNotify(
-            [directory.path for directory in sorted(watched)],
+            [*(directory.path for directory in sorted(watched)), *marks],
             debug=False,
             force_polling=False,
             poll_delay_ms=0,
             recursive=False,
             ignore_permission_denied=False,  # true would hide every failure, limits too (watchfiles 1.3)
         )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    except BaseException as error:
+        mark.close()
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            return None
+        raise
+    standing = _Standing(notify, places, watched, mark)
     if places.on_disk() == watched:
-        return _Standing(notify, places, watched)
-    notify.close()
+        return standing
+    standing.close()
     return None
 
 

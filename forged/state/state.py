@@ -21,6 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
@@ -33,6 +34,7 @@ from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
+from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -74,6 +76,8 @@ class _Contents(msgspec.Struct, frozen=True):
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
     injections: tuple[InjectionRow, ...]
+    agents: tuple[AgentRow, ...]
+    learned: tuple[tuple[str, Progress], ...]
     doubt: str
 
 
@@ -108,6 +112,8 @@ class State:
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
+        self.agents = Agents(self._database)
+        self.learned = Learned()
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class State:
         await self.told.save()
         await self.judged.save()
         await self.injections.save()
+        await self.agents.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -177,6 +184,8 @@ class State:
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
             self.injections.restore(found.injections)
+            self.agents.restore(found.agents)
+            self.learned.restore(found.learned)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -248,5 +257,7 @@ def _read(connection: Connection) -> _Contents:
         to_review=all_to_review(connection),
         judged=all_judged(connection),
         injections=all_injections(connection),
+        agents=all_agents(connection),
+        learned=all_learned(connection),
         doubt=value_of(connection, damage.NOTE),
     )

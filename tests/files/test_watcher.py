@@ -99,12 +99,16 @@ def kernel_watches() -> int:
     """Directories that the kernel watches for this process.
 
     Those that have ended are among them for some milliseconds more: a thread of watchfiles' own closes them.
+    The marks (watch_mark.py) are on a device of their own, and no directories.
     """
+    with open(os.memfd_create("beside"), "rb") as unnamed:
+        marks = f"sdev:{os.fstat(unnamed.fileno()).st_dev:x} "
     infos = Path("/proc/self/fdinfo")
     count = 0
     for name in os.listdir(infos):
         try:
-            count += (infos / name).read_text().count("inotify wd:")
+            lines = (infos / name).read_text().splitlines()
+            count += sum(line.startswith("inotify wd:") and marks not in line for line in lines)
         except OSError:
             continue  # the listing's own descriptor
     return count
@@ -350,6 +354,67 @@ async def test_root_that_comes_and_goes_disturbs_no_other(root, other):
             await heard.after(lambda: os.makedirs(root.directories[0]), root)
             assert await took(heard, other, number) < PROMPT_S
         assert set(whole) == {root.top}  # of the other one only its files
+
+
+async def test_what_happens_while_watches_are_set_anew_is_told_by_a_backend_that_is_late(
+    root, other, monkeypatch
+):
+    """On a busy machine its thread has not read yet what the kernel has told, when the new watches stand."""
+
+    class Late:
+        def __init__(self, *told, **how):
+            self._own, self._looks = RustNotify(*told, **how), 5
+            self.close = self._own.close
+
+        def watch(self, debounce_ms, step_ms, limit_ms, stop):
+            if limit_ms < looking._LOOK_MS and self._looks:  # it is given up
+                self._looks -= 1
+                return "timeout"
+            return self._own.watch(debounce_ms, step_ms, limit_ms, stop)
+
+    stand = looking._stand
+
+    def saved_first(places):
+        save(other)
+        return stand(places)
+
+    monkeypatch.setattr(looking, "RustNotify", Late)
+    async with watching(other) as (watcher, heard):
+        monkeypatch.setattr(looking, "_stand", saved_first)
+        await heard.after(lambda: watcher.set_roots([root, other]), other)
+
+        assert any(path.endswith("/mem_1.md") for path in heard.files[other.top])
+
+
+async def test_root_whose_directories_came_and_went_twice_is_watched_anew_once_more_when_it_is_quiet(
+    root, monkeypatch
+):
+    monkeypatch.setattr(looking, "_LOOK_MS", 10)
+    told = [{(3, root.top)}, {(1, root.top)}]
+    begun, quiet = [], Counter()
+
+    class Scripted:
+        def __init__(self, paths, **how):
+            self._mark = paths[-1]
+            begun.append(self)
+
+        def watch(self, debounce_ms, step_ms, limit_ms, stop):
+            if stop is None:
+                return {(2, self._mark)}
+            if told:
+                return told.pop(0)
+            quiet[len(begun)] += 1
+            time.sleep(limit_ms / 1000)
+            return "timeout"
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(looking, "RustNotify", Scripted)
+    async with watching(root):
+        await until(lambda: max(quiet.values(), default=0) > 3)
+
+    assert (len(begun), quiet[3], quiet[4] > 3) == (4, 1, True)
 
 
 async def test_root_for_which_no_watch_is_left_is_polled_and_the_others_are_not(root, other, monkeypatch):

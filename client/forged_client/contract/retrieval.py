@@ -108,7 +108,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
     its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
     for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
-    answered as if there were no session.
+    answered as if there were no session. `compacts`: whoever asks tells by itself when the conversation was
+    compacted, so what the session has heard is not thought gone because it has become long.
     """
 
     bypassable: ClassVar[bool] = True
@@ -125,6 +126,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     known_digest: str = ""
     mode: str = "block"
     agent: str = ""
+    compacts: bool = False
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -141,6 +143,8 @@ class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
     `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
+    empty; a memory is ranked by the query that it answers best.
     """
 
     bypassable: ClassVar[bool] = True
@@ -150,6 +154,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     limit: int = 10
     min_generation: str = ""
     rated: bool = False
+    hypotheses: tuple[str, ...] = ()
 
 
 class Explained(Reply, frozen=True, tag="explained"):

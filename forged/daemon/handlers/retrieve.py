@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -259,13 +261,12 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
         known = daemon.sessions.before(daemon.state, request, place_of(request, place), key)
     said = (await heard(request.messages, request.last_summary_index)).said
     window = without_echoes(said, daemon.retriever.turns.injected(request.session_id, place.tops))
-    hypotheses = tuple(text for each in request.hypotheses if (text := asked(each)).strip())
     ask = Ask(
         window=window,
         message=last_user_text(window),
         before=before(window),
         goes_on=goes_on(window),
-        hypotheses=hypotheses[:_MOST_HYPOTHESES],
+        hypotheses=sentences_of(request.hypotheses),
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         deadline=_deadline(context, request, place),
@@ -279,6 +280,12 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
         stands = standing_in(daemon.state, place, limit)
     beside, turn = frozenset(each.key for each in stands.ranked), known.turns + 1 if known.stood else 1
     return _Question(replace(ask, turn=turn, beside=beside, heard=in_context), stands)
+
+
+def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+    """Hypotheses of the caller as they may be sent to a model: those that say something, not too many."""
+    said = (text for each in hypotheses if (text := asked(each)).strip())
+    return tuple(islice(said, _MOST_HYPOTHESES))
 
 
 def sources(place: Workplace, ask: Ask) -> Sources:

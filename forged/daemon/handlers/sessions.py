@@ -118,6 +118,7 @@ class Sessions:
                 return now
         token = now.token if now is not None else token_hex(_TOKEN_BYTES)
         compacts = now is not None and (now.compacts or now.summary != request.last_summary_index)
+        compacts = compacts or request.compacts
         now = HeardList(
             token, self._clock(), request.last_summary_index, _size(request.messages), compacts=compacts
         )
@@ -200,7 +201,7 @@ class Sessions:
             return True
         grown = _size(request.messages) - known.window
         is_long = known.turns >= _TURNS or grown > _WINDOW_TOKENS * tokens.BYTES_PER_TOKEN
-        return is_long and not known.compacts
+        return is_long and not (known.compacts or request.compacts)
 
 
 def note(

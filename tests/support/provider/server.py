@@ -277,13 +277,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
-        if length > _MOST_BYTES:
+        body = self.rfile.read(length) if length <= _MOST_BYTES else b""
+        if len(body) < length:  # the caller hung up before it had asked anything, or asks too much
             self.close_connection = True
             return
         request = Request(
             path=self.path.split("?")[0],
             headers={name.lower(): value for name, value in self.headers.items()},
-            body=self.rfile.read(length),
+            body=body,
             at=time.monotonic(),
             connection=self.client_address[1],
         )
