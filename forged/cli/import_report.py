@@ -1,7 +1,7 @@
 """What a person is told of an import: before it is done what it would do, and afterwards what it did.
 
-Every item is counted by what becomes of it, what is left out by its reason. Only what is imported is quoted: what
-is refused may hold a secret.
+Every item is counted by what becomes of it, what is left out by its reason. Only what is imported is quoted:
+what is refused may hold a secret.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def lines_of(report: Report, *, verbose: bool) -> Iterator[str]:
         yield f"{older} {'became' if report.done else 'would become'} an older version of an imported one"
     yield from _not_kept(report, verbose=verbose)
     if verbose:
-        told = (each.reason or each.says or each.memory_id for each in report.memories)
-        rows = zip(report.memories, told, strict=True)
+        said = (each.reason or each.says or each.memory_id for each in report.memories)
+        rows = zip(report.memories, said, strict=True)
         yield from columns([(escape_line(each.where), each.became, escape_line(says)) for each, says in rows])
 
 

@@ -62,7 +62,7 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
     )
     if "service" not in done:
-        yield "  - nothing else need run: the first hook starts the daemon"
+        yield "  - nothing else need run: a hook starts the daemon where it has ended"
 
 
 def _models(programs: Sequence[Classifier], servers: Sequence[Server], keys: Sequence[str]) -> Iterator[str]:

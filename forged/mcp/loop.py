@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from _thread import LockType, allocate_lock, start_new_thread
+from contextlib import suppress
 
 from forged.mcp import messages, offered
 from forged.mcp.messages import Json, Message, Refused
@@ -51,7 +52,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
     if sys.stdin is None or sys.stdout is None:
         return
     if sys.stdin.isatty():
-        sys.stderr.write("forgectl: this is for agents, which speak MCP on stdin; Ctrl-D ends it\n")
+        _complain("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
     lines, out = sys.stdin.buffer, io.FileIO(sys.stdout.fileno(), "wb", closefd=False)
     sys.stdout = sys.stderr  # what anything prints must not stand among the messages
     bridge = Bridge(out, harness, workspace)
@@ -170,7 +171,7 @@ class Bridge:
         except Refused as refused:
             line = messages.refusal(Refused(refused.code, str(refused), number))
         except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
-            sys.stderr.write(f"forgectl: {method} failed: {type(error).__name__}\n")
+            _complain(f"{method} failed: {type(error).__name__}")
             told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
             line = messages.refusal(Refused(messages.OUR_FAULT, told, number))
         if self._running.get(number) is done:  # else it was cancelled
@@ -198,6 +199,13 @@ class Bridge:
                     line = line[self._out.write(line) :]
             except OSError:
                 self.is_over = True
+
+
+def _complain(sentence: str) -> None:
+    """On stderr, which agents keep in a log, close, or do not read."""
+    with suppress(OSError, AttributeError):
+        sys.stderr.write(f"forgectl: {sentence}\n")
+        sys.stderr.flush()
 
 
 def _prompt(params: Json) -> Json:

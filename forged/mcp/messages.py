@@ -49,8 +49,8 @@ def read(line: bytes) -> Message:
     if "method" not in said and ("result" in said or "error" in said):
         return Message("", number, {}, said.get("result"))
     method, params = said.get("method"), said.get("params", {})
-    if not isinstance(method, str):
-        raise Refused(NO_REQUEST, "the method is no text", number)
+    if not isinstance(method, str) or not method:
+        raise Refused(NO_REQUEST, "there is no method in it", number)
     if not isinstance(params, dict):
         raise Refused(WRONG_PARAMS, "params is no object", number)
     return Message(method, number, params)

@@ -117,7 +117,7 @@ def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, 
 
 
 def test_a_text_between_two_rules_is_no_front_matter_and_one_without_a_body_says_nothing(read, repo):
-    (repo / "CLAUDE.md").write_text("---\nUse tabs.\n---\nUse pnpm.\n")
+    (repo / "CLAUDE.md").write_text("---\nUse tabs.\n\n---\nUse pnpm.\n")
     (repo / "a.mdc").write_text("---\nglobs: *.ts\n---")
 
     assert texts(read(repo / "CLAUDE.md")) == ["Use tabs.", "Use pnpm."]

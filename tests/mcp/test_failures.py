@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from forged.mcp import calls
+from forged.mcp import calls, offered
 from forged.mcp.calls import Calls
 from forged_client import protocol
 from forged_client.protocol import Failed, Found, ListMemories, Memories, Search
@@ -85,13 +85,14 @@ def test_forgetting_stops_at_a_daemon_that_does_not_answer(daemon):
     assert time.monotonic() - before < 5
 
 
-@pytest.mark.parametrize("name", ["search_memories", "get_memories", "list_memories", "remember", "forget"])
+@pytest.mark.parametrize("name", offered.BY_NAME)
 def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, daemon, name):
     monkeypatch.setenv("FORGED_BYPASS", "1")
     given = {
         "search_memories": {"hypotheses": ["x"]},
         "remember": {"text": "x"},
         "list_memories": {},
+        "memory_status": {},
     }.get(name, {"ids": ["mem_a"]})
 
     assert told(name=name, arguments=given) == ("Memory is off here: FORGED_BYPASS is set.", False)
@@ -144,6 +145,15 @@ def test_a_fault_of_ours_is_answered_and_ends_no_session(tmp_path):
         assert agent.result("ping") == {}
         assert agent.hang_up() == 0
         assert "tools/call failed: ModuleNotFoundError" in agent.complaints()
+
+
+def test_it_is_answered_where_nobody_reads_complaints_either(tmp_path):
+    broken = (
+        "import os, sys; os.close(2); sys.stderr = None; sys.modules['msgspec'] = None;"
+        "from forged.mcp import serve; serve()"
+    )
+    with started(tmp_path, None, command=(sys.executable, "-c", broken)) as agent:
+        assert agent.refused("tools/call", **LIST)["code"] == -32603
 
 
 def test_a_folder_that_is_gone_is_told(monkeypatch, daemon, tmp_path):

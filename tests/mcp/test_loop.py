@@ -16,7 +16,8 @@ from forged.mcp import chosen, offered
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
 from tests.mcp.agent import BRIDGE, COMMAND, started
-from tests.support.daemon import FORGECTL
+from tests.support.daemon import FORGECTL, Shell
+from tests.support.daemon.shell import Terminal
 
 BEFORE = [
     b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}',
@@ -142,6 +143,16 @@ def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
 
         assert agent.process.wait(30) == 130
         assert agent.complaints() == ""
+
+
+def test_a_person_who_starts_it_is_told_whom_it_is_for(home, tmp_path):
+    def act(terminal: Terminal) -> None:
+        terminal.wait_for("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
+        terminal.type("\x04")
+
+    code, _ = Shell(home, f"{home}/s", tmp_path).on_terminal("mcp", act=act)
+
+    assert code == 0
 
 
 def test_a_ping_is_answered_while_a_tool_waits_for_the_daemon(daemon, tmp_path):

@@ -44,6 +44,7 @@ def test_a_request_a_notification_and_an_answer_are_told_apart():
         (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', messages.NO_REQUEST, None),
         (b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', messages.NO_REQUEST, None),
         (b'{"jsonrpc":"2.0","id":7,"method":5}', messages.NO_REQUEST, 7),
+        (b'{"jsonrpc":"2.0","id":7,"method":""}', messages.NO_REQUEST, 7),
         (b'{"jsonrpc":"2.0","id":7}', messages.NO_REQUEST, 7),
         (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}', messages.WRONG_PARAMS, 7),
     ],
