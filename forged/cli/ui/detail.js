@@ -154,8 +154,9 @@ function injected(store, entry) {
   const item = ([turn, memory]) =>
     el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
+  const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
-    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days.`),
+    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} ever got this version by a search` : ""}.`),
     el("ul", {}, turns.slice(0, MOST_TURNS).map(item)),
     turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} more before`),
   ];
