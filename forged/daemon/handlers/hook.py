@@ -122,9 +122,8 @@ async def _start(told: _Told) -> Answered:
 
 async def _prompt(told: _Told) -> Answered:
     talk = _begun(told)
-    talk.asked(told.event)
     told.context.daemon.state.agents.count(told.agent, turns=1)
-    return await _injected(told, talk)
+    return await _injected(told, talk) if talk.asked(told.event) else Answered()
 
 
 def _begun(told: _Told) -> Talk:

@@ -45,17 +45,18 @@ class Talk:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    def asked(self, event: Event) -> None:
-        """A prompt was sent. One that is told twice was sent once."""
+    def asked(self, event: Event) -> bool:
+        """A prompt was sent; whether something of it is not private. One that is told twice was sent once."""
         told = (event.turn_id, hash(event.prompt))
         if event.turn_id and told == self._told:
-            return
+            return self._is_open
         self._told = told
         prompt, self._open_spans = private_left(event.prompt, self._open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
             self._begin(event.turn_id)
             self._add("user", prompt)
+        return self._is_open
 
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""

@@ -334,6 +334,15 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         ]
 
 
+async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        first = await claude.asks(WALRUS, "1")
+        private = await claude.asks(f"<private>{TUSKS}</private>", "2")
+
+        assert (bool(first), private) == (True, "")
+
+
 async def test_what_is_private_stays_so_when_an_end_says_its_prompt_again(home, repo):
     first, second = "Deploy on Fridays. <private>The code is", "7391, really. </private> Thanks."
     async with assembled(home) as parts:
