@@ -289,6 +289,7 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
     page.press("4")
 
     assert page.texts("#attention .command code") == ["forgectl edit mem_stale", "forgectl forget mem_stale"]
+    assert "It still holds: no command, as an id or a path" in page.text("#attention .trouble")
 
 
 def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
@@ -364,6 +365,24 @@ def test_plus_minus_and_nought_change_the_size_of_the_graph_and_a_drag_moves_it(
     assert page.value(width) > before
     page.press("0")
     assert page.value(width) == before
+
+
+def test_a_graph_that_is_too_large_to_read_begins_at_the_memory_that_was_chosen_and_nought_shows_it_all(look):
+    long = [
+        record(f"mem_{n:02}", f"Rule {n}.", version=n, supersedes=f"mem_{n - 1:02}") for n in range(1, 60)
+    ]
+    page = look(Seen(made_at=NOW, workspace=TOP, memories=tuple(reversed(long))))
+    page.press("g")
+    seen = """[...document.querySelectorAll("#graph .node")].filter((node) => {
+        const [box, room] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
+        return box.right > room.left && box.left < room.right;
+    }).length"""
+
+    assert 1 < page.value(seen) < 10
+    assert page.texts("#graph .node text")
+    page.press("0")
+    assert page.value(seen) == 60
+    assert page.texts("#graph .node text") == []
 
 
 def test_of_very_many_the_nearest_300_are_drawn_and_what_is_alone_shows_all_that_is_linked(look):
