@@ -9,7 +9,7 @@ BENCH_BIN := $(BENCH_VENV)/bin
 AGENTS_VENV ?= .venv-agents
 AGENTS_BIN := $(AGENTS_VENV)/bin
 
-.PHONY: demo test test-agents test-faults test-real lint bench flows head clean test-mutations test-install
+.PHONY: demo install test test-agents test-faults test-real lint bench flows head clean test-mutations test-install
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,17 @@ $(VENV)/.installed: pyproject.toml client/pyproject.toml
 
 demo: $(VENV)/.installed
 	$(BIN)/forgectl demo
+
+# For daily use: an environment of its own, outside of this checkout, and its programs where shells look.
+PREFIX ?= $(HOME)/.local/share/forged
+LINKS ?= $(HOME)/.local/bin
+
+install:
+	$(PYTHON) -m venv $(PREFIX)
+	$(PREFIX)/bin/python -m pip install --quiet --disable-pip-version-check ./client '.[local]'
+	mkdir -p $(LINKS)
+	ln -sf $(PREFIX)/bin/forged $(PREFIX)/bin/forgectl $(LINKS)/
+	@echo 'forgectl is in $(LINKS); connect your agents: $(LINKS)/forgectl setup'
 
 # With a short run of the fault tier: a daemon and a worker killed in every state, if not a hundred times. Bytecode
 # is kept whatever the shell says: three processes read all tests, and two thirds of that are their assertions.

@@ -161,8 +161,11 @@ def flags(text: str) -> list[str]:
 
 def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
     page = section("commands", "Options of many verbs")
-    told = r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none"
-    only_json, none = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
+    told = (
+        r"(`config`.*) ask no daemon and have `--json` alone, (.*) has none of them,"
+        r" (.*) has `--workspace` alone"
+    )
+    only_json, none, place = (set(code(part)) for part in re.search(told, " ".join(page.split())).groups())
     shared = {
         name.split()[1]: options(command) & SHARED
         for name, command in FORGECTL.items()
@@ -170,7 +173,9 @@ def test_options_of_many_verbs_belong_to_the_verbs_that_the_page_says():
     }
 
     assert set(flags(page)) == SHARED
-    for verbs, having in ((only_json, {"--json"}), (none, set()), (set(VERBS) - only_json - none, SHARED)):
+    others = set(VERBS) - only_json - none - place
+    kinds = ((only_json, {"--json"}), (none, set()), (place, {"--workspace"}), (others, SHARED))
+    for verbs, having in kinds:
         assert {verb for verb, found in shared.items() if found == having} == verbs
 
 

@@ -22,7 +22,7 @@ LAYERS = """
     maps
     trust
     map | state
-    models
+    models | importing
     files
     hooks | transcripts
     config | text
@@ -33,11 +33,13 @@ LAYERS = """
 # These see nothing else of forged.
 CLOSED = {
     "forged.cli": {
-        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.integrations"),
+        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
+        "forged.integrations",
         *("forged.mcp", "forged.transcripts", "forged_client"),
     },
+    "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
-    "forged.mcp": {"forged", "forged_client"},
+    "forged.mcp": {"forged", "forged.text", "forged_client"},
     "forged.hooks": {"forged", "forged.errors", "forged.text"},
     "forged.transcripts": {"forged", "forged.errors", "forged.conversation", "forged.text"},
     "forged.evaluation": {
@@ -84,6 +86,7 @@ ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "expanduser", "expandv
 MAY_USE_ENVIRONMENT = {
     "forged.config": "its job",
     "forged_client.address": "its job",
+    "forged_client.hook": "a process of its own, which imports nothing",
     "forged.__main__": "entry point",
     "forged.cli=": "entry point",
     "forged.daemon.app": "takes the service manager's variables away from child processes",
@@ -105,9 +108,11 @@ MAY_CATCH_ALL = {
     "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.asking": "a question of a worker is answered with nothing: no fault ends the daemon",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
+    "forged.mcp.loop": "a thread that ends without a word leaves an agent waiting",
     "forged.log": "a line whose values cannot be shown ends nobody",
     "forged.capture.worker": "edge of the process: one event's failure is not the next one's",
     "forged_client.messages": "the agent's own objects run their code here",
+    "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
 
 Modules = dict[str, Path]
@@ -234,8 +239,8 @@ def borrowed(node: ast.AST) -> Iterator[str]:
     """Names that are taken from os, os.path or Path here, by attribute or by import."""
     if isinstance(node, ast.Attribute):
         holder = getattr(node.value, "id", getattr(node.value, "attr", ""))
-        yield from [node.attr] if holder in ("os", "path", "Path") else []
-    elif isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path"):
+        yield from [node.attr] if holder in ("os", "path", "Path", "posix") else []
+    elif isinstance(node, ast.ImportFrom) and node.module in ("os", "os.path", "posix"):
         yield from (alias.name for alias in node.names)
 
 

@@ -25,6 +25,7 @@ PROGRAMS = {
     "forged.evaluation.scratch.daemon": "our own daemon for `forgectl eval`: serve",
     "forged.evaluation.closing._commit": "git: the name of the commit that a closing run measures",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
+    "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
     "forged.cli.logs._journal": "journalctl: the name of our unit",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
@@ -43,6 +44,8 @@ _STARTS = frozenset(
         *("create_subprocess_shell", "subprocess_exec", "subprocess_shell", "Process", "ProcessPoolExecutor"),
     }
 )
+# `forgectl setup` asks model servers on loopback for the names of their models.
+_LOOKS_AROUND = "forged.integrations.surroundings"
 _NETWORK = frozenset({"AF_INET", "AF_INET6", "create_connection", "open_connection", "getaddrinfo"})
 _CLIENTS = frozenset(
     {"http.client", "urllib.request", "urllib3", "requests", "aiohttp", "ftplib", "smtplib", "xmlrpc", "ssl"}
@@ -147,8 +150,21 @@ def test_nothing_but_the_endpoint_reaches_the_network():
         if isinstance(node, ast.Attribute) and node.attr in _NETWORK
     ]
 
-    assert {where for where, _ in clients} == {"forged.models.endpoint"}
+    assert {where for where, _ in clients} == {"forged.models.endpoint", _LOOKS_AROUND}
     assert used == []
+
+
+def test_who_looks_for_model_servers_asks_this_machine_only_and_sends_nothing():
+    calls = [
+        ast.unparse(node)
+        for where, node in nodes()
+        if where.startswith(f"{_LOOKS_AROUND}.") and isinstance(node, ast.Call)
+    ]
+
+    assert [call for call in calls if "HTTP" in call] == [
+        "http.client.HTTPConnection('127.0.0.1', port, timeout=_WITHIN_S)"
+    ]
+    assert [call for call in calls if ".request" in call] == ["connection.request('GET', path)"]
 
 
 def test_the_client_is_used_in_one_function_behind_the_door():

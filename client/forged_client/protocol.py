@@ -19,6 +19,9 @@ from typing import ClassVar
 
 from forged_client.contract.capture import *
 from forged_client.contract.health import *
+from forged_client.contract.hooks import *
+from forged_client.contract.importing import *
+from forged_client.contract.learning import *
 from forged_client.contract.memories import *
 from forged_client.contract.retrieval import *
 from forged_client.contract.trust import *

@@ -116,15 +116,26 @@ class Verbs(ChainVerbs):
         return self.ask(request)
 
     def search(
-        self, workspace: str, query: str, *, limit: int = 10, min_generation: str = "", rated: bool = False
+        self,
+        workspace: str,
+        query: str,
+        *,
+        limit: int = 10,
+        min_generation: str = "",
+        rated: bool = False,
+        hypotheses: Iterable[str] = (),
     ) -> Found:
-        """Ranked memories for a query text; with `rated` each says in a word what speaks for it."""
+        """Ranked memories for a query text; with `rated` each says in a word what speaks for it.
+
+        `hypotheses` are sentences that they may hold, looked for beside the query or without one.
+        """
         request = Search(
             workspace=workspace,
             query=public(query),
             limit=limit,
             min_generation=min_generation,
             rated=rated,
+            hypotheses=tuple(map(public, hypotheses)),
         )
         return self.ask(request)
 

@@ -19,14 +19,18 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
+    from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.hearing import Spoken
     from forged.capture.keeper import Keeper
     from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
+    from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
     from forged.capture.vectors import local_vectors
 
 __all__ = [
+    "PROMPT_TOKENS",
+    "WINDOW_LIMIT",
     "Keeper",
     "KnownMemory",
     "Pipeline",
@@ -38,10 +42,12 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
+    gate=("PROMPT_TOKENS",),
     hearing=("Spoken",),
     keeper=("Keeper",),
     rows=("RememberedVectors",),
     service=("Pipeline",),
+    slices=("WINDOW_LIMIT",),
     values=("KnownMemory", "WorkerSettings"),
     vectors=("local_vectors",),
 )

@@ -92,6 +92,7 @@ class Dispatcher:
         self._judged = state.judged
         self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
         self._changed = asyncio.Event()
+        self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
         self._background: set[asyncio.Task[None]] = set()
         self._asking = Asking(
             settings=settings,
@@ -178,6 +179,8 @@ class Dispatcher:
             await self._judged.save()  # before the event goes, which would bring it again
             await self._events.remove(waiting.event.id)
             self._queue.finish()
+            self.ended.set()
+            self.ended = asyncio.Event()
         else:
             self._queue.put_back(self._clock(), delay_s)
         self.wake()

@@ -10,7 +10,8 @@ What is known is not written again. That includes a superseded version that came
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
 its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
 unless a person has said it since. And nothing is written that stands on pasted text (`origins`): what may be
-the person's all the same waits until the person says so.
+the person's all the same waits until the person says so. So does all that comes of a past session; it is as
+old as what was said, and what is known since then is not replaced by it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from forged.capture.known import Known, Place
 from forged.capture.likely import Likely
@@ -38,6 +41,8 @@ from forged.memory import (
     Trigger,
     evidence_named,
     new_id,
+    time_ns,
+    utc,
 )
 from forged.state import Document, Event
 from forged.text.forgetting import says_again
@@ -56,6 +61,7 @@ _TRIGGERS: dict[str, Trigger] = {
     "session_end": Trigger.CADENCE,
     "compaction": Trigger.COMPACTION,
     "explicit": Trigger.EXPLICIT,
+    "learned": Trigger.CADENCE,
 }
 _CATEGORIES = frozenset(Category)
 _RELATIONSHIPS = frozenset(Relationship)
@@ -146,7 +152,9 @@ class _Deciding:
                 self._refuse(proposal, "", "it was forgotten, and nobody has said it since", if_asked=True)
             else:
                 self._refuse(proposal, content, "it is known already", if_asked=True)
-        elif root is None or self._is_full(waits=whose == "mixed"):
+        elif self._is_outdated(content, place):
+            self.duplicates += 1
+        elif root is None or self._is_full(waits=whose == "mixed" or self._is_past):
             self.invalid += 1
             self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
         elif whose == "mixed":
@@ -154,12 +162,38 @@ class _Deciding:
             self.documents.append(self._waiting(root, memory, proposal))
         else:
             memory = self._memory(root, content, proposal, place.head)
-            self.documents.append(Document(root, memory, self._taken_up(proposal)))
+            decided = Document(root, memory, self._taken_up(proposal))
+            self.documents.append(self._learned(decided) if self._is_past else decided)
             if place.before is not None:
                 self._likely.take(place.before, content)
             self._known.decided(root, memory)
             self._compared.add(content)
             self.said_again += is_again is not None
+
+    @property
+    def _is_past(self) -> bool:
+        return self._event.kind == "learned"
+
+    def _is_outdated(self, content: str, place: Place) -> bool:
+        """Whether what an old statement would replace was said after it."""
+        if not self._is_past or place.head is None:
+            return False
+        return time_ns(place.head.created_at) > time_ns(self._said_at(content))
+
+    def _said_at(self, content: str) -> str:
+        """When what is proposed was said: of a past session, in the message that says most of it."""
+        if not self._is_past:
+            return self._now
+        words = set(content_words(content))
+        said = zip(self._event.window, self._event.times, strict=True)
+        shares = [
+            (len(words & set(content_words(each.text))), at) for each, at in said if each.role == "user"
+        ]
+        return utc(max(shares, default=(0, self._event.times[-1]))[1])
+
+    def _learned(self, document: Document) -> Document:
+        why = document.waits or "it was said in a session before, and nobody has looked at it yet"
+        return replace(document, waits=why, agent=self._event.agent, learned_at=time_ns(self._now) / 1e9)
 
     def _whose(self, content: str) -> Whose:
         return self._origins.whose(content, by_model=self._author == Origin.MODEL) if content else "foreign"
@@ -176,7 +210,8 @@ class _Deciding:
         who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
         beside = redact(self._origins.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        return Document(root, memory, self._taken_up(proposal), why, beside, self._event.agent)
+        found = Document(root, memory, self._taken_up(proposal), why, beside, self._event.agent)
+        return self._learned(found) if self._is_past else found
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Whose) -> str:
         """Why a proposal is none that may be kept, as a sentence, or nothing."""
@@ -238,11 +273,12 @@ class _Deciding:
         return self._event.session_id or "unknown"
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
+        said_at = self._said_at(content)
         return Memory(
             id=new_id(),
             content=content,
-            created_at=self._now,
-            updated_at=self._now,
+            created_at=said_at,
+            updated_at=said_at,
             version=1 if head is None else head.version + 1,
             scope=root.scope,
             category=proposal.category,

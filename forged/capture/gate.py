@@ -16,7 +16,7 @@ from forged.text.tokens import BYTES_PER_TOKEN, estimate
 
 _LOOK_AGAIN_S = 60.0
 _ATTEMPTS = 2
-_PROMPT_TOKENS = 1500  # of a classifier's prompt without the window, roughly
+PROMPT_TOKENS = 1500  # of a classifier's prompt without the window, roughly
 _PURPOSE = "capture"
 _NO_CALL_FAILED = frozenset({"storage", "internal"})
 
@@ -106,4 +106,4 @@ def _guessed(event: Event) -> Usage:
 
 
 def _estimate(event: Event) -> int:
-    return _PROMPT_TOKENS + event.size // BYTES_PER_TOKEN
+    return PROMPT_TOKENS + event.size // BYTES_PER_TOKEN

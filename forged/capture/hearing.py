@@ -3,6 +3,8 @@
 `hear` gets what was said in a capture and answers with a word. Of a turn and an end of session only what the
 session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in
 parts is judged when all parts are there; one that comes again under its id is answered and not judged again.
+Of a past session that is learned from, only what was judged neither live nor before is new, and it was heard
+when it was said.
 What a session has said counts as heard with the events that hold it, never before: one transaction.
 
 Captures of one session are heard one after the other, others meanwhile. Long text is read in threads.
@@ -28,7 +30,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import Event, Kind, Part, State, Watermark, new_event_id
+from forged.state import DIGEST_BYTES, Event, Kind, Part, Progress, State, Watermark, new_event_id
 from forged.text.redaction import INLINE_LENGTH
 
 if TYPE_CHECKING:
@@ -49,7 +51,11 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture, or one of its parts, as it comes from an agent, and what was injected into its session."""
+    """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
+
+    Of a past session `said_at` is when each message was said (Unix seconds, 0: nobody knows), and `mark` its
+    reader's word for all of it, which stands with the last of its messages.
+    """
 
     kind: Kind
     session_id: str
@@ -62,15 +68,21 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = False
     goes_on: bool = False
     agent: str = ""
+    said_at: tuple[float, ...] = ()
+    mark: str = ""
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What is to be stored together with events: what their session has said, and which capture is done."""
+    """What is to be stored together with events: what their session has said, and which capture is done.
+
+    Of a past session it is how far that was `learned` from.
+    """
 
     session: str = ""
     watermark: Watermark | None = None
     event_id: str = ""
     is_urgent: bool = True
+    learned: Progress | None = None
 
 
 class Hearing:
@@ -116,8 +128,7 @@ class Hearing:
         if not spoken.said:
             return self._pipeline.refused("nothing_to_capture")
         row = await _read(spoken.said, lambda: digests(spoken.said, key))
-        watermark = self._state.heard.of(key)
-        stands = places(watermark.digests, row)
+        stands = places(self._known(key).digests, row)
         new = [place is None or spoken.kind in _ALL_IS_JUDGED for place in stands]
         fresh = tuple(each for each, is_new in zip(spoken.said, new, strict=True) if is_new)
         left = iter((await self._clean(spoken, fresh)).window)
@@ -155,27 +166,44 @@ class Hearing:
 
     async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
-        now, known = round(self._clock(), 3), self._state.heard.of(key)
+        now, known = round(self._clock(), 3), self._known(key)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
         times = known.times
         said = [
-            msgspec.structs.replace(each, heard_at=now if place is None else times[place])
-            for each, place in zip(_messages(parts), stands, strict=True)
+            msgspec.structs.replace(each, heard_at=at or now if place is None else times[place])
+            for each, place, at in zip(_messages(parts), stands, _times(spoken, len(stands)), strict=True)
             if each is not None and (place is None or is_whole)
         ]
-        heard = Heard(
-            session=key,
-            watermark=known.grown(_new(row, stands), now) if key and spoken.kind != "explicit" else None,
-            event_id=spoken.event_id,
-            is_urgent=await self._urgent(spoken.kind, said),
-        )
+        heard = self._heard(spoken, key, _new(row, stands), now)
+        heard = msgspec.structs.replace(heard, is_urgent=await self._urgent(spoken.kind, said))
         pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(spoken, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
         is_known = all(place is not None for place in stands)
         return await self._pipeline.accept_all(spoken.kind, events, heard, is_known=is_known)
+
+    def _known(self, key: str) -> Watermark:
+        """What the session has said, live and as it was read afterwards."""
+        live, learned = self._state.heard.of(key), self._state.learned.of(key)
+        if learned is None:
+            return live
+        count = len(learned.digests) // DIGEST_BYTES
+        return Watermark(learned.digests + live.digests, ((count, learned.at), *live.runs))
+
+    def _heard(self, spoken: Spoken, key: str, new: bytes, now: float) -> Heard:
+        """What is to be stored beside the events, of messages that are new."""
+        if spoken.kind == "learned":
+            before = self._state.learned.of(key)
+            digests = (before.digests if before else b"") + new
+            progress = Progress(
+                agent=spoken.agent, session_id=spoken.session_id, mark=spoken.mark, digests=digests, at=now
+            )
+            return Heard(session=key, learned=progress)
+        watermark = self._state.heard.of(key).grown(new, now)
+        is_told = bool(key) and spoken.kind != "explicit"
+        return Heard(session=key, watermark=watermark if is_told else None, event_id=spoken.event_id)
 
     async def _urgent(self, kind: Kind, said: Sequence[Said]) -> bool:
         if self._is_urgent is None or kind != "turn":
@@ -211,6 +239,11 @@ def _messages(parts: Sequence[Part]) -> list[Said | None]:
             begun, goes_on = part.begun and place == 0, part.goes_on and place == last
             found.append(None if each is None else Said(each, 0, begun, goes_on))
     return found
+
+
+def _times(spoken: Spoken, count: int) -> Sequence[float]:
+    """When each message was said; 0 is now."""
+    return spoken.said_at if len(spoken.said_at) == count else (0.0,) * count
 
 
 def _new(row: bytes, stands: Sequence[int | None]) -> bytes:

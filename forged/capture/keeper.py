@@ -96,7 +96,7 @@ class Keeper:
         if not classified.proposals:
             return (), Tally(classified.malformed)
         view = await self._see(event)
-        written = {root: self._just_written(root) for root in event.roots}
+        written = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
         rows = await self._rows(event, classified, view, written)
         return await asyncio.to_thread(self._decided, event, classified, view, written, rows)
 
@@ -163,9 +163,15 @@ class Keeper:
                 found for home in homes for found in candidates(home, session, classified.proposals, rows)
             ]
             existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
-        return decide(
-            event, classified, existing, self._forgotten.since, utc_now(), likely=self._likely, rows=rows
-        )
+        # What past sessions come to must not depend on what this daemon heard since it started.
+        likely = Likely() if event.kind == "learned" else self._likely
+        return decide(event, classified, existing, self._forgotten.since, utc_now(), likely=likely, rows=rows)
+
+    def _learned(self, event: Event, root: Root) -> list[Memory]:
+        """What was proposed of other past sessions and waits: it counts as known for the next."""
+        if event.kind != "learned":
+            return []
+        return [each.memory for each in self._to_review.of([root]) if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
         """What we wrote there and no map shows yet."""

@@ -32,7 +32,12 @@ class News:
         self._keeps = keeps
 
     def kept(self, event: Event, documents: Iterable[Document]) -> None:
-        """These are on disk now, or wait for a person."""
+        """These are on disk now, or wait for a person.
+
+        Who has a past session read looks at what it comes to by himself.
+        """
+        if event.kind == "learned":
+            return
         for document in documents:
             memory = document.memory
             judgement = Judgement(
@@ -55,6 +60,8 @@ class News:
 
     def refused(self, event: Event, refused: Iterable[Refused]) -> None:
         """This is not kept."""
+        if event.kind == "learned":
+            return
         for each in refused:
             if event.kind == "compaction" and self._judged.is_refused(event.session_id, each.text):
                 continue  # its session is judged once more

@@ -8,9 +8,9 @@ What a session says while its newest turn still waits is added to that, so that 
 once. An event that is ripe goes as soon as it can: one that is full, has turns enough, or holds what should
 not wait. Another ripens when its session has been silent for a minute, or by `ripen`.
 
-Sessions are served first come, first served, and each in its own order. An event that has to wait (a
-back-off, a paused repository, more turns) holds up its own session only. The event that is taken stays in
-the line, where `put_back` leaves it; it counts everywhere, grows no more, and is never dropped.
+Sessions are served first come, first served, and each in its own order; past ones after all others. An event
+that has to wait (a back-off, a paused repository, more turns) holds up its own session only. The one that is
+taken stays in the line, where `put_back` leaves it; it counts everywhere, grows no more, is never dropped.
 
 An event that makes trouble is given up in the end. A killed worker counts against the event that it had. A
 failure counts only if it says something about this event, and not about the endpoint or the disk, which would
@@ -198,7 +198,7 @@ class CaptureQueue:
         """Take the first that may be worked on in hand; None if there is none, or one is in hand already."""
         if self.in_hand is None:
             ready = (w for w in self._heads() if w.ready_at <= now and not held(w.event))
-            self.in_hand = next(ready, None)
+            self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
             if self.in_hand is not None:
                 self.in_hand.begin(now)
             return self.in_hand
@@ -220,6 +220,10 @@ class CaptureQueue:
         if self.in_hand is not None:
             return None
         return min((max(0.0, w.ready_at - now) for w in self._heads() if not held(w.event)), default=None)
+
+    def holds(self, session: str) -> bool:
+        """Whether something of a session waits or is in hand."""
+        return any(waiting.session == session for waiting in self._line)
 
     def drop(self, waiting: Waiting) -> None:
         """Remove one that is not wanted any more; one in hand is not tried again."""

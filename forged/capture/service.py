@@ -10,6 +10,7 @@ that is visible. `run` does the work until it is cancelled; `close` comes after 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeping import Keeping
-from forged.capture.queue import CaptureQueue, Waiting
+from forged.capture.queue import CaptureQueue, Waiting, session_of
 from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
 from forged.capture.urgent import is_urgent
@@ -29,6 +30,7 @@ from forged.capture.values import WorkerSettings
 from forged.capture.vectors import no_vectors
 from forged.counters import Metrics
 from forged.errors import StoreError
+from forged.files import Root
 from forged.models import Governor, Health
 from forged.state import Also, Cut, Event, Kind, Left, State, cut
 from forged.text.forgetting import Words
@@ -191,6 +193,8 @@ class Pipeline:
         parts, also = self._state.parts, list[Also]()
         if heard.event_id:
             also.append(parts.finishing(heard.event_id, len(events)))
+        if heard.learned is not None:
+            also.append(self._state.learned.writing(heard.session, heard.learned))
         try:
             await self._keeping.write(events, *also)
         except StoreError as error:
@@ -199,6 +203,8 @@ class Pipeline:
             return self.refused(f"storage_error: {error}")
         if heard.event_id:
             parts.finished(heard.event_id, len(events))
+        if heard.learned is not None:
+            self._state.learned.set(heard.session, heard.learned)
         for event in events:
             self._add(event, on_disk=True)
         self._dispatcher.wake()
@@ -209,6 +215,16 @@ class Pipeline:
         self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
         self._dispatcher.supervisor.want()
         self._dispatcher.wake()
+
+    async def judged(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
+        """Whether nothing of a session waits any more, after waiting so long for it."""
+        session = session_of(Event(session_id=session_id, roots=roots))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._taken_up.wait()
+                while self._queue.holds(session):
+                    await self._dispatcher.ended.wait()
+        return self._taken_up.is_set() and not self._queue.holds(session)
 
     # --- what a person asks ---------------------------------------------------------------------------
 

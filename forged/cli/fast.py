@@ -1,4 +1,4 @@
-"""The short way for `ping`, `status` and `retrieve` in their plain forms.
+"""The short way for `hook` and `mcp`, and for `ping`, `status` and `retrieve` in their plain forms.
 
 Only what is fully understood is answered here; anything else (another option, an abbreviation, a mistake)
 is left to click, which says the same things at more cost. `ping` does not even load the protocol: its
@@ -40,6 +40,12 @@ def parse(arguments: Sequence[str]) -> tuple[str, str, bool] | None:
 
 def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) -> int | None:
     """Answer a plain command line; the exit code, or None when nothing was done."""
+    if arguments[:1] == ["hook"] and "--help" not in arguments and _is_piped():
+        from forged_client import hook  # noqa: PLC0415 - its process needs nothing else
+
+        hook.main(list(arguments[1:]))  # ends the process: a harness must not hear of a wrong argument either
+    if arguments[:1] == ["mcp"]:
+        return _serve(arguments[1:])
     plain = parse(arguments)
     if plain is None:
         return None
@@ -47,6 +53,22 @@ def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) ->
     if verb == "ping" and (version := _pong_arrives(environ)):
         return _say_pong(version, as_json)
     return _run_verb(verb, message, as_json, directory, environ)
+
+
+def _is_piped() -> bool:
+    """Whether a harness is at the other end: a person is told what a hook wants."""
+    return sys.stdin is None or not sys.stdin.isatty()
+
+
+def _serve(arguments: Sequence[str]) -> int | None:
+    """The MCP bridge, which an agent waits for in its first turn."""
+    from forged import mcp  # noqa: PLC0415 - nobody else wants it
+
+    place = mcp.chosen(list(arguments))
+    if place is None:
+        return None
+    mcp.serve(*place)
+    return 0
 
 
 def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: Mapping[str, str]) -> int:

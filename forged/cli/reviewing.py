@@ -1,8 +1,9 @@
 """`forgectl review`: what a person has to decide about, before it counts.
 
 Two things wait: what a repository brought and nobody accepted, and what capture proposes from a conversation
-in which something was pasted. Both may be somebody else's text: each line of it stands behind a bar, escaped,
-so that it can pass for nothing that forgectl says. What has changed since it was shown is refused.
+in which something was pasted, or from past sessions. All may be somebody else's text: each line of it stands
+behind a bar, escaped, so that it can pass for nothing that forgectl says. What has changed since it was shown
+is refused.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from msgspec.structs import replace
 
 from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
+from forged.cli.confirm import yes_option
 from forged.cli.exits import Stop
+from forged.cli.picking import all_of_them, picked
 from forged.cli.terminal import Painter, counted, escape, escape_line, listed, tell
 from forged_client import protocol as wire
 
 _HASH_CHARS = 12
+_FEW = 2
 _WHOSE = {"user": "you in all projects", "repo": "this repository"}
 
 
@@ -34,6 +38,10 @@ _WHOSE = {"user": "you in all projects", "repo": "this repository"}
 @click.option("--drop", multiple=True, metavar="ID", help="Drop this proposal. Repeatable.")
 @click.option("--edit", metavar="ID", default="", help="Open this proposal in your editor, then keep it.")
 @click.option("--text", default="", help="With one --keep: keep it in these words; `-` reads stdin.")
+@click.option("--pick", is_flag=True, help="Show all proposals with numbers, and ask which to keep and drop.")
+@click.option("--keep-all", is_flag=True, help="Keep all proposals that wait here, after asking.")
+@click.option("--drop-all", is_flag=True, help="Drop all proposals that wait here, after asking.")
+@yes_option
 @click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
 @asks
 def review_command(
@@ -46,9 +54,16 @@ def review_command(
     drop: tuple[str, ...],
     edit: str,
     text: str,
+    pick: bool,
+    keep_all: bool,
+    drop_all: bool,
+    yes: bool,
     allow_secret: bool,
 ) -> None:
-    """Print what waits for you: files that are withheld, and proposals made beside pasted text."""
+    """Print what waits for you: files that are withheld, and proposals of capture and of past sessions."""
+    many = pick + keep_all + drop_all
+    if many > 1 or (many and (accept or everything or keep or drop or edit or text)):
+        raise Stop("usage", "--pick, --keep-all and --drop-all each decide by themselves; give one of them")
     if accept and everything:
         raise Stop("usage", "give --accept or --accept-all, not both")
     if edit and (keep or text):
@@ -64,8 +79,13 @@ def review_command(
     )
     if edit:
         asked = _edited(call, asked, edit)
-    found = ask(call, asked, check_done)
-    deciding = bool(accept or everything or asked.keep or drop)
+    if pick:
+        found = picked(call, asked)
+    elif many:
+        found = all_of_them(call, asked, keep=keep_all, yes=yes)
+    else:
+        found = ask(call, asked, check_done)
+    deciding = bool(many or accept or everything or asked.keep or drop)
     show(call, found, _done(found) if deciding else _pages(found, call.paint))
     if not call.as_json:
         _tell_rest(found, deciding=deciding)
@@ -142,6 +162,8 @@ def _of_proposals(found: wire.Reviewed, *, deciding: bool) -> Iterable[str]:
         yield f"{counted(len(found.waiting), 'proposal')} still to review; `forgectl review` shows them"
     elif found.waiting:
         yield "`forgectl review --keep ID` makes a memory of it, --edit ID in your words; --drop ID drops it"
+        if len(found.waiting) > _FEW:
+            yield "--pick asks about all of them by number; --keep-all and --drop-all decide at once"
     if found.elsewhere:
         yield f"more to review in {listed(found.elsewhere)}"
 

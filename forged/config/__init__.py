@@ -8,7 +8,14 @@ pydantic-settings would do the layering but costs 180 ms of start-up.
 """
 
 from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for
-from forged.config.installed import Missing, lacks_onnxruntime, made_folder, missing, model_folder
+from forged.config.installed import (
+    Missing,
+    data_folder,
+    lacks_onnxruntime,
+    made_folder,
+    missing,
+    model_folder,
+)
 from forged.config.keys import shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,
@@ -57,6 +64,7 @@ __all__ = [
     "apply",
     "bare_name",
     "config_path",
+    "data_folder",
     "endpoint_key",
     "find_program",
     "is_loopback",

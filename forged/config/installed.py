@@ -66,10 +66,13 @@ def model_folder(name: str, configured: str, env: Mapping[str, str]) -> Path:
     if configured:
         home = env.get("HOME", "")
         return Path(f"{home}{configured[1:]}" if configured.startswith("~/") else configured)
+    return data_folder(env) / "models" / bare_name(name)
+
+
+def data_folder(env: Mapping[str, str]) -> Path:
+    """Return where forged keeps what is neither configuration nor state: models, the plug-in of agents."""
     data = _place(env, "XDG_DATA_HOME", ".local/share")
-    if data is None:
-        data = platformdirs.user_data_path("forged", appauthor=False)
-    return data / "models" / bare_name(name)
+    return platformdirs.user_data_path("forged", appauthor=False) if data is None else data
 
 
 def made_folder(env: Mapping[str, str]) -> Path:

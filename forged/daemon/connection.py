@@ -39,6 +39,8 @@ _IN_FLIGHT = 64
 # Frames of one connection that are taken in one turn of the loop.
 _FRAMES_AT_ONCE = 64
 _AT_ONCE = (protocol.Hello, protocol.Ping)
+# What an agent has heard once the reply is with the kernel.
+_HEARD = (protocol.Retrieve, protocol.Hook)
 # What only asks: given up when the peer hangs up. Everything else is carried out.
 _QUESTIONS = (
     *(protocol.Retrieve, protocol.Search, protocol.Why, protocol.GetMemories, protocol.ListMemories),
@@ -210,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
         frame, whole = (reply, True) if isinstance(reply, bytes) else self._encoded(reply)
         self.send(frame)
-        if isinstance(request, protocol.Retrieve):
+        if isinstance(request, _HEARD):
             wire = self._transport
             gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
             self._server.service.sent(request, whole=whole and not gone)

@@ -12,7 +12,8 @@ from forged.files import atomic
 from forged.files.arrivals import Arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
-from forged.files.frontmatter import parse, read, render
+from forged.files.frontmatter import MAX_FILE_BYTES, parse, read, render
+from forged.files.headers import front_matter
 from forged.files.pace import Pace
 from forged.files.relinked import relinked
 from forged.files.roots import FOLDERS, Root, resolve
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLDERS",
+    "MAX_FILE_BYTES",
     "MOST_EVIDENCE",
     "NOTE",
     "Arrivals",
@@ -40,6 +42,7 @@ __all__ = [
     "Watcher",
     "atomic",
     "files_of",
+    "front_matter",
     "hashed",
     "one_per_id",
     "open_folder",

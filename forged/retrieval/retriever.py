@@ -54,12 +54,12 @@ class Retriever:
         return await self._shared(flight, ask, sources), False
 
     async def search(self, ask: Ask, sources: Sources, *, inject: bool = False) -> Answer:
-        """A list for the message of `ask` as it is, without a gate; with `inject` what would be injected.
+        """A list for the message and hypotheses of `ask`, with no gate; with `inject` what would be injected.
 
         Neither asks for hypotheses or is kept for a turn.
         """
         pipeline, course = self._pipeline, Course(Waiting(ask.deadline))
-        view, queries = await sources.see(ask.deadline), (ask.message,)
+        view, queries = await sources.see(ask.deadline), ask.own_queries
         self._look(ask, sources)
         try:
             async with asyncio.timeout_at(ask.deadline):

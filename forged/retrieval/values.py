@@ -53,6 +53,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     heard: frozenset[tuple[str, str]] = frozenset()
     rated: bool = False
 
+    @property
+    def own_queries(self) -> tuple[str, ...]:
+        """The caller's own hypotheses, and the message if it says something or there is nothing else."""
+        said = dict.fromkeys(filter(str.strip, (*self.hypotheses, self.message)))
+        return tuple(said) or (self.message,)
+
     @cached_property
     def says_nothing(self) -> bool:
         """Whether the message has no content that a memory could be about."""

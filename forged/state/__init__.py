@@ -28,19 +28,22 @@ if TYPE_CHECKING:
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
+    from forged.state.injections import Given, InjectedTurn, Injections
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
+    from forged.state.learned import Learned, Progress
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
-    from forged.state.to_review import ToReview
+    from forged.state.to_review import MOST_LEARNED, ToReview
     from forged.state.told import Entry, HeardList, Place, Told
     from forged.state.trust import OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
+    "MOST_LEARNED",
     "Also",
     "Begun",
     "Cut",
@@ -50,20 +53,25 @@ __all__ = [
     "Event",
     "Events",
     "Forgotten",
+    "Given",
     "Heard",
     "HeardList",
+    "InjectedTurn",
+    "Injections",
     "Intent",
     "Intents",
     "Judged",
     "Judgement",
     "Kind",
     "Known",
+    "Learned",
     "Left",
     "OwnFile",
     "Part",
     "Parts",
     "Pauses",
     "Place",
+    "Progress",
     "Requests",
     "Rewrite",
     "RootRecord",
@@ -84,13 +92,15 @@ __getattr__ = door(
     events=("Also", "Events"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
+    injections=("Given", "InjectedTurn", "Injections"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
+    learned=("Learned", "Progress"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
-    to_review=("ToReview",),
+    to_review=("MOST_LEARNED", "ToReview"),
     told=("Entry", "HeardList", "Place", "Told"),
     trust=("OwnFile", "RootRecord", "TrustRecords"),
 )

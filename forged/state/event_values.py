@@ -17,10 +17,10 @@ from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import Memory, time_ns, utc_now
 
-Kind = Literal["turn", "compaction", "explicit", "session_end"]
+Kind = Literal["turn", "compaction", "explicit", "session_end", "learned"]
 
 # What is on disk before it is acknowledged; a turn is within a second.
-DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end"})
+DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end", "learned"})
 
 _ID = re.compile(r"ev_[A-Za-z0-9_-]{1,64}")
 
@@ -35,7 +35,7 @@ def is_event_id(text: str) -> bool:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A few turns, a compaction, an explicit request or an end of session, or a slice of one of them.
+    """A few turns, a compaction, an explicit request, an end of session, a past session, or a slice of one.
 
     `window` holds user and assistant text, already without tool content, private spans, our own injections
     and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
@@ -90,7 +90,8 @@ class Document(msgspec.Struct, frozen=True):
     """A memory that is decided upon, with its id, and the root that it will be written to.
 
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
-    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was.
+    the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
+    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said.
     """
 
     root: Root
@@ -99,6 +100,7 @@ class Document(msgspec.Struct, frozen=True):
     waits: str = ""
     beside: str = ""
     agent: str = ""
+    learned_at: float = 0.0
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

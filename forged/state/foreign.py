@@ -14,10 +14,13 @@ from forged.files import printable
 from forged.state.damage import set_aside
 from forged.state.takeover import BACKUP
 
+# What `forgectl ui` writes: a copy of all memories for a browser.
+PAGE = "ui.html"
+
 _FILES = frozenset(
     {
         *("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "state.copy"),
-        *("executable", "forged.log", "forged.log.1", "starting.lock"),
+        *("executable", "forged.log", "forged.log.1", "starting.lock", PAGE),
         *("forgotten", "paused.json", "cost.json"),  # of 0.1.0, while they wait to be taken over
     }
 )

@@ -21,16 +21,20 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
 from forged.state.events import Events
-from forged.state.foreign import foreign
+from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
+from forged.state.injections import Injections, all_injections
+from forged.state.injections import Row as InjectionRow
 from forged.state.intents import Intent, Intents, all_intents
 from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
+from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
@@ -71,6 +75,9 @@ class _Contents(msgspec.Struct, frozen=True):
     uses: tuple[Count, ...]
     to_review: tuple[Document, ...]
     judged: tuple[JudgedRow, ...]
+    injections: tuple[InjectionRow, ...]
+    agents: tuple[AgentRow, ...]
+    learned: tuple[tuple[str, Progress], ...]
     doubt: str
 
 
@@ -104,6 +111,9 @@ class State:
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
+        self.injections = Injections(self._database)
+        self.agents = Agents(self._database)
+        self.learned = Learned()
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -136,6 +146,8 @@ class State:
         await self.outbound.save()
         await self.told.save()
         await self.judged.save()
+        await self.injections.save()
+        await self.agents.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,6 +183,9 @@ class State:
             self.told.restore(found.told, found.uses)
             self.to_review.restore(found.to_review)
             self.judged.restore(found.judged)
+            self.injections.restore(found.injections)
+            self.agents.restore(found.agents)
+            self.learned.restore(found.learned)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -204,14 +219,13 @@ class State:
             logger.warning("no copy of the state error=%s", error)
 
     async def erase_traces(self) -> None:
-        """Leave no byte of what was removed: not in the file, nor in what was set aside or taken over.
+        """Leave no byte of what was removed: not in the file, nor in what was set aside, taken over or shown.
 
         Raises StoreError.
         """
         await self._database.erase_traces()
-        await asyncio.to_thread(
-            self._remove, (*takeover.backups(self._directory), *damage.set_aside(self._path))
-        )
+        gone = (*takeover.backups(self._directory), *damage.set_aside(self._path))
+        await asyncio.to_thread(self._remove, (*gone, os.path.join(self._directory, PAGE)))
 
     def _end_backups(self, older_than: float) -> None:
         """Remove files that were taken over before a time (Unix seconds). Raises StoreError."""
@@ -221,9 +235,9 @@ class State:
     def _remove(self, paths: Sequence[str]) -> None:
         with atomic.explained(f"cannot tidy {self._directory}"):
             for path in paths:
-                if os.path.isdir(path):
+                if os.path.isdir(path) and not os.path.islink(path):
                     shutil.rmtree(path)
-                else:
+                elif os.path.lexists(path):
                     os.unlink(path)
 
 
@@ -242,5 +256,8 @@ def _read(connection: Connection) -> _Contents:
         uses=all_uses(connection),
         to_review=all_to_review(connection),
         judged=all_judged(connection),
+        injections=all_injections(connection),
+        agents=all_agents(connection),
+        learned=all_learned(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -1,8 +1,9 @@
-"""What a classifier proposed beside pasted text: it waits until a person keeps it, changes it or drops it.
+"""What a classifier proposed beside pasted text or of a past session: it waits until a person decides.
 
 A `Document` that `waits` lies here and nowhere else: in no file, in no map, in no prompt. Of too many the
-oldest go, and so does what nobody looked at for 30 days. Answered from memory; what is awaited is durable on
-return and raises StoreError.
+oldest go, and so does what nobody looked at for 30 days. What was learned of past sessions does not push
+anything out, nor is it pushed out: who learns stops at MOST_LEARNED. Answered from memory; what is awaited is
+durable on return and raises StoreError.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from forged.text.forgetting import Words, without_sentences
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-MOST = 200
+MOST, MOST_LEARNED = 200, 1_000
 HELD_S = 30 * 24 * 3600.0
 
 _DECODE = msgspec.msgpack.Decoder(tuple[Document, ...]).decode
@@ -54,17 +55,37 @@ class ToReview:
         fresh = (each for each in told if _at(each) > since)
         return tuple(sorted(fresh, key=lambda each: (each.memory.created_at, each.memory.id)))
 
+    @property
+    def learned(self) -> int:
+        """How many of those that wait were learned of past sessions."""
+        return sum(bool(each.learned_at) for each in self.of())
+
     async def add(self, documents: Sequence[Document]) -> tuple[str, ...]:
-        """Let these wait; the same words of a root wait once. The ids of those that are new."""
+        """Let these wait; the same words of a root wait once. The ids of those that are new.
+
+        One that is to replace what waits itself takes its place: of two that wait the newest word counts.
+        """
         async with self._one_at_a_time:
-            fresh = self.of()
-            there = {(each.root, each.memory.content) for each in fresh}
-            new = [each for each in documents if (each.root, each.memory.content) not in there]
+            waiting = {each.memory.id: each for each in self.of()}
+            there = {(each.root, each.memory.content) for each in waiting.values()}
+            new: list[str] = []
+            for each in documents:
+                if (each.root, each.memory.content) in there:
+                    continue
+                there.add((each.root, each.memory.content))
+                waiting[each.memory.id] = _in_place(each, waiting.pop(each.memory.supersedes or "", None))
+                new.append(each.memory.id)
             if new:
-                newest = sorted((*fresh, *new), key=_at)[-self._most :]
-                old = self._waiting.keys() - {each.memory.id for each in newest}
-                await self._write([each for each in newest if each in new], old)
-            return tuple(each.memory.id for each in new)
+                for gone in self._beyond(waiting.values()):
+                    del waiting[gone]
+                put = [waiting[memory_id] for memory_id in new if memory_id in waiting]
+                await self._write(put, self._waiting.keys() - waiting)
+            return tuple(new)
+
+    def _beyond(self, waiting: Iterable[Document]) -> list[str]:
+        """The ids of those that there is no room for."""
+        heard = sorted((each for each in waiting if not each.learned_at), key=_at)
+        return [each.memory.id for each in heard[: -self._most]]
 
     async def remove(self, ids: Collection[str]) -> None:
         """Let these wait no longer."""
@@ -96,7 +117,18 @@ def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | 
 
 
 def _at(document: Document) -> float:
-    return time_ns(document.memory.created_at) / 1e9
+    """Since when it waits."""
+    return document.learned_at or time_ns(document.memory.created_at) / 1e9
+
+
+def _in_place(document: Document, other: Document | None) -> Document:
+    """A document with what another one that waited was to replace, if there was one."""
+    if other is None:
+        return document
+    memory = msgspec.structs.replace(
+        document.memory, supersedes=other.memory.supersedes, version=other.memory.version
+    )
+    return msgspec.structs.replace(document, memory=memory)
 
 
 def all_to_review(connection: Connection) -> tuple[Document, ...]:

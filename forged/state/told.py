@@ -114,6 +114,10 @@ class Told:
         end = f" {root}"
         return ((key.removesuffix(end), count) for key, count in self._counts.items() if key.endswith(end))
 
+    def count(self, root: str, memory_id: str) -> int:
+        """How many did."""
+        return self._counts.get(f"{memory_id} {root}", 0)
+
     def used(self, root: str, memory_id: str) -> None:
         """One more session did."""
         key = f"{memory_id} {root}"

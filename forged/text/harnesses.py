@@ -1,4 +1,6 @@
-"""What the harnesses of agents put into a conversation that nobody said: the rows of `harnesses.toml`.
+"""What the harnesses of agents put into a conversation that nobody said, and what they tell their hooks.
+
+These are the rows of `harnesses.toml`.
 
 What a row's fields mean is told there. The file is read when this module is imported; a row with a wrong
 field is msgspec.ValidationError.
@@ -16,6 +18,16 @@ import msgspec
 
 Speaker = Literal["user", "assistant"]
 Kind = Literal["own", "pasted", "tools", "thinking"]
+EventKind = Literal[
+    "session_start",
+    "prompt",
+    "turn_end",
+    "compaction",  # is about to be
+    "compacted",  # is done
+    "context_lost",  # what hooks had added is gone, and what was said is there
+    "cleared",
+    "session_end",
+]
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +41,30 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: tuple[str, ...] = ()
 
 
+class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a harness tells its hooks and takes from them."""
+
+    called: str
+    events: dict[str, EventKind]
+    context: tuple[str, ...] = ()
+    most_characters: int = 10_000
+    tells: bool = True
+    unsure: bool = False
+    session: tuple[str, ...] = ("session_id",)
+    turn: tuple[str, ...] = ("prompt_id", "turn_id")
+    workspace: tuple[str, ...] = ("cwd",)
+    prompt: tuple[str, ...] = ("prompt",)
+    reply: tuple[str, ...] = ("last_assistant_message",)
+    source: tuple[str, ...] = ("source", "trigger", "reason")
+    version: tuple[str, ...] = ()
+    skipped: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def compacts(self) -> bool:
+        """Whether it surely tells when it has compacted a conversation."""
+        return "compacted" in self.events.values() and not self.unsure
+
+
 class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row."""
 
@@ -40,6 +76,7 @@ class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     escapes: tuple[Literal["html", "json"], ...] = ()
     spans: tuple[Span, ...] = ()
     roles: dict[str, Speaker] = {}
+    hooks: Hooks | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +90,7 @@ def _rows() -> tuple[Harness, ...]:
 
 ROWS = _rows()
 SPANS = tuple(dict.fromkeys(span for row in ROWS for span in row.spans))
+HOOKS = {row.hooks.called: row.hooks for row in ROWS if row.hooks is not None}
 ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in row.roles.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forged_client import private
 from forged_client.private import open_before
 
-__all__ = ["open_before", "without_private"]
+__all__ = ["open_before", "private_left", "without_private"]
 
 
 def without_private(text: str, open_spans: int = 0) -> str:
@@ -15,3 +15,8 @@ def without_private(text: str, open_spans: int = 0) -> str:
     conversation. Linear in the length of the text; one without any tag is returned as it is.
     """
     return private.without_private(text, open_spans)[0]
+
+
+def private_left(text: str, open_spans: int) -> tuple[str, int]:
+    """The same, and how many spans are open at its end: for a conversation that comes message by message."""
+    return private.without_private(text, open_spans)

@@ -1,5 +1,12 @@
-"""What the harnesses of agents have written down of past sessions, as conversations of user and assistant."""
+"""What harnesses have written down of past sessions, of whatever version and however damaged.
 
-from __future__ import annotations
+`sessions` lists them, `read` and `read_tail` make a `Session` of one: user and assistant prose alone, never
+the content of a tool, a thought, what the harness wrote, or a memory that was injected.
+"""
 
-__all__: list[str] = []
+from forged.transcripts.files import TranscriptError
+from forged.transcripts.formats import FORMATS
+from forged.transcripts.reading import Found, read, read_tail, sessions
+from forged.transcripts.session import Session
+
+__all__ = ["FORMATS", "Found", "Session", "TranscriptError", "read", "read_tail", "sessions"]

@@ -2,9 +2,9 @@
 
 Goes in: what counts of a root, with the hash of each file, and what is on record of our own files. Come out
 the same memories, of which those with a secret or a private span are shown without it, unless somebody
-insisted on that very file; `redacted` names what is left out. `origin` stays where this daemon wrote the file
-as it is now; everywhere else it is emptied, as a file can say anything of itself. A memory whose id holds a
-secret cannot be shown without it: it is a problem instead.
+insisted on that very file; `redacted` names what is left out. `origin` is what is on record where this daemon
+wrote the file as it is now, be it a copy of somebody else's; everywhere else it is emptied, as a file can say
+anything of itself. A memory whose id holds a secret cannot be shown without it: it is a problem instead.
 
 What was looked at once is not looked at again: between two builds almost every memory is the same object.
 """
@@ -86,11 +86,9 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
     if source.cues != (cues := tuple(map(without_private, source.cues))):
         source = msgspec.structs.replace(source, cues=cues)
-    if not found and public == source.content and not source.origin:
-        return Shown(source)
     record = own(source.id)
     is_own = record is not None and record.sha256 == sha256
-    origin = source.origin if is_own else ""
+    origin = (record.origin or source.origin) if record is not None and is_own else ""
     if not found and public == source.content:
         return Shown(source if origin == source.origin else msgspec.structs.replace(source, origin=origin))
     if is_own and record is not None and record.insisted:

@@ -37,6 +37,10 @@ class Plan(msgspec.Struct, frozen=True):
     leans_on: str = ""
     is_settled: bool = False
 
+    def path(self, store: MemoryStore) -> str:
+        """Where its file is to be."""
+        return store.path_of(self.draft.name.removesuffix(".md") or self.memory.id)
+
 
 def planned(
     draft: Draft, ledger: Ledger, store: MemoryStore, trust: Trust, *, is_settled: bool = False
@@ -50,7 +54,7 @@ def planned(
             is_done = is_settled and there.id == memory.id  # the same request, in the same moment
             answer = written(there, named, ledger.path_of(there.id), existed=not is_done)
             return Plan(draft, there, answer=answer, leans_on=there.id, is_settled=is_settled)
-        data = store.checked(memory)
+        data = draft.data or store.checked(memory)
     except StoreError as error:
         return Plan(draft, draft.memory, answer=error, is_settled=is_settled)
     ledger.add(memory)

@@ -71,7 +71,7 @@ class RootWriter:
 
     def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Again]:
         """The end of each plan, or that it has to be made again."""
-        contents = {self._store.path_of(plan.memory.id): plan.data for plan in plans if plan.data}
+        contents = {plan.path(self._store): plan.data for plan in plans if plan.data}
         with NewFiles(self._store, contents, self._threads) as files:
             known = self._recorded(plans, files)
             if isinstance(known, StoreError):
@@ -157,7 +157,7 @@ class _Linking:
         return [end for _, end, _ in self._ends]
 
     def _linked(self, plan: Plan) -> Answer:
-        path = self._store.path_of(plan.memory.id)
+        path = plan.path(self._store)
         try:
             self._files.link(path)
         except StoreError as error:

@@ -24,6 +24,7 @@ class Draft(msgspec.Struct, frozen=True):
         memory is taken whole; without it category, links and unknown keys that it leaves out are the head's.
     again: write it although the same text is there: a version that differs in something else.
     verbatim: version and link stay as they are: what is put back as it was.
+    data, name: the bytes of the file and its name, where it is to be a copy of another one; `verbatim` then.
     unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
     """
 
@@ -33,6 +34,8 @@ class Draft(msgspec.Struct, frozen=True):
     base: str = ""
     again: bool = False
     verbatim: bool = False
+    data: bytes = b""
+    name: str = ""
     unwanted: Callable[[Memory], bool] = _nobody_minds
 
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
+# No two answers of a service have the same name, and agents tell answers apart by it.
+_ANSWERS = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One answer. `tools` are (name, arguments) that the model asks to be run; `wait_s` is before it."""
+    """One answer. `tools` are (name, arguments) that the model asks to be run; `wait_s` is before it.
+
+    `read` is how many tokens the service says that the question had: agents decide by it what to compress.
+    """
 
     text: str = "ok"
     tools: tuple[tuple[str, Json], ...] = ()
     status: int = 200
     wait_s: float = 0.0
+    read: int = 11
+
+    @property
+    def written(self) -> int:
+        """Tokens of the answer, likewise."""
+        return len(self.text) // 4 + 1
 
 
 # --- errors ------------------------------------------------------------------------------------------
@@ -50,14 +62,14 @@ def _blocks(turn: Turn) -> list[Json]:
 
 def _message(turn: Turn) -> Json:
     return {
-        "id": "msg_1",
+        "id": f"msg_{next(_ANSWERS)}",
         "type": "message",
         "role": "assistant",
         "model": "scripted",
         "content": _blocks(turn),
         "stop_reason": "tool_use" if turn.tools else "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": 11, "output_tokens": 7},
+        "usage": {"input_tokens": turn.read, "output_tokens": turn.written},
     }
 
 
@@ -74,7 +86,7 @@ def _message_events(turn: Turn) -> Iterator[Json]:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 7}}
+    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": turn.written}}
     yield {"type": "message_stop"}
 
 
@@ -84,7 +96,7 @@ def _message_events(turn: Turn) -> Iterator[Json]:
 def _items(turn: Turn) -> list[Json]:
     said = {
         "type": "message",
-        "id": "item_1",
+        "id": f"item_{next(_ANSWERS)}",
         "role": "assistant",
         "status": "completed",
         "content": [{"type": "output_text", "text": turn.text, "annotations": []}],
@@ -94,7 +106,7 @@ def _items(turn: Turn) -> list[Json]:
             "type": "function_call",
             "id": f"call_item_{n}",
             "call_id": f"call_{n}",
-            "name": name,
+            **_named(name),
             "arguments": json.dumps(arguments),
             "status": "completed",
         }
@@ -103,11 +115,18 @@ def _items(turn: Turn) -> list[Json]:
     return [said, *called]
 
 
+def _named(tool: str) -> Json:
+    """A tool by its name; of a group of tools, such as those of a server, GROUP.NAME."""
+    group, _, name = tool.rpartition(".")
+    return {"name": name, "namespace": group} if group else {"name": name}
+
+
 def _response(turn: Turn) -> Json:
-    used = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+    both = turn.read + turn.written
+    used = {"input_tokens": turn.read, "output_tokens": turn.written, "total_tokens": both}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     return {
-        "id": "resp_1",
+        "id": f"resp_{next(_ANSWERS)}",
         "object": "response",
         "created_at": 1,
         "model": "scripted",
@@ -142,13 +161,15 @@ def _chat_message(turn: Turn) -> Json:
     return {"role": "assistant", "content": turn.text} | ({"tool_calls": called} if called else {})
 
 
-_CHAT_USED = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+def _chat_used(turn: Turn) -> Json:
+    both = turn.read + turn.written
+    return {"prompt_tokens": turn.read, "completion_tokens": turn.written, "total_tokens": both}
 
 
 def _chat(turn: Turn) -> Json:
     choice = {"index": 0, "message": _chat_message(turn), "finish_reason": _finish(turn)}
-    head = {"id": "chat_1", "object": "chat.completion", "created": 1, "model": "scripted"}
-    return {**head, "choices": [choice], "usage": _CHAT_USED}
+    head = {"id": f"chat_{next(_ANSWERS)}", "object": "chat.completion", "created": 1, "model": "scripted"}
+    return {**head, "choices": [choice], "usage": _chat_used(turn)}
 
 
 def _finish(turn: Turn) -> str:
@@ -156,11 +177,16 @@ def _finish(turn: Turn) -> str:
 
 
 def _chat_events(turn: Turn) -> Iterator[Json]:
-    head = {"id": "chat_1", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+    head = {
+        "id": f"chat_{next(_ANSWERS)}",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "scripted",
+    }
     said = {"index": 0, "delta": _chat_message(turn), "finish_reason": None}
     yield {**head, "choices": [said]}
     yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish(turn)}]}
-    yield {**head, "choices": [], "usage": _CHAT_USED}
+    yield {**head, "choices": [], "usage": _chat_used(turn)}
 
 
 # --- Gemini ------------------------------------------------------------------------------------------
@@ -170,7 +196,8 @@ def _candidates(turn: Turn) -> Json:
     parts: list[Json] = [{"text": turn.text}] if turn.text else []
     parts += [{"functionCall": {"name": name, "args": arguments}} for name, arguments in turn.tools]
     candidate = {"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
-    used = {"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18}
+    both = turn.read + turn.written
+    used = {"promptTokenCount": turn.read, "candidatesTokenCount": turn.written, "totalTokenCount": both}
     return {"candidates": [candidate], "usageMetadata": used, "modelVersion": "scripted"}
 
 

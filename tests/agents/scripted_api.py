@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
@@ -116,7 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.script.others.append(f"POST {self.path}")
             self._send(200, {"input_tokens": 1, "totalTokens": 1})
             return
-        turn = self.script.next(Request(dialect, self.path, dict(self.headers), body))
+        request = Request(dialect, self.path, dict(self.headers), body)
+        turn = replace(self.script.next(request), read=len(request.text) // 4)
         if self.over.wait(turn.wait_s):
             return
         if turn.status != 200:

@@ -2,8 +2,18 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.doctor import checks
-from forged_client.protocol import EndpointReport, FileProblem, Hello, Status, Trial, Tried, Try, Welcome
+from forged.cli.doctor import checks, machine
+from forged_client.protocol import (
+    EndpointReport,
+    FileProblem,
+    GateReport,
+    Hello,
+    Status,
+    Trial,
+    Tried,
+    Try,
+    Welcome,
+)
 from tests.cli import reports
 from tests.support.provider import LOCAL_MODEL, hide, plant
 
@@ -233,6 +243,121 @@ def test_low_inotify_limits_are_named_where_there_is_inotify(tmp_path):
     assert (watches.level, instances.level) == ("warn", "ok")
     assert "max_user_watches=8192" in watches.fix
     assert list(checks.inotify(str(tmp_path / "none"))) == []
+
+
+# --- what decides, and who is trusted ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "told"),
+    [
+        ("vectors", "ok", "vectors and words decide what is injected"),
+        ("learning", "ok", "words decide what is injected until everyday messages are embedded"),
+        ("failing", "warn", "words decide what is injected: unreachable"),
+    ],
+)
+def test_it_is_said_what_decides_about_an_injection_and_what_mends_it(found, state, level, told):
+    reason = "unreachable" if level == "warn" else ""
+
+    check = found("gate", gate=GateReport(state=state, reason=reason))
+
+    assert (check["level"], check["detail"]) == (level, told)
+    assert bool(check["fix"]) is (level == "warn")
+
+
+def test_memories_that_are_withheld_are_a_warning_with_the_command_that_a_person_may_say(found, root):
+    notice = "3 memories came with this clone and are withheld; `forgectl trust` lets them be used"
+
+    check = found("trust", roots=(reports.root(root=str(root), notice=notice, withheld=3),))
+
+    assert check["level"] == "warn"
+    assert check["fix"] == "`forgectl trust`"
+
+
+def test_a_trusted_repository_is_named_with_its_mode(found, root):
+    check = found("trust", roots=(reports.root(root=str(root), trust="follow"),))
+
+    assert (check["level"], check["detail"]) == (
+        "ok",
+        f"{root}: trusted, and what its branch brings (follow)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("watch", "level", "told"),
+    [("inotify", "ok", "inotify, 1 watch"), ("polling: os error 28", "warn", "polling: os error 28")],
+)
+def test_a_root_that_is_polled_is_a_warning_with_the_limit_to_raise(found, root, watch, level, told):
+    check = found("watcher", roots=(reports.root(root=str(root), watch=watch),))
+
+    assert (check["level"], check["detail"]) == (level, f"{root}: {told}")
+    assert ("max_user_watches" in check["fix"]) is (level == "warn")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "fix"),
+    [
+        ("secrets", {"redacted": 1, "redacted_ids": ("mem_s",)}, "`forgectl show mem_s`"),
+        ("forks", {"forks": 2, "fork_ids": ("mem_f", "mem_g")}, "`forgectl history mem_f`"),
+    ],
+)
+def test_secrets_and_forks_are_named_with_the_command_that_shows_them(found, root, name, fields, fix):
+    check = found(name, roots=(reports.root(root=str(root), **fields),))
+
+    assert check["level"] == "warn"
+    assert fix in check["fix"]
+
+
+# --- what lies on the machine ----------------------------------------------------------------------------
+
+
+def test_a_state_that_cannot_be_written_fails_and_one_that_others_can_read_is_a_warning(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "state"
+    made = machine.state(str(folder))
+    folder.mkdir()
+    (folder / "state.db").write_bytes(b"x" * 2_000_000)
+    (folder / "state.db").chmod(0o644)
+    shared = machine.state(str(folder))
+    (folder / "state.db").chmod(0o600)
+    sound = machine.state(str(folder))
+    monkeypatch.setattr(machine.os, "access", lambda *_: False)  # for root every folder can be written
+    closed = machine.state(str(folder))
+
+    assert [each.level for each in (made, shared, sound, closed)] == ["ok", "warn", "ok", "FAIL"]
+    assert shared.fix == f"chmod go-rwx {folder}/state.db"
+    assert sound.detail == f"{folder}/state.db, 1.9 MB"
+    assert closed.fix.startswith(f"chmod u+rwx {folder}")
+
+
+def test_room_is_told_once_for_each_disk_and_little_of_it_is_a_warning(tmp_path, monkeypatch):
+    (enough,) = machine.disk(str(tmp_path), str(tmp_path / "not" / "there"))
+    monkeypatch.setattr(machine, "LEAST_MB", 1 << 40)
+    (little,) = machine.disk(str(tmp_path))
+
+    assert enough.level == "ok"
+    assert enough.detail.endswith(f" MB left at {tmp_path}")
+    assert little.level == "warn"
+    assert "make room" in little.fix
+
+
+def test_the_newest_warning_of_the_log_is_told_and_how_many_there_are(tmp_path):
+    log = tmp_path / "forged.log"
+    none = machine.log(str(log))
+    log.write_text("2026-01-01 10:00:00,000 INFO forged.x serving WARNING\n")
+    quiet = machine.log(str(log))
+    with log.open("a") as file:
+        file.write("2026-01-01 10:00:01,000 WARNING forged.x first\n")
+        file.write("2026-01-01 10:00:02,000 ERROR forged.y " + "z" * 400 + "\n")
+    loud = machine.log(str(log))
+
+    assert (none.level, none.detail) == ("ok", f"{log}: nothing in it yet")
+    assert (quiet.level, quiet.detail) == ("ok", f"{log}: nothing wrong in its last 1 line")
+    assert loud.level == "warn"
+    assert "2 warnings in its last 3 lines, the newest: 2026-01-01 10:00:02,000 ERROR" in loud.detail
+    assert loud.detail.endswith("z...")
+    assert "`forgectl logs`" in loud.fix
 
 
 # --- endpoints ----------------------------------------------------------------------------------------

@@ -159,13 +159,13 @@ def test_every_exception_is_exported_and_an_unknown_name_is_an_attribute_error()
         forged_client.nonsense  # noqa: B018
 
 
-def test_only_address_reads_the_environment_and_the_current_directory():
+def test_only_address_and_the_hook_read_the_environment_and_the_current_directory():
     for file in PACKAGE.glob("*.py"):
         names = {
             node.attr for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Attribute)
         }
         assert not names & {"getcwdb", "getenv"}
-        assert not names & {"environ", "getcwd"} or file.name == "address.py"
+        assert not names & {"environ", "getcwd"} or file.name in {"address.py", "hook.py"}
 
 
 def test_the_readmes_example_runs_without_a_daemon(folder):

@@ -123,13 +123,13 @@ class Parts:
 
     async def ask(self, request: wire.Request) -> wire.Reply:
         """Carry out one request. Raises what the handler raises."""
-        await self._trust(getattr(request, "workspace", ""))
+        await self.trusts(getattr(request, "workspace", ""))
         answer = self.handlers.handle(request)
         if isinstance(answer, bytes):
             return decode_reply(answer[HEADER_BYTES:])
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _trust(self, workspace: str) -> None:
+    async def trusts(self, workspace: str) -> None:
         if not self._trusting:
             return
         with contextlib.suppress(WorkspaceError):

@@ -106,6 +106,34 @@ _JUDGED = p.Judged(
 )
 
 EXAMPLES: tuple[p.Request | p.Reply, ...] = (
+    p.Import(
+        id=40,
+        workspace="/w",
+        scope="user",
+        drafts=(
+            p.Draft(
+                memory_id="mem_a",
+                content="text",
+                category="patterns",
+                created_at="2026-01-02T03:04:05Z",
+                updated_at="2026-01-02T03:04:05Z",
+                source="CLAUDE.md",
+                cues=("when",),
+                related=(_EDGE,),
+            ),
+            p.Draft(memory_id="mem_c", file=b"text", name="mem_c.md"),
+        ),
+        look=True,
+        own=True,
+        allow_secret=True,
+    ),
+    p.Imported(
+        id=40,
+        fates=(p.Fate(became="new", memory_id="mem_a", reason="why", replaces="mem_0"),),
+        root="/r",
+        scope="user",
+        generation="e:1",
+    ),
     p.Hello(id=1, client="agent", version="0.1.0", pid=42),
     p.Ping(id=2),
     p.Status(id=3, workspace="/w"),
@@ -197,15 +225,71 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
             ),
         ),
     ),
+    p.Learn(
+        id=50,
+        workspace="/w",
+        session_id="s",
+        agent="codex",
+        messages=_MESSAGES,
+        said_at=(1.5, 0.0),
+        mark="m",
+    ),
+    p.Learned(id=50, outcome="waiting", waits_for="calls fail", to_review=3),
+    p.ListPast(id=51, agents=("codex", "claude")),
+    p.PastSessions(
+        id=51,
+        marks={"codex": {"s": "m"}},
+        classifier="model",
+        call_characters=9,
+        call_tokens=8,
+        tokens_left=7,
+        token_limit=6,
+        to_review=5,
+        most_to_review=4,
+    ),
     p.ListJudged(id=31, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
     p.JudgedPage(
         id=31,
         judged=(_JUDGED, p.Judged(at="2026-01-02T03:04:05.000000Z", text="it", reason="why", why="request")),
         total=2,
     ),
+    p.ListInjections(id=32, workspace="/w", since="2026-01-02T00:00:00Z", session_id="s", limit=9, offset=1),
+    p.InjectionsPage(
+        id=32,
+        injections=(
+            p.InjectedTurn(
+                at="2026-01-02T03:04:05.000000Z",
+                roots=("/w",),
+                session_id="s",
+                agent="claude",
+                turn_id="t",
+                strategy="direct",
+                memories=(
+                    p.InjectedMemory(
+                        id="mem_a", root="/w", version=2, via="search", came="strong", sessions=3
+                    ),
+                ),
+            ),
+        ),
+        total=2,
+    ),
+    p.Hook(
+        id=48,
+        harness="claude",
+        payload=b'{"hook_event_name":"Stop","session_id":"s"}',
+        within_ms=2300,
+        version="0.1.0",
+    ),
+    p.Hooked(id=48, output=b'{"systemMessage":"kept"}'),
 )
 
 LATER: dict[str, p.Request | p.Reply] = {
+    "request-retrieve+compacts": p.Retrieve(
+        id=4, workspace="/w", session_id="s", mode="append", compacts=True
+    ),
+    "reply-status_report+agents": p.StatusReport(
+        id=3, agents=(p.AgentReport(agent="claude", last_event="Stop", last_event_at="2026-01-02T03:04:05Z"),)
+    ),
     "reply-forgotten+cut": p.Forgotten(id=12, ids=("mem_a",), trash="/t", cut_sentences=3, cut_events=2),
     "reply-status_report+said_again": p.StatusReport(id=3, capture=p.CaptureReport(said_again=1)),
     "request-capture+window_id": p.Capture(
@@ -295,6 +379,7 @@ LATER: dict[str, p.Request | p.Reply] = {
     ),
     "reply-costs+said": p.Costs(id=18, days=(p.DayCost(day="2026-01-02", purpose="capture", said_tokens=7),)),
     "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
+    "request-search+hypotheses": p.Search(id=5, workspace="/w", query="", hypotheses=("a", "b")),
     "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
     "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
     "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),

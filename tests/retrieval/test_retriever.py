@@ -419,6 +419,23 @@ async def test_a_search_is_gated_only_where_that_is_asked_for():
     assert "retrieval_min_score" in held.reason
 
 
+async def test_a_search_embeds_the_callers_hypotheses_beside_the_message_and_asks_no_model_for_any():
+    """What each memory is ranked by is the query that it answers best; without vectors words decide alike."""
+    chat, embedder = Chat("h"), Embedder({"like a": X, "like b": Y, "far": Z})
+    asked = ask(window=said("far"), hypotheses=("like b", "like b"))
+    found = await retriever(chat, embedder).search(asked, seeing(FULL))
+    both = await retriever(chat, embedder).search(
+        ask(window=(), hypotheses=("like b", "like a")), seeing(FULL)
+    )
+    by_words = await retriever(chat, deaf()).search(ask(window=(), hypotheses=("a walrus",)), seeing(FULL))
+
+    assert embedder.calls == [["like b", "far"], ["like b", "like a"]]
+    assert ids(found)[0] == "b"
+    assert [round(each.cosine, 3) for each in both.ranked] == [1.0, 1.0]
+    assert (ids(by_words), by_words.degraded) == (["a"], True)
+    assert chat.calls == 0
+
+
 async def test_what_is_chat_gets_nothing_but_what_is_searched_for(monkeypatch):
     monkeypatch.setattr(queries, "is_chat", lambda message, row=(): message == "my walrus naps")
     asked = ask(window=said("my walrus naps"))

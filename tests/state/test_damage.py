@@ -18,13 +18,16 @@ from forged.memory import utc_now
 from forged.state import (
     Begun,
     Document,
+    Given,
     HeardList,
+    InjectedTurn,
     Intent,
     Judgement,
     Known,
     OwnFile,
     Part,
     Place,
+    Progress,
     RootRecord,
     Watermark,
     digest,
@@ -78,8 +81,10 @@ async def filled(directory: Path) -> None:
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
-        for table in ("agents", "injections", "learned"):
-            await state._database.run(lambda to, table=table: put(to, table, f"a-row-of-{table}", b"{}"))
+        state.agents.saw("agent-of-a-hook", "Stop")
+        state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
+        progress = Progress(agent="claude", session_id="s", mark="all")
+        await state.events.put_all([], state.learned.writing("a-learned-session", progress))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -120,9 +125,9 @@ def a_byte_of(directory: Path, table: str) -> int:
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
         "judged": b"mem_judged7",
-        "agents": b"a-row-of-agents",
-        "injections": b"a-row-of-injections",
-        "learned": b"a-row-of-learned",
+        "agents": b"agent-of-a-hook",
+        "injections": b"mem_injected7",
+        "learned": b"a-learned-session",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

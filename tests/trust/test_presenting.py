@@ -110,6 +110,15 @@ def test_an_origin_is_believed_where_this_daemon_wrote_the_file_as_it_is_now():
     assert looked_at(edited, own=[recorded(source)]).memories[0].origin == ""
 
 
+def test_of_a_copied_file_the_record_says_where_it_came_from():
+    """Its bytes are those of another machine, whatever they say of themselves."""
+    for said in ("typed", ""):
+        source = with_origin(memory("mem_1", "push to staging"), said)
+        copied = msgspec.structs.replace(recorded(source), origin="import")
+
+        assert looked_at(source, own=[copied]).memories[0].origin == "import"
+
+
 def test_what_was_looked_at_is_not_looked_at_again_and_a_change_in_the_middle_is():
     sources = [memory(f"mem_{number}", f"{TOLD} {number}") for number in range(9)]
     before = looked_at(*sources)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from forged_client.contract.hooks import AgentReport
 from forged_client.envelope import Reply, Request
 
 RELOADING = "the configuration has changed; the daemon starts over with it"
@@ -159,6 +160,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     settings: tuple[SettingReport, ...] = ()
     endpoints: tuple[EndpointReport, ...] = ()
     engine: str = ""
+    agents: tuple[AgentReport, ...] = ()
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):

@@ -108,7 +108,8 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     A session, told by `session_id` and `agent`, hears a memory once. `mode`: `block` for an agent that builds
     its prompt anew each turn, whose reply has all that the session has heard and then what is new; `append`
     for one that adds to what stands, whose reply has only what is new; `plain` marks nothing as heard and is
-    answered as if there were no session.
+    answered as if there were no session. `compacts`: whoever asks tells by itself when the conversation was
+    compacted, so what the session has heard is not thought gone because it has become long.
     """
 
     bypassable: ClassVar[bool] = True
@@ -125,6 +126,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     known_digest: str = ""
     mode: str = "block"
     agent: str = ""
+    compacts: bool = False
 
 
 class Found(Reply, frozen=True, tag="found"):
@@ -141,6 +143,8 @@ class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
     `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
+    empty; a memory is ranked by the query that it answers best.
     """
 
     bypassable: ClassVar[bool] = True
@@ -150,6 +154,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     limit: int = 10
     min_generation: str = ""
     rated: bool = False
+    hypotheses: tuple[str, ...] = ()
 
 
 class Explained(Reply, frozen=True, tag="explained"):
@@ -175,6 +180,54 @@ class Explained(Reply, frozen=True, tag="explained"):
     partial: str = ""
     notice: str = ""
     stayed: tuple[Stayed, ...] = ()
+
+
+class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of an injection; `via` and `came` are those of its Hit.
+
+    `sessions` is in how many sessions, up to now, this version of it was injected because it was found.
+    """
+
+    id: str
+    root: str
+    version: int
+    via: str = ""
+    came: str = ""
+    sessions: int = 0
+
+
+class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """What one turn of a session got that the session did not have before. `roots` are those that it saw."""
+
+    at: str
+    roots: tuple[str, ...] = ()
+    session_id: str = ""
+    agent: str = ""
+    turn_id: str = ""
+    strategy: str = ""
+    memories: tuple[InjectedMemory, ...] = ()
+
+
+class InjectionsPage(Reply, frozen=True, tag="injections_page"):
+    """Newest first; `total` is how many there are of them in all."""
+
+    injections: tuple[InjectedTurn, ...] = ()
+    total: int = 0
+
+
+class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"):
+    """What was injected where in the last 30 days: in the workspace, or with `all_repos` anywhere.
+
+    A turn is on record once its reply was handed over in time; what a person asked for by `plain` is not.
+    `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
+    """
+
+    workspace: str = ""
+    since: str = ""
+    session_id: str = ""
+    all_repos: bool = False
+    limit: int = 100
+    offset: int = 0
 
 
 class Why(Request[Explained], frozen=True, tag="why"):

@@ -4,8 +4,9 @@ Findings that are alike are summed up (`summary`) unless a person asks for all; 
 
 A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
 `keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here,
-`endpoints` tells how the models fare that are asked over HTTP, `service` how systemd's units stand. Only
-`--try` makes a call.
+`endpoints` tells how the models fare that are asked over HTTP, `service` how systemd's units stand, `machine`
+what state, log and disk look like, `agents` how those are connected that ask for memories. Only `--try`
+makes a call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import checks, drift, endpoints, keys, service, summary
+from forged.cli.doctor import agents, checks, drift, endpoints, keys, machine, service, summary
 from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 
@@ -45,6 +46,7 @@ def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
     yield from checks.address(call.environ)
     yield from service.service(call)
     yield from _daemon(call, tries=tries)
+    yield from machine.machine(call.environ)
     yield from checks.inotify()
 
 
@@ -72,14 +74,17 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
             yield Check(
                 "endpoint tried", WARN, "not tried: the daemon makes these calls, and none answers", fix
             )
+        yield from agents.agents(call, ())
         return
     yield from checks.reached(report)
     yield from drift.in_use(report, call.environ)
+    yield from checks.gate(report)
     yield from checks.roots(report)
     yield from checks.capture(report)
     yield from endpoints.known(report)
     if trials is not None:
         yield from endpoints.tried(trials)
+    yield from agents.agents(call, report.agents)
 
 
 def _once(found: Iterator[Check]) -> tuple[Check, ...]:

@@ -24,6 +24,18 @@ from forged_client.protocol import RootReport, StatusReport
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 
 _NEEDED = ("msgspec", "numpy", "httpx", "watchfiles", "platformdirs", "click", "PyYAML", "PyStemmer")
+_GATES = {
+    "off": "all that is found is injected",
+    "words": "words decide what is injected",
+    "learning": "words decide what is injected until everyday messages are embedded",
+    "vectors": "vectors and words decide what is injected",
+}
+_TRUST = {
+    "own": "everything there is yours",
+    "follow": "trusted, and what its branch brings (follow)",
+    "pin": "trusted as it was then (pin)",
+    "unknown": "nothing there to be trusted yet",
+}
 _COMMAND = re.compile("`forgectl [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
@@ -91,10 +103,38 @@ def reached(report: StatusReport) -> Iterator[Check]:
         yield Check("daemon warning", WARN, warning, _helps(warning) or mend)
 
 
+def gate(report: StatusReport) -> Iterator[Check]:
+    """What runs the model, and what decides whether anything is injected."""
+    model = report.embedding_model or "none"
+    engine = f", run by {report.engine}" if report.engine else ""
+    yield Check("model", OK, f"strategy {report.strategy}, embedding model {model}{engine}")
+    if not report.gate.state:
+        return
+    because = f": {report.gate.reason}" if report.gate.reason else ""
+    if report.gate.state == "failing":
+        fix = "mend the model's endpoint (`forgectl doctor --try` asks it)"
+        yield Check("gate", WARN, f"words decide what is injected{because}", fix)
+    else:
+        yield Check("gate", OK, _GATES.get(report.gate.state, report.gate.state) + because)
+
+
 def roots(report: StatusReport) -> Iterator[Check]:
-    """Every root's directory, its last build, and the files in it that are not memories."""
+    """Every root's directory, watch, trust and last build, and the files in it that are not memories."""
     for root in report.roots:
         yield _directory(root)
+        yield _watch(root)
+        if root.notice:
+            yield Check("trust", WARN, f"{root.root}: {root.notice}", _helps(root.notice))
+        elif root.scope == "repo" and root.trust:
+            yield Check("trust", OK, f"{root.root}: {_TRUST.get(root.trust, root.trust)}")
+        if root.redacted:
+            holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
+            fix = f"`forgectl show {root.redacted_ids[0]}` says which; take it out of the file"
+            yield Check("secrets", WARN, f"{root.root}: {holds} shown without it", fix)
+        if root.forks:
+            count = counted(root.forks, "memory has", "memories have")
+            fix = f"`forgectl history {root.fork_ids[0]}` shows them; edit the one that holds"
+            yield Check("forks", WARN, f"{root.root}: {count} several newest versions", fix)
         if root.last_error:
             failed = FAIL if root.state == "failed" else WARN
             yield Check(
@@ -158,6 +198,16 @@ def _private(name: str, path: str) -> Check:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         return Check(name, WARN, f"{path} is open to others ({mode})", f"chmod go-rwx {path}")
     return Check(name, OK, path)
+
+
+def _watch(root: RootReport) -> Check:
+    """How a change of a file is noticed; what is not watched is found by the scan every 25 s."""
+    if root.watch.startswith("polling"):
+        fix = "raise fs.inotify.max_user_watches and max_user_instances, then `forgectl restart`"
+        return Check("watcher", WARN, f"{root.root}: {root.watch}", fix)
+    if root.watch in {"", "stopped"}:
+        return Check("watcher", OK, f"{root.root}: not watched yet, a scan every 25 s finds changes")
+    return Check("watcher", OK, f"{root.root}: {root.watch}, {counted(root.watches, 'watch', 'watches')}")
 
 
 def _directory(root: RootReport) -> Check:

@@ -24,14 +24,26 @@ from forged.state import DeadEvent, Kind
 from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+# Past sessions have a verb of their own.
+_KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "learned")
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _MOST_DAYS = 90
 _MOST_NAME = 256
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the outcome is a word that says what is promised."""
+    """Take a finished turn for the worker; the outcome is a word that says what is promised.
+
+    After a compaction and at its end a session has nothing in context of what it has heard.
+    """
+    if request.kind in ("compaction", "session_end") and request.part == 0 and not place.off:
+        state, ends = context.daemon.state, context.daemon.sessions.end
+        ends(state, request.session_id, request.agent, compacts=request.kind == "compaction")
+    return await keep(context, place, request)
+
+
+async def keep(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
+    """The same of a session that has still in context what it has heard."""
     metrics = context.daemon.metrics
     if place.off:
         metrics.captures_rejected += 1
@@ -39,7 +51,7 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
     kind = next((known for known in _KINDS if known == request.kind), None)
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
-    said, echoes = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
+    said, echoes, _ = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
     spoken = Spoken(
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
@@ -53,9 +65,6 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
         goes_on=request.goes_on,
         agent=request.agent[:_MOST_NAME],
     )
-    if kind in ("compaction", "session_end") and request.part == 0:
-        state, ends = context.daemon.state, context.daemon.sessions.end
-        ends(state, request.session_id, request.agent, compacts=kind == "compaction")
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
     unread = unreadable(request.messages, request.last_summary_index)

@@ -16,6 +16,7 @@ from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
 from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.sessions import Sessions
+from forged.daemon.handlers.talks import Talks
 from forged.daemon.handlers.turn import Lists
 from forged.files import Watcher
 from forged.maps import Indexer
@@ -77,6 +78,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     notices: Notices = msgspec.field(default_factory=Notices)
     lists: Lists = msgspec.field(default_factory=Lists)
     sessions: Sessions = msgspec.field(default_factory=Sessions)
+    talks: Talks = msgspec.field(default_factory=Talks)
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

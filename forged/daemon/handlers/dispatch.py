@@ -22,7 +22,11 @@ from forged.daemon.handlers import (
     capture,
     endpoints,
     health,
+    hook,
+    importing,
+    injections,
     judged,
+    learning,
     looking,
     memories,
     moving,
@@ -62,12 +66,14 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Relate: (writing.relate, Needs.MEMORY),
     wire.Move: (moving.move, Needs.MEMORY),
     wire.Restore: (restoring.restore, Needs.MEMORY),
+    wire.Import: (importing.import_, Needs.MEMORY),
     wire.GetMemories: (memories.get, Needs.MEMORY),
     wire.ListMemories: (memories.list_page, Needs.MEMORY),
     wire.History: (memories.history, Needs.MEMORY),
     wire.Forget: (memories.forget, Needs.MEMORY),
     wire.Undo: (capture.undo, Needs.MEMORY),
     wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
+    wire.Learn: (learning.learn, Needs.MEMORY),
 }
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
@@ -77,7 +83,9 @@ OF_DAEMON: Mapping[type, Handler] = {
     wire.Dead: capture.dead,
     wire.Cost: capture.cost,
     wire.Outbound: capture.outbound,
+    wire.ListPast: learning.list_past,
     wire.ListJudged: judged.list_judged,
+    wire.ListInjections: injections.list_injections,
     wire.Trust: trust.trust,
     wire.Review: reviewing.review,
     wire.Try: endpoints.try_all,
@@ -90,6 +98,7 @@ class Dispatcher:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._refused = daemon.refused_writes
+        self._asked_by_hooks: dict[int, wire.Request[Any]] = {}
 
     def handle(
         self, request: wire.Request[Any]
@@ -105,11 +114,16 @@ class Dispatcher:
             return replace(health.hello(self._daemon, request), id=request.id)
         if type(request) in IN_WORKSPACE:
             self._daemon.activity.asked()
+        if isinstance(request, wire.Hook):
+            self._daemon.activity.asked()
+            return self._answer_hook(request)
         frame = self._again(request) if isinstance(request, wire.Retrieve) else None
         return frame or self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """A reply was handed to the network, or not all of it."""
+        if isinstance(request, wire.Hook):
+            request = self._asked_by_hooks.pop(id(request), request)
         told = self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
         if told and isinstance(request, wire.Retrieve):
             self._daemon.capture.news.told(request.session_id, told)
@@ -123,6 +137,13 @@ class Dispatcher:
         if self._switched_off(place, Needs.INJECTION) or self._paused(place):
             return None
         return retrieve.again(Context(daemon, monotonic()), place, request)
+
+    async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
+        """What a hook asked for on its way is heard when the hook's own reply is."""
+        reply, asked = await hook.hook(Context(self._daemon, monotonic()), request, self._answer)
+        if asked is not None:
+            self._asked_by_hooks[id(request)] = asked
+        return replace(reply, id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         try:

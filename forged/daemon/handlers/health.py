@@ -15,7 +15,7 @@ import msgspec
 
 from forged import __version__
 from forged.config import Config
-from forged.daemon.handlers import capture, endpoints
+from forged.daemon.handlers import capture, endpoints, hook
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -79,6 +79,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
         endpoints=endpoints.reports(daemon),
         engine=embedder.engine if embedder is not None else "",
+        agents=hook.reports(context),
     )
 
 

@@ -39,10 +39,11 @@ _INLINE_LENGTH = 64_000
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What was said, and how many blocks of our own injections stood in it."""
+    """What was said, how many blocks of our own injections stood in it, and of which messages it is left."""
 
     said: tuple[Utterance, ...]
     echoes: int
+    places: tuple[int, ...] = ()
 
 
 async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
@@ -60,8 +61,8 @@ async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
 def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
     spans = open_before((message.role, (text_of(message),)) for message in messages)
     first = window_start(messages, start)
-    found, echoes = [], 0
-    for message, open_spans in zip(messages[first:], spans[first:], strict=True):
+    found, kept, echoes = [], [], 0
+    for place, (message, open_spans) in enumerate(zip(messages[first:], spans[first:], strict=True), first):
         speaker = _SPEAKERS.get(message.role)
         if speaker is None or (open_spans and speaker == "assistant"):
             continue
@@ -69,7 +70,8 @@ def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
         echoes += blocks
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
-    return Heard(tuple(found), echoes)
+            kept.append(place)
+    return Heard(tuple(found), echoes, tuple(kept))
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:

@@ -11,7 +11,7 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed
 from forged.daemon.handlers.heard import asked
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sources
+from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
 from forged.daemon.handlers.trust import in_reply
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask, render
@@ -24,13 +24,14 @@ _MOST_ASKED = 100
 async def search(
     context: Context, place: Workplace, request: wire.Search
 ) -> wire.Found | tuple[wire.Found, int]:
-    """Ranked memories for a text."""
-    if not (query := asked(request.query)).strip():
+    """Ranked memories for a text, for sentences that they may hold, or for both."""
+    query, hypotheses = asked(request.query), sentences_of(request.hypotheses)
+    if not (query.strip() or hypotheses):
         raise InvalidRequest("the query is empty; say what to look for")
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
-    ask = replace(ask, rated=request.rated)
+    ask = replace(ask, rated=request.rated, hypotheses=hypotheses)
     answer = await context.daemon.retriever.search(ask, sources(place, ask))
     reply = wire.Found(
         status=answer.status,

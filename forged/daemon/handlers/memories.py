@@ -85,7 +85,9 @@ async def put_away(
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         await daemon.state.judged.forget(gone.ids, gone.contents)
+        await daemon.state.injections.forget(index.root.top, gone.ids)
         if purge:
+            daemon.talks.clear()
             texts = [words for words in map(words_of, gone.contents) if words]
             cut = await daemon.capture.purge(texts)
             await daemon.state.erase_traces()

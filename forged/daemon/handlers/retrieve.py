@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,6 +25,7 @@ from forged.daemon.handlers.sessions import (
     Made,
     Stands,
     Wanted,
+    note,
     place_of,
     standing_in,
     stateless,
@@ -65,6 +68,8 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     captured = _captured(context, request)
     if _is_stateless(context, request):
         block = render(answer.ranked, _budget(request, place))
+        if _is_for_an_agent(request) and not cached:
+            note(context.daemon.state, request, place.tops, answer.strategy, answer.ranked[: block.included])
     else:
         made = _said(context, place, request, (key, answer, question), captured=len(captured))
         told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
@@ -141,6 +146,11 @@ def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
 
 def _is_stateless(context: Context, request: wire.Retrieve) -> bool:
     return stateless(request, context.daemon.config.memory.retrieval_strategy)
+
+
+def _is_for_an_agent(request: wire.Retrieve) -> bool:
+    """Whether what no list counts as heard goes to an agent all the same, not to a person who looks."""
+    return request.mode != "plain" and bool(request.session_id or request.agent)
 
 
 def _captured(context: Context, request: wire.Retrieve) -> tuple[str, ...]:
@@ -251,13 +261,12 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
         known = daemon.sessions.before(daemon.state, request, place_of(request, place), key)
     said = (await heard(request.messages, request.last_summary_index)).said
     window = without_echoes(said, daemon.retriever.turns.injected(request.session_id, place.tops))
-    hypotheses = tuple(text for each in request.hypotheses if (text := asked(each)).strip())
     ask = Ask(
         window=window,
         message=last_user_text(window),
         before=before(window),
         goes_on=goes_on(window),
-        hypotheses=hypotheses[:_MOST_HYPOTHESES],
+        hypotheses=sentences_of(request.hypotheses),
         top_k=settings.retrieval_top_k,
         hop_depth=settings.retrieval_hop_depth,
         deadline=_deadline(context, request, place),
@@ -271,6 +280,12 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
         stands = standing_in(daemon.state, place, limit)
     beside, turn = frozenset(each.key for each in stands.ranked), known.turns + 1 if known.stood else 1
     return _Question(replace(ask, turn=turn, beside=beside, heard=in_context), stands)
+
+
+def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+    """Hypotheses of the caller as they may be sent to a model: those that say something, not too many."""
+    said = (text for each in hypotheses if (text := asked(each)).strip())
+    return tuple(islice(said, _MOST_HYPOTHESES))
 
 
 def sources(place: Workplace, ask: Ask) -> Sources:

@@ -2,7 +2,8 @@
 
 What is kept of the proposals goes the way of everything that is remembered: private spans are left out, a
 secret is refused unless somebody insists, and it is typed, for a person has read it; when the reply comes it
-is found. What is dropped counts as forgotten, so that the messages it came from do not bring it again.
+is found. What was learned of a past session stays as old as what was said in it. What is dropped counts as
+forgotten, so that the messages it came from do not bring it again.
 Raised are what `trust.review` raises, and SecretFound.
 """
 
@@ -94,7 +95,12 @@ async def _kept(context: Context, document: Document, asked: wire.Review) -> Mem
     insist(secrets, allowed=asked.allow_secret)
     index, now = context.daemon.indexer.open(document.root), utc_now()
     memory = msgspec.structs.replace(
-        before, content=content, created_at=now, updated_at=now, trigger=Trigger.EXPLICIT, origin=Origin.TYPED
+        before,
+        content=content,
+        created_at=before.created_at if document.learned_at else now,
+        updated_at=now,
+        trigger=Trigger.EXPLICIT,
+        origin=Origin.TYPED,
     )
     try:
         written = await context.daemon.writer.add(index, memory, insisted=bool(secrets))

@@ -27,7 +27,7 @@ from forged.map import VectorMap
 from forged.memory import Scope
 from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
 from forged.scopes import Ranked, Workplace
-from forged.state import HeardList, Place, State
+from forged.state import Given, HeardList, InjectedTurn, Place, State
 from forged.text import tokens
 from forged_client import protocol as wire
 
@@ -85,7 +85,7 @@ class _Pending(msgspec.Struct, frozen=True):
     request: wire.Retrieve
     place: Place
     turn: _Turn
-    reply: Said
+    made: Made
     deadline: float
     captured: int = 0
 
@@ -118,6 +118,7 @@ class Sessions:
                 return now
         token = now.token if now is not None else token_hex(_TOKEN_BYTES)
         compacts = now is not None and (now.compacts or now.summary != request.last_summary_index)
+        compacts = compacts or request.compacts
         now = HeardList(
             token, self._clock(), request.last_summary_index, _size(request.messages), compacts=compacts
         )
@@ -153,7 +154,7 @@ class Sessions:
     ) -> None:
         """A reply goes out now, with so many sentences for the person; `sent` tells whether it has."""
         turn = self._turns[place]
-        pending = _Pending(request, place, turn, turn.replies[budget].said, deadline, captured)
+        pending = _Pending(request, place, turn, turn.replies[budget], deadline, captured)
         self._pending[id(request)] = pending
 
     def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> int:
@@ -171,12 +172,15 @@ class Sessions:
             return (
                 pending.captured
             )  # the list has ended meanwhile, or another turn of the same session was answered
-        state.told.put(pending.place, pending.reply.after)
+        reply = pending.made.said
+        state.told.put(pending.place, reply.after)
         if not turn.counted:
             turn.counted = True
-            for each in pending.reply.ranked[pending.reply.heard :]:
+            new = reply.ranked[reply.heard :]
+            for each in new:
                 if each.via == "search":
                     state.told.used(each.root, each.memory.id)
+            note(state, pending.request, pending.place.tops, pending.made.answer.strategy, new)
         return pending.captured
 
     def end(self, state: State, session_id: str, agent: str = "", *, compacts: bool) -> None:
@@ -197,7 +201,27 @@ class Sessions:
             return True
         grown = _size(request.messages) - known.window
         is_long = known.turns >= _TURNS or grown > _WINDOW_TOKENS * tokens.BYTES_PER_TOKEN
-        return is_long and not known.compacts
+        return is_long and not (known.compacts or request.compacts)
+
+
+def note(
+    state: State, request: wire.Retrieve, tops: tuple[str, ...], strategy: str, new: Sequence[Ranked]
+) -> None:
+    """Let it be on record which memories a turn got that its session did not have."""
+    if new:
+        memories = tuple(
+            Given(each.root, each.memory.id, each.memory.version, each.via, each.came) for each in new
+        )
+        turn = InjectedTurn(
+            at=time.time(),
+            tops=tops,
+            session_id=request.session_id,
+            agent=request.agent,
+            turn_id=request.turn_id,
+            strategy=strategy,
+            memories=memories,
+        )
+        state.injections.add(turn)
 
 
 def _size(messages: Sequence[wire.Message]) -> int:

@@ -24,6 +24,7 @@ REQUESTS = {
     wire.Relate: {"memory_id": "m"},
     wire.Move: {"memory_id": "m", "to": "user"},
     wire.Restore: {"memory_id": "m"},
+    wire.Import: {},
     wire.Undo: {},
     wire.Capture: {"session_id": "s"},
 }
@@ -31,7 +32,10 @@ REQUESTS = {
 
 def test_every_request_has_one_handler():
     own_of_the_connection = {wire.HandOver}
-    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE, *own_of_the_connection} == set(wire.REQUESTS)
+    made_of_others = {wire.Hook}
+    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE, *own_of_the_connection, *made_of_others} == set(
+        wire.REQUESTS
+    )
     assert not set(IN_WORKSPACE) & set(OF_DAEMON)
     assert set(REQUESTS) == set(IN_WORKSPACE)
 

@@ -1,0 +1,71 @@
+"""Messages about memories that come out of other programs' files, or out of another root of ours."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from forged_client.contract.memories import Edge
+from forged_client.envelope import Reply, Request
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory to be, with the id that it gets.
+
+    Either a `content` with what stands beside it, or a whole memory `file` with its `name`, which is written
+    byte by byte; its own id then is `memory_id`. Links lead to memories that are there or in the same import.
+    """
+
+    memory_id: str
+    content: str = ""
+    category: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    source: str = ""
+    cues: tuple[str, ...] = ()
+    related: tuple[Edge, ...] = ()
+    file: bytes = b""
+    name: str = ""
+
+
+class Fate(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a draft, or what would.
+
+    `became`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
+    another content, nothing is overwritten); secret (`reason` names its shape; the text is not repeated);
+    forgotten (somebody forgot this text in the last 7 days); refused (`reason`). `replaces` is a memory that
+    is there and would be an older version from then on.
+    """
+
+    became: str
+    memory_id: str = ""
+    reason: str = ""
+    replaces: str = ""
+
+
+class Imported(Reply, frozen=True, tag="imported"):
+    """One fate for each draft, in their order; `root` is where they went."""
+
+    fates: tuple[Fate, ...] = ()
+    root: str = ""
+    scope: str = ""
+    generation: str = ""
+
+
+class Import(Request[Imported], frozen=True, tag="import"):
+    """Write drafts into the root of a scope, each durably, or only tell what would become of them (`look`).
+
+    Their origin is `import` whatever a file says of itself, unless `own`: the person says that the files are
+    out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`.
+    Asked again it does nothing that is done already.
+    """
+
+    bypassable: ClassVar[bool] = True
+
+    workspace: str
+    scope: str = "repo"
+    drafts: tuple[Draft, ...] = ()
+    look: bool = False
+    own: bool = False
+    allow_secret: bool = False

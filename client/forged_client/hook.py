@@ -1,0 +1,208 @@
+"""What a harness runs at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS`.
+
+In: the event's payload on stdin. Out: what the harness is to read, on stdout, or nothing. The payload goes to
+the daemon as it came, and the daemon's answer comes out as it is; nothing is understood here. Whatever
+happens - no daemon, a stopped, slow or broken one, a closed stream, a signal - the process ends with 0 within
+2.5 s and has printed nothing: an agent never fails or waits because its memory does.
+
+A harness starts this for every prompt, so it costs as little as an interpreter does: only modules that are
+part of the interpreter are imported, the two frames are put together by hand and held against the protocol by
+a test, one timer of the kernel is the deadline of everything, and the process ends without tidying up. What
+happens seldom is in hook_beside.py: no daemon listens yet, or a payload is too large.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import posix
+import sys
+import time
+
+TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+VERSION = b"0.1.0"
+DEADLINE_S = 2.5
+# Of the deadline, what the daemon's answer needs to come out in.
+_MARGIN_S = 0.2
+# Bytes: of a payload as it is sent, of one that is read at all, and of a reply's frame.
+SENT, READ, _REPLY = 1_500_000, 32 << 20, 4 << 20
+
+_VERSION = b"\xa7version" + bytes((0xA0 + len(VERSION),)) + VERSION
+HELLO = b"\x84\xa4type\xa5hello\xa2id\x01\xa6client\xabforged-hook" + _VERSION
+_HOOK = b"\x86\xa4type\xa4hook\xa2id\x02\xa7harness"
+_SIGNALS = (_signal.SIGALRM, _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+_PEER_BYTES = 12  # pid, uid, gid
+
+
+def main(arguments: list[str]) -> None:
+    """Do all of it; the process ends here."""
+    try:
+        for number in _SIGNALS:
+            _signal.signal(number, _end)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SIGNALS)
+        _signal.setitimer(_signal.ITIMER_REAL, DEADLINE_S)
+        ends = time.monotonic() + DEADLINE_S
+        payload = _read()
+        posix.fstat(1)  # where stdout is closed its number is the socket's
+        if len(arguments) == 1 and payload and not _is_bypassed(posix.environ):
+            _write(answer(arguments[0].encode(), payload, ends))
+    except BaseException:  # noqa: BLE001, S110 - the edge of the harness's process: it must not hear of it
+        pass
+    finally:
+        posix._exit(0)
+
+
+def _end(*_: object) -> None:
+    posix._exit(0)
+
+
+def _read() -> bytes:
+    """All of stdin; nothing of what is too much."""
+    data: list[bytes] = []
+    while sum(map(len, data)) < READ:
+        data.append(posix.read(0, 1 << 20))
+        if not data[-1]:
+            return b"".join(data)
+    return b""
+
+
+def _write(output: bytes) -> None:
+    while output:
+        output = output[posix.write(1, output) :]
+
+
+def _is_bypassed(env: "Mapping[bytes, bytes]") -> bool:
+    return env.get(b"FORGED_BYPASS", b"").strip().lower() not in {b"", b"0", b"false", b"no"}
+
+
+def answer(harness: bytes, payload: bytes, ends: float) -> bytes:
+    """What the daemon says to a payload by the time `ends` of the monotonic clock. Raises anything."""
+    if len(payload) > SENT:
+        payload = bytes(_beside().shortened(payload, SENT))
+    sock = _dialled(ends)
+    left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
+    sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms)))
+    _received(sock)  # to hello: whether it welcomes us shows in the next one
+    return output_of(_received(sock))
+
+
+def request(harness: bytes, payload: bytes, within_ms: int) -> bytes:
+    """The body of a `Hook`."""
+    sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
+    named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
+    return _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _VERSION
+
+
+def output_of(body: bytes) -> bytes:
+    """What a `Hooked` has for the harness. Raises LookupError or ValueError for anything else."""
+    at, values = 1, list[bytes]()
+    while at < len(body):
+        value, at = _value(body, at)
+        values.append(value)
+    fields = dict(zip(values[::2], values[1::2], strict=True))
+    if (fields[b"type"], fields[b"id"]) != (b"hooked", b"\x02"):
+        raise ValueError
+    return fields[b"output"]
+
+
+def _value(body: bytes, at: int) -> tuple[bytes, int]:
+    """The text, bytes or small number that stands here, and where the next one does."""
+    kind = body[at]
+    if kind < 0x80:
+        return body[at : at + 1], at + 1
+    if kind & 0xE0 == 0xA0:
+        size, start = kind & 0x1F, at + 1
+    else:
+        start = at + 1 + {0xC4: 1, 0xD9: 1, 0xC5: 2, 0xDA: 2, 0xC6: 4, 0xDB: 4}[kind]
+        size = int.from_bytes(body[at + 1 : start], "big")
+    return body[start : start + size], start + size
+
+
+def _frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def _received(sock: _socket.socket) -> bytes:
+    size = int.from_bytes(_exactly(sock, 4), "big")
+    if size > _REPLY:
+        raise ValueError
+    return _exactly(sock, size)
+
+
+def _exactly(sock: _socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = sock.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _dialled(ends: float) -> _socket.socket:
+    """A connection to the daemon, which is started if nobody listens."""
+    path = address(posix.environ)
+    try:
+        if path:
+            return _trusted(_connected(path))
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+        pass
+    started: _socket.socket = _beside().started(ends - time.monotonic())
+    return _trusted(started)
+
+
+def _connected(path: bytes) -> _socket.socket:
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    sock.connect(path)
+    return sock
+
+
+def _trusted(sock: _socket.socket) -> _socket.socket:
+    """The same if it is ours or root's at the other end: what is sent is somebody's conversation."""
+    if hasattr(_socket, "SO_PEERCRED"):
+        who = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER_BYTES)
+        if int.from_bytes(who[4:8], sys.byteorder) not in (posix.geteuid(), 0):
+            raise PermissionError
+    return sock
+
+
+def address(env: "Mapping[bytes, bytes]", run_user: bytes = b"/run/user") -> bytes:
+    """Where the daemon listens, as `forged_client.address.socket_path` says; nothing where only that can."""
+    if chosen := env.get(b"FORGED_SOCKET"):
+        return chosen
+    for runtime in (env.get(b"XDG_RUNTIME_DIR", b""), b"%s/%d" % (run_user, posix.geteuid())):
+        if _is_private(runtime):
+            return runtime.rstrip(b"/") + b"/forged/forged.sock"
+    state, home = env.get(b"XDG_STATE_HOME", b""), env.get(b"HOME", b"")
+    if not state.startswith(b"/"):
+        if sys.platform == "darwin" or not home.startswith(b"/"):
+            return b""
+        state = home.rstrip(b"/") + b"/.local/state"
+    return state.rstrip(b"/") + b"/forged/run/forged.sock"
+
+
+def _is_private(path: bytes) -> bool:
+    """Whether it is a folder of ours that nobody else may look into."""
+    if not path.startswith(b"/"):
+        return False
+    try:
+        found = posix.lstat(path.rstrip(b"/"))
+    except (OSError, ValueError):
+        return False
+    return found.st_uid == posix.geteuid() and found.st_mode == 0o040700
+
+
+def _beside() -> "ModuleType":
+    """What is seldom needed; its package is not on the path where this file is run as a program."""
+    folder = __file__.rpartition("/")[0].rpartition("/")[0]
+    if folder not in sys.path:
+        sys.path.append(folder)  # last: nothing beside the package hides a module of Python's own
+    from forged_client import hook_beside  # noqa: PLC0415
+
+    return hook_beside
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

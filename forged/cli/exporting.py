@@ -1,0 +1,200 @@
+"""`forgectl export`: memories as files that can be imported elsewhere, as JSON, or as a page to read.
+
+The first form copies the files as they are, secrets and private spans in them included: they are the person's
+own. The other two are what the daemon shows, without them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import click
+import msgspec
+
+from forged import __version__
+from forged.cli.call import Invocation, check_done, daemon, show
+from forged.cli.commands import asks
+from forged.cli.exits import Stop
+from forged.cli.terminal import SCHEMA_VERSION, counted, escape_line, local_time, say_exactly, say_json, tell
+from forged.errors import StoreError
+from forged.importing import Copy, Left, Manifest, copied, export
+from forged_client import protocol as wire
+from forged_client.client import Client
+
+_FOLDER = "forged-export"
+_PAGE = 1000
+_MOST_TOLD = 3
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """What was written, and where; `left` is what was not."""
+
+    path: str
+    manifest: Manifest
+    left: tuple[Left, ...]
+
+
+class Document(msgspec.Struct, frozen=True):
+    """All memories as one value."""
+
+    forged: str
+    memories: tuple[wire.MemoryRecord, ...]
+
+
+@click.command("export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("forge", "json", "markdown")),
+    default="forge",
+    show_default=True,
+    help="Files to import elsewhere, one JSON object, or a page to read.",
+)
+@click.option(
+    "--to", default="", metavar="PATH", help=f"Where to; {_FOLDER}, and stdout for the other forms."
+)
+@click.option("--scope", type=click.Choice(("repo", "user")), help="Only these memories.")
+@click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
+@click.option("--force", is_flag=True, help="Replace an older export, or a file.")
+@asks
+def export_command(
+    call: Invocation, *, form: str, to: str, scope: str | None, all_repos: bool, force: bool
+) -> None:
+    """Copy memories out: your own and this repository's, with every version."""
+    with daemon(call) as client:
+        if form == "forge":
+            done = _files(call, client, to or _FOLDER, scope or "", all_repos=all_repos, force=force)
+            show(call, done, _lines(done))
+            return
+        found = _records(call, client, scope or "", all_repos=all_repos)
+    if form == "markdown":
+        _put(to, "\n".join(_page(found)) + "\n", force=force)
+    elif to in {"", "-"}:
+        say_json(Document(__version__, found))
+    else:
+        fields = {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(Document(__version__, found))}
+        _put(to, msgspec.json.encode(fields).decode() + "\n", force=force)
+
+
+# --- files ---------------------------------------------------------------------------------------------
+
+
+def _files(
+    call: Invocation, client: Client, to: str, scope: str, *, all_repos: bool, force: bool
+) -> Exported:
+    if to == "-":
+        raise Stop("usage", "an export of files is a folder; say --to DIR, or --format json")
+    target = os.path.abspath(to)
+    try:
+        every = [
+            copied(top, each, _withheld(client, top) if each == "repo" else ())
+            for top, each in _roots(call, client, scope, all_repos=all_repos)
+        ]
+        copies = [copy for copy in every if copy.files or copy.left]
+        if not copies:
+            raise Stop("not_found", "there is no memory to export here; --all-repos exports of everywhere")
+        told = export(target, copies, replace=force)
+    except StoreError as error:
+        raise Stop("conflict", str(error)) from error
+    return Exported(target, told, tuple(_of_copies(copies, told)))
+
+
+def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
+    """The tops of the roots that are meant, the user's first."""
+    report = client.ask(wire.Status(workspace=call.workspace))
+    check_done(report)
+    found = sorted(((root.root, root.scope) for root in report.roots), key=lambda each: each[1] != "user")
+    if all_repos:
+        seen = client.ask(wire.Trust(action="list"))
+        check_done(seen)
+        found += [(root.root, "repo") for root in seen.roots]
+    return [each for each in dict.fromkeys(found) if scope in {"", each[1]}]
+
+
+def _withheld(client: Client, top: str) -> frozenset[str]:
+    """Paths of what does not count in a repository. Raises Stop if not all of them can be told."""
+    reply = client.ask(wire.Review(workspace=top))
+    check_done(reply)
+    if reply.root is not None and reply.root.withheld > len(reply.files):
+        raise Stop(
+            "unavailable", f"too much is withheld in {top}; decide about it first with `forgectl review`"
+        )
+    return frozenset(file.path for file in reply.files)
+
+
+def _of_copies(copies: Sequence[Copy], told: Manifest) -> Iterator[Left]:
+    for copy, part in zip(copies, told.parts, strict=True):
+        yield from (Left(f"{part.folder}/{each.where}", each.why) for each in copy.left)
+
+
+def _why(left: Left) -> str:
+    return left.why
+
+
+def _lines(done: Exported) -> Iterator[str]:
+    yield f"exported to {escape_line(done.path)}"
+    for part in done.manifest.parts:
+        yield f"  {escape_line(part.folder)}: {counted(part.files, 'file')}"
+    for why, some in groupby(sorted(done.left, key=_why), key=_why):
+        places = [escape_line(each.where) for each in some]
+        more = f" and {len(places) - _MOST_TOLD:,} more" if len(places) > _MOST_TOLD else ""
+        yield f"not exported: {', '.join(places[:_MOST_TOLD])}{more}: {escape_line(why)}"
+    yield "the files are as they are on disk, with all that is private in them"
+
+
+# --- JSON and a page -----------------------------------------------------------------------------------
+
+
+def _records(
+    call: Invocation, client: Client, scope: str, *, all_repos: bool
+) -> tuple[wire.MemoryRecord, ...]:
+    found: list[wire.MemoryRecord] = []
+    while True:
+        request = wire.ListMemories(
+            workspace=call.workspace,
+            scope=scope,
+            all_versions=True,
+            all_repos=all_repos,
+            limit=_PAGE,
+            offset=len(found),
+        )
+        page = client.ask(request)
+        check_done(page)
+        found += page.memories
+        if not page.memories or len(found) >= page.total:
+            return tuple(found)
+
+
+def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
+    """The newest versions, by root and category, for a person."""
+    yield "# Memories"
+    heads = sorted((each for each in found if each.is_head), key=_place)
+    for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
+        yield f"\n## {'Yours' if scope == 'user' else os.path.basename(root)}"
+        for category, some in groupby(here, key=lambda each: each.category):
+            yield f"\n### {' '.join(category.split())}"
+            for each in some:
+                told = f"{each.id}, version {each.version}, {local_time(each.created_at)}"
+                yield f"\n{each.content.strip()}\n\n*{told}*"
+
+
+def _place(record: wire.MemoryRecord) -> tuple[bool, str, str, str, str]:
+    return record.scope != "user", record.root, record.category, record.created_at, record.id
+
+
+def _put(to: str, text: str, *, force: bool) -> None:
+    """To stdout, harmless to a terminal, or into a file, 0600, that is not there yet."""
+    if to in {"", "-"}:
+        say_exactly(text)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if force else os.O_EXCL)
+    try:
+        with open(os.open(to, flags, 0o600), "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise Stop("conflict", f"{to} is there already; --force replaces it") from error
+    except OSError as error:
+        raise Stop("unavailable", f"{to} cannot be written: {error.strerror}") from error
+    tell(f"exported to {to}")

@@ -1,0 +1,63 @@
+"""Lists of the daemon that come in pages, as a whole, for verbs that show a store at once.
+
+A page is as long as a reply has room. What comes or goes between two pages may be missing once; nothing
+comes twice. Raised is Stop, as by every question of a verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from forged.cli.call import check_read
+from forged_client import protocol as wire
+from forged_client.client import Client
+
+_PAGE = 1000
+
+_Reply = TypeVar("_Reply", wire.Memories, wire.JudgedPage, wire.InjectionsPage)
+_Item = TypeVar("_Item")
+
+
+def memories(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
+    """All memories that are asked for, newest first."""
+    found = _all(
+        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.memories
+    )
+    return tuple({(each.root, each.id): each for each in found}.values())
+
+
+def judged(client: Client, asked: wire.ListJudged) -> tuple[wire.Judged, ...]:
+    """All that capture has kept and refused, newest first."""
+    found = _all(
+        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.judged
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def injections(client: Client, asked: wire.ListInjections) -> tuple[wire.InjectedTurn, ...]:
+    """All that turns got, newest first."""
+    found = _all(
+        lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _page(client: Client, request: wire.Request[_Reply]) -> _Reply:
+    reply = client.ask(request)
+    check_read(reply)
+    return reply
+
+
+def _all(page: Callable[[int], _Reply], items: Callable[[_Reply], Sequence[_Item]]) -> Iterator[_Item]:
+    """The items of one page after the other, until there are no more."""
+    start, total = 0, 1
+    while start < total:
+        reply = page(start)
+        found, total = items(reply), reply.total
+        if not found:
+            return
+        yield from found
+        start += len(found)

@@ -1,0 +1,120 @@
+"""`forgectl integrations`: how each agent is connected, and what it was given and gave today."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+import click
+import msgspec
+
+from forged import integrations
+from forged.cli.call import Invocation, daemon, show
+from forged.cli.commands import asks
+from forged.cli.exits import NOT_DONE, OK, Stop
+from forged.cli.setup import machine_of
+from forged.cli.terminal import Painter, counted, escape_line, local_time
+from forged.integrations import AgentState
+from forged_client.protocol import AgentReport
+
+_CONNECTIONS = {
+    "": ("warn", "not connected"),
+    "connected": ("good", "connected"),
+    "older": ("warn", "connected by another forged"),
+    "off": ("warn", "switched off"),
+    "damaged": ("bad", "damaged"),
+}
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """One agent: how it stands here, and what the daemon has seen of it; None where it has seen nothing."""
+
+    state: AgentState
+    seen: AgentReport | None = None
+
+
+@click.group("integrations")
+def integrations_command() -> None:
+    """Show how each agent is connected."""
+
+
+@integrations_command.command("status", short_help="Show how each agent is connected.")
+@click.option("--all", "each", is_flag=True, help="Also agents that are not on this machine.")
+@asks
+def status_command(call: Invocation, *, each: bool) -> None:
+    """Show of each agent whether it is installed, connected and trusted, and what it was given today.
+
+    Exit code 1: none is connected, or one is not as it should be.
+    """
+    silence, seen = _seen(call)
+    states = integrations.report(machine_of(call))
+    agents = tuple(Agent(state, seen.get(state.agent)) for state in states if each or _matters(state))
+    show(call, {"agents": agents, "daemon": silence or "ok"}, _lines(agents, silence, call.paint))
+    connected = [agent.state for agent in agents if agent.state.connection]
+    sys.exit(OK if connected and all(map(is_fine, connected)) else NOT_DONE)
+
+
+def is_fine(state: AgentState) -> bool:
+    """Whether nothing need be done about an agent."""
+    return state.connection == "connected" and state.trust != "missing"
+
+
+def trust_remedy() -> str:
+    """What makes Codex run the hooks."""
+    return 'start `codex` and choose "Trust all and continue" (later: /hooks)'
+
+
+def _matters(state: AgentState) -> bool:
+    return state.is_here or bool(state.connection)
+
+
+def _seen(call: Invocation) -> tuple[str, Mapping[str, AgentReport]]:
+    """Why the daemon says nothing, and what it has seen of each agent. None is started for that."""
+    try:
+        with daemon(msgspec.structs.replace(call, autostart=False)) as client:
+            report = client.status("")
+    except Stop as stop:
+        return str(stop), {}
+    return "", {agent.agent: agent for agent in report.agents}
+
+
+def _lines(agents: tuple[Agent, ...], silence: str, paint: Painter) -> Iterator[str]:
+    for agent in agents:
+        yield from _one(agent, paint)
+    if not agents:
+        yield "no agent is here that forged knows; `forgectl setup --help` names them"
+    if silence:
+        yield f"what was seen today is not known: {escape_line(silence)}"
+
+
+def _one(agent: Agent, paint: Painter) -> Iterator[str]:
+    state = agent.state
+    colour, word = _CONNECTIONS[state.connection]
+    where = state.program or state.folder or "not found"
+    yield f"{state.title} {escape_line(state.version)}".rstrip() + f"  ({escape_line(where)})"
+    yield f"    {paint(colour, word)}{escape_line(f': {state.detail}') if state.detail else ''}"
+    if state.trust == "missing":
+        yield f"    {paint('bad', 'not trusted')}: it runs no hook; {trust_remedy()}"
+    elif state.trust:
+        yield f"    {paint('good', 'trusted')}"
+    yield f"    MCP server: {'yes' if state.mcp else 'no'}"
+    if agent.seen is not None:
+        yield f"    {_today(agent.seen)}"
+    if state.remedy:
+        yield f"    fix: {escape_line(state.remedy)}"
+
+
+def _today(seen: AgentReport) -> str:
+    """What the daemon has seen."""
+    last = (
+        f"last {escape_line(seen.last_event)} {local_time(seen.last_event_at)}"
+        if seen.last_event
+        else "no event"
+    )
+    facts = (
+        last,
+        f"today {counted(seen.injected_today, 'memory', 'memories')} injected",
+        f"{seen.kept_today:,} kept",
+        f"{seen.failed_today:,} failed ({escape_line(seen.last_failure)})" if seen.failed_today else "",
+    )
+    return ", ".join(filter(None, facts))

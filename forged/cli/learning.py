@@ -1,0 +1,244 @@
+"""`forgectl learn`: memories out of what agents and people said before forged was there.
+
+Shown first is what there is and what judging it costs; then one session after the other is handed to the
+daemon, oldest first, and what it comes to waits for `forgectl review`: nothing is written here. A session
+that was judged is not judged again, so a run that ended early is gone on with by the next.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import click
+import msgspec
+
+from forged.cli.call import Invocation, check_done, daemon, remark, show
+from forged.cli.commands import asks
+from forged.cli.confirm import confirm, require_answer, yes_option
+from forged.cli.exits import INTERRUPTED, Stop
+from forged.cli.past_sessions import Past, calls, listed, requests, survey
+from forged.cli.since import When
+from forged.cli.tables import columns
+from forged.cli.terminal import Bar, counted, escape_line, progress, tell
+from forged.transcripts import FORMATS, TranscriptError
+from forged_client.client import Client
+from forged_client.protocol import Learn, ListPast, PastSessions
+
+_LONG_S = 60.0
+_ENDED_EARLY = "ended early: the daemon finishes the session in hand, `forgectl learn` goes on with the rest"
+_GOES_ON = "`forgectl learn` goes on from here"
+_HEAD = ("agent", "sessions", "messages", "tokens", "calls")
+_LEFT_OUT = {
+    "known": "learned from already",
+    "empty": "in which nobody said anything",
+    "ours": "of a classifier of forged",
+    "unreadable": "that could not be read",
+}
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What there was, what it would cost, and what came of it; what `--json` prints."""
+
+    sessions: dict[str, int]
+    left_out: dict[str, int]
+    without_workspace: int
+    messages: int
+    tokens: int
+    calls: int
+    prompt_tokens: int
+    classifier: str
+    learned: int = 0
+    to_review: int = 0
+
+
+@click.command("learn")
+@click.option(
+    "--from",
+    "agents",
+    multiple=True,
+    type=click.Choice([*FORMATS]),
+    help="Only sessions of this agent. Repeatable; default: all.",
+)
+@click.option(
+    "--since", type=When(), default="90d", show_default=True, metavar="WHEN", help="Only sessions since then."
+)
+@click.option("--here", is_flag=True, help="Only sessions of this workspace.")
+@click.option("--dry-run", is_flag=True, help="Show what there is and what it costs, and end.")
+@yes_option
+@asks
+def learn_command(
+    call: Invocation, *, agents: tuple[str, ...], since: str, here: bool, dry_run: bool, yes: bool
+) -> None:
+    """Read past sessions of your agents and propose memories; nothing is kept before you review it."""
+    if not (yes or dry_run):
+        require_answer(call, "learn")
+    chosen = agents or tuple(FORMATS)
+    with daemon(call) as client:
+        known = client.ask(ListPast(agents=chosen))
+        check_done(known)
+        past = _surveyed(call, known, chosen, since, here=here)
+        new = sorted((each for each in past if each.kind == "new"), key=lambda each: each.said_at)
+        report = _report(past, new, known)
+        if dry_run or not new:
+            show(call, report, _shown(report, new, known, call.width))
+            return
+        if not yes:
+            shown = _shown(report, new, known, call.width)
+            confirm(shown, "Learn from these?", "nothing was learned, and nothing was sent")
+        learning = _Learning(call, client, known)
+        learning.run(new)
+    report = msgspec.structs.replace(report, learned=learning.learned, to_review=learning.to_review)
+    show(call, report, _ended(report))
+
+
+# --- what there is -------------------------------------------------------------------------------------
+
+
+def _surveyed(
+    call: Invocation, known: PastSessions, agents: Sequence[str], since: str, *, here: bool
+) -> list[Past]:
+    begins = datetime.fromisoformat(since).timestamp() if since else 0.0
+    there = listed(call.environ, agents, begins)
+    bar, past = Bar(call.redraws(sys.stderr) and not call.as_json), list[Past]()
+    for number, (found, home) in enumerate(there):
+        bar.draw("reading", number, len(there))
+        past.append(survey(found, home, known, call.environ))
+    bar.wipe()
+    return [each for each in past if not here or each.workspace == call.workspace]
+
+
+def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> Report:
+    needed = sum(calls(each, known) for each in new)
+    tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
+    return Report(
+        sessions={agent: count for agent in FORMATS if (count := agents[agent])},
+        left_out=dict(Counter(each.kind for each in past if each.kind != "new")),
+        without_workspace=sum(each.is_homeless for each in new),
+        messages=sum(each.messages for each in new),
+        tokens=tokens,
+        calls=needed,
+        prompt_tokens=needed * known.call_tokens + tokens if needed else 0,
+        classifier=known.classifier,
+        to_review=known.to_review,
+    )
+
+
+def _shown(report: Report, new: Sequence[Past], known: PastSessions, width: int) -> Iterator[str]:
+    if new:
+        rows = [
+            _row(agent, [each for each in new if each.found.agent == agent], known)
+            for agent in report.sessions
+        ]
+        yield from columns([_HEAD, *rows], numbers_from=1, width=width)
+    else:
+        yield "there is nothing new to learn from"
+    for kind, count in report.left_out.items():
+        yield f"left out: {counted(count, 'session')} {_LEFT_OUT[kind]}"
+    if report.without_workspace:
+        gone = counted(report.without_workspace, "session")
+        yield f"{gone} of folders that are gone: of these only what holds for you in all projects"
+    if new:
+        yield from _cost(report, known)
+        yield "what they come to waits in `forgectl review`; until you keep it nothing is written"
+
+
+def _row(agent: str, new: Sequence[Past], known: PastSessions) -> tuple[str, ...]:
+    sums = (
+        len(new),
+        sum(each.messages for each in new),
+        sum(each.tokens for each in new),
+        sum(calls(each, known) for each in new),
+    )
+    return (agent, *(f"{number:,}" for number in sums))
+
+
+def _cost(report: Report, known: PastSessions) -> Iterator[str]:
+    if not known.classifier:
+        yield "cost: nothing; the built-in classifier judges them on this machine"
+        return
+    model = escape_line(known.classifier)
+    yield f"cost: about {report.calls:,} calls and {report.prompt_tokens:,} prompt tokens of {model}"
+    beyond = report.prompt_tokens - known.tokens_left
+    if known.token_limit and beyond > 0:
+        days = math.ceil(beyond / known.token_limit)
+        limit = f"{known.tokens_left:,} tokens are left today of {known.token_limit:,}"
+        yield f"{limit} (`memory.daily_token_limit`): about {counted(days, 'day')} more"
+
+
+# --- learning ------------------------------------------------------------------------------------------
+
+
+class _Learning:
+    """Hands over one session after the other: how many were `learned` from, how many proposals wait then.
+
+    A session that is not taken, because memory is paused or off where it was, is left for the next run.
+    """
+
+    def __init__(self, call: Invocation, client: Client, known: PastSessions) -> None:
+        self._call = call
+        self._client = client
+        self._most = known.most_to_review
+        self._bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+        self._reasons = Counter[str]()
+        self.learned = 0
+        self.to_review = known.to_review
+
+    def run(self, new: Sequence[Past]) -> None:
+        """Learn from these, in their order. Raises Stop where it cannot go on now."""
+        try:
+            for number, past in enumerate(new):
+                self._draw(number, len(new))
+                self._learn(past)
+        except KeyboardInterrupt:
+            self._bar.wipe()
+            tell(_ENDED_EARLY)
+            sys.exit(INTERRUPTED)
+        finally:
+            self._bar.wipe()
+        for reason, count in self._reasons.items():
+            tell(f"{counted(count, 'session')} not learned from: {reason}")
+
+    def _draw(self, number: int, total: int) -> None:
+        told = f"{counted(self.to_review, 'proposal')} to review"
+        self._bar.draw("learning", number, total, told)
+        if not self._call.as_json:
+            self._bar.tell_instead(progress("learning", number, total, told), once=10 * number // total)
+
+    def _learn(self, past: Past) -> None:
+        try:
+            for request in requests(past, self._call.environ):
+                if reason := self._judged(request):
+                    self._reasons[reason] += 1
+                    return
+        except TranscriptError as error:
+            self._reasons[str(error)] += 1
+        else:
+            self.learned += 1
+
+    def _judged(self, request: Learn) -> str:
+        """Have a part of a session judged; why it was not taken, or nothing."""
+        reply, since = self._client.ask(request), time.monotonic()
+        rest = msgspec.structs.replace(request, messages=(), said_at=(), mark="")
+        while reply.status == "ok" and reply.outcome == "waiting":
+            if reply.waits_for and time.monotonic() - since > _LONG_S:
+                raise Stop("busy", f"stopped: {reply.waits_for}; {_GOES_ON}")
+            reply = self._client.ask(rest)
+        if reply.status == "disabled":
+            return remark(reply)
+        check_done(reply)
+        self.to_review = reply.to_review
+        if reply.outcome == "rejected" and reply.to_review >= self._most:
+            raise Stop("not_ready", f"stopped: {reply.reason}; {_GOES_ON}")
+        return reply.reason if reply.outcome == "rejected" else ""
+
+
+def _ended(report: Report) -> Iterator[str]:
+    sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
+    yield f"learned from {sessions}: {proposals} to review"
+    if report.to_review:
+        yield "`forgectl review` shows them where they would be kept, --pick asks which to keep"

@@ -1,0 +1,184 @@
+"use strict";
+
+// One memory, file or proposal, whole: its text, where it comes from, what it stands on, what became of it.
+
+const CAME = {
+  strong: "much spoke for it",
+  near: "near the best",
+  weak: "little spoke for it, and less for others",
+  search: "it was found",
+  hop: "one that came is linked to it",
+  standing: "it stands in every session",
+  heard: "the session had heard it",
+  correction: "it corrected what the session had heard",
+};
+const WHY = {
+  request: "somebody asked for it",
+  rule: "a rule matched what was typed",
+  head: "the local head took it for something that lasts",
+  model: "the model proposed it",
+};
+const MOST_TURNS = 12;
+
+/** Elements for an entry; `go` shows another entry by its key. */
+function detailOf(store, entry, terms, go) {
+  const [title, rest] = titled(entry.content);
+  return [
+    badges(entry),
+    title && el("h2", { dir: "auto" }, foreign(title, terms)),
+    rest && el("div", { class: "text", dir: "auto" }, foreign(rest, terms)),
+    !title && !rest && el("p", { class: "hint" }, "(no text)"),
+    troubles(store, entry),
+    named("Comes back when", entry.cues.length && el("ul", {}, entry.cues.map((cue) => el("li", {}, foreign(cue, terms))))),
+    named("Stands on", entry.evidence.length && el("ul", {}, entry.evidence.map((each) => evidence(entry, each)))),
+    named("Versions", versions(store, entry, go)),
+    named("Links", links(store, entry, go)),
+    named("Injected", entry.kind === "memory" && injected(store, entry)),
+    named("Facts", facts(store, entry)),
+  ];
+}
+
+function named(title, content) {
+  return content ? el("section", {}, el("h3", {}, title), content) : null;
+}
+
+function badges(entry) {
+  const word = (text, kind = "") => el("span", { class: `badge ${kind}` }, foreign(text));
+  return el(
+    "p",
+    { class: "badges" },
+    word(entry.scope === "user" ? "user" : "repo", entry.scope),
+    entry.category && word(entry.category),
+    entry.version > 0 && word(`v${entry.version}`),
+    entry.origin && word(entry.origin),
+    entry.kind === "memory" && !entry.isHead && word("superseded", "dim"),
+    entry.stale.length > 0 && word("stale", "warn"),
+    entry.rivals.length > 0 && word("fork", "warn"),
+    entry.kind !== "memory" && word(entry.kind, "warn"),
+  );
+}
+
+/** What a person should do something about, each with the command that does it. */
+function troubles(store, entry) {
+  const found = [];
+  const away = store.isElsewhere(entry) ? ["--workspace", entry.root] : [];
+  const run = (what, verb, ...words) => copyable(what, commandOf("forgectl", verb, ...words, ...away));
+  if (entry.stale.length && entry.isHead) {
+    const again = entry.evidence.flatMap((each) => ["--evidence", each]);
+    found.push([
+      el("p", {}, "What it stands on changed since: ", joined(entry.stale), ". Agents are told that it may be outdated."),
+      again.length > 0 && run("It still holds: ", "edit", entry.id, ...again),
+      run("Say it anew: ", "edit", entry.id),
+      run("It is over: ", "forget", entry.id),
+    ]);
+  }
+  if (entry.rivals.length)
+    found.push([
+      el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.rivals), "."),
+      run("This one holds: ", "relate", entry.id, `${entry.rivals[0]}:supersedes`),
+      run("The other one holds: ", "relate", entry.rivals[0], `${entry.id}:supersedes`),
+    ]);
+  if (entry.redacted.length)
+    found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
+  if (entry.kind === "withheld")
+    found.push([
+      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would ", foreign(entry.file.effect), ".")),
+      run("Use this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
+      run("Look at all that it brought, and decide: ", "trust"),
+    ]);
+  if (entry.kind === "waiting")
+    found.push([
+      el("p", {}, "It waits for you: ", foreign(entry.proposed.why), "."),
+      run("Keep it: ", "review", "--keep", entry.id),
+      run("Drop it: ", "review", "--drop", entry.id),
+      entry.proposed.beside && el("details", {}, el("summary", {}, "What was pasted beside it"), el("div", { class: "text" }, foreign(entry.proposed.beside))),
+    ]);
+  return found.map((each) => el("div", { class: "trouble" }, each));
+}
+
+function joined(texts) {
+  return texts.flatMap((text, at) => [at ? ", " : "", el("code", {}, foreign(text))]);
+}
+
+function evidence(entry, each) {
+  const changed = entry.stale.some((path) => each === path || each.startsWith(`${path}:`));
+  return el("li", {}, el("code", {}, foreign(each)), changed && [" ", el("span", { class: "badge warn" }, "changed since")]);
+}
+
+// --- what became of it ---------------------------------------------------------------------------------
+
+function versions(store, entry, go) {
+  const chain = store.chain(entry);
+  if (entry.kind !== "memory" || chain.length < 2) return null;
+  const item = (each) => {
+    const before = each.supersedes && store.byKey.get(keyOf({ root: each.root, id: each.supersedes }));
+    const here = each.key === entry.key;
+    return el(
+      "li",
+      { class: here ? "here" : "" },
+      el("button", { class: "link", onclick: () => go(each.key), "aria-current": here && "true" }, `v${each.version}`),
+      ` ${localTime(each.created)} `,
+      each.isHead && el("span", { class: "badge" }, "newest"),
+      before ? changes(before.content, each.content, here) : el("p", {}, foreign(firstLine(each.content))),
+    );
+  };
+  return el("ol", { class: "versions" }, [...chain].reverse().map(item));
+}
+
+function changes(before, after, open) {
+  const runs = difference(before, after);
+  if (runs === null) return el("p", {}, foreign(firstLine(after)), " (too long to compare here)");
+  if (before === after) return el("p", { class: "hint" }, "the same text");
+  const tags = { same: "span", gone: "del", new: "ins" };
+  const told = el("p", { class: "changes", dir: "auto" }, runs.map(([kind, text]) => el(tags[kind], {}, foreign(text))));
+  return el("details", { open }, el("summary", {}, "What changed"), told);
+}
+
+function links(store, entry, go) {
+  const own = (store.linksAt.get(entry.key) ?? []).filter((link) => link.name !== "supersedes");
+  if (!own.length) return null;
+  const item = (link) => {
+    const [other, way] = link.from === entry.key ? [link.to, "→"] : [link.from, "←"];
+    const found = store.byKey.get(other);
+    const name = el("span", { class: "relation" }, `${way} `, foreign(link.name), " ");
+    if (!found) return el("li", {}, name, el("code", {}, foreign(JSON.parse(other)[2])), " (not there)");
+    return el("li", {}, name, el("button", { class: "link", onclick: () => go(other) }, foreign(firstLine(found.content, 100))));
+  };
+  return el("ul", { class: "links" }, own.map(item));
+}
+
+/** Which turns got it, of those that are on record. */
+function injected(store, entry) {
+  const turns = store.turnsOf.get(entry.key) ?? [];
+  if (!turns.length) return el("p", { class: "hint" }, "In no turn of the last 30 days.");
+  const item = ([turn, memory]) =>
+    el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
+  const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
+  const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
+  return [
+    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} ever got this version by a search` : ""}.`),
+    el("ul", {}, turns.slice(0, MOST_TURNS).map(item)),
+    turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} more before`),
+  ];
+}
+
+function cameOf(memory) {
+  return CAME[memory.came] ?? CAME[memory.via] ?? plain(memory.came || memory.via);
+}
+
+function facts(store, entry) {
+  const judged = store.judgedOf.get(entry.key);
+  const pairs = [
+    ["Id", entry.id],
+    ["Root", entry.root],
+    ["File", entry.file?.path],
+    ["Made", localTime(entry.created)],
+    ["Updated", entry.updated_at && entry.updated_at !== entry.created ? localTime(entry.updated_at) : ""],
+    ["Session", entry.session_id ?? entry.proposed?.session_id],
+    ["Agent", judged?.agent ?? entry.proposed?.agent],
+    ["Captured", judged && `${WHY[judged.why] ?? judged.why}; judged by ${judged.classifier}`],
+    ["Trigger", entry.trigger],
+    ["Replaces", entry.supersedes],
+  ];
+  return el("dl", {}, pairs.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, foreign(value))]));
+}

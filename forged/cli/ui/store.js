@@ -1,0 +1,120 @@
+"use strict";
+
+// What the page knows, as entries of one form: memories of all versions, files that are withheld, proposals
+// that wait for a person. Nothing here touches the page.
+
+const STATES = {
+  newest: ["Newest", (entry) => entry.kind === "memory" && entry.isHead],
+  stale: ["Stale", (entry) => entry.isHead && entry.stale.length > 0],
+  superseded: ["Superseded", (entry) => entry.kind === "memory" && !entry.isHead],
+  withheld: ["Withheld", (entry) => entry.kind === "withheld"],
+  waiting: ["Waiting", (entry) => entry.kind === "waiting"],
+  all: ["Everything", () => true],
+};
+
+class Store {
+  constructor(data) {
+    this.data = data;
+    this.entries = [
+      ...data.memories.map(memoryEntry),
+      ...data.withheld.map(({ root, file }) => withheldEntry(root, file)),
+      ...data.waiting.map(waitingEntry),
+    ];
+    this.byKey = new Map(this.entries.map((entry) => [entry.key, entry]));
+    this.links = this.linksOf();
+    this.linksAt = new Map();
+    for (const link of this.links)
+      for (const key of new Set([link.from, link.to])) this.at(this.linksAt, key).push(link);
+    this.turnsOf = new Map();
+    for (const turn of data.injections)
+      for (const memory of turn.memories) this.at(this.turnsOf, keyOf(memory)).push([turn, memory]);
+    this.judgedOf = new Map(
+      data.judged.filter((each) => each.memory_id).map((each) => [keyOf({ root: each.root, id: each.memory_id }), each]),
+    );
+  }
+
+  at(map, key) {
+    if (!map.has(key)) map.set(key, []);
+    return map.get(key);
+  }
+
+  linksOf() {
+    const links = [];
+    for (const entry of this.entries) {
+      if (entry.supersedes) links.push({ from: entry.key, to: keyOf({ root: entry.root, id: entry.supersedes }), name: "supersedes" });
+      for (const edge of entry.related)
+        links.push({ from: entry.key, to: keyOf({ root: entry.root, id: edge.id }), name: edge.relationship });
+    }
+    return links;
+  }
+
+  /** Every version of the chain that an entry belongs to, oldest first. */
+  chain(entry) {
+    const seen = new Set([entry.key]);
+    const waiting = [entry.key];
+    for (let key; (key = waiting.pop()) !== undefined; )
+      for (const link of this.linksAt.get(key) ?? []) {
+        if (link.name !== "supersedes") continue;
+        for (const next of [link.from, link.to]) if (!seen.has(next) && seen.add(next)) waiting.push(next);
+      }
+    const found = [...seen].map((key) => this.byKey.get(key)).filter((each) => each?.kind === "memory");
+    return found.sort((one, other) => one.version - other.version || one.created.localeCompare(other.created));
+  }
+
+  /** The entries that hold every term and pass every filter, newest first. */
+  found(terms, filters) {
+    const isOf = STATES[filters.state][1];
+    return this.entries.filter(
+      (entry) =>
+        isOf(entry) &&
+        ["scope", "category", "origin", "root"].every((field) => !filters[field] || entry[field] === filters[field]) &&
+        (!terms.length || (entry.haystack ??= haystackOf(entry), terms.every((term) => entry.haystack.includes(term)))),
+    );
+  }
+
+  /** What of a field there is, with how many newest memories have it. */
+  values(field) {
+    const counts = new Map();
+    for (const entry of this.entries) counts.set(entry[field], (counts.get(entry[field]) ?? 0) + (entry.isHead ? 1 : 0));
+    return [...counts].filter(([value]) => value).sort(([one], [other]) => one.localeCompare(other));
+  }
+
+  /** Whether commands for an entry have to say where it is. */
+  isElsewhere(entry) {
+    return entry.scope !== "user" && !`${this.data.workspace}/`.startsWith(`${entry.root}/`);
+  }
+}
+
+function keyOf({ root, id }, kind = "memory") {
+  return JSON.stringify([kind, root, id]);
+}
+
+function memoryEntry(memory) {
+  return {
+    ...memory,
+    kind: "memory",
+    key: keyOf(memory),
+    created: memory.created_at,
+    isHead: memory.is_head,
+  };
+}
+
+const NOTHING = { scope: "repo", category: "", origin: "", version: 0, supersedes: null, related: [], stale: [] };
+
+function withheldEntry(root, file) {
+  const read = { content: file.text, category: file.category, created: file.created_at };
+  const entry = { ...NOTHING, ...read, id: file.id, root, kind: "withheld", isHead: false, file };
+  return { ...entry, ...NO_MORE, key: keyOf(entry, `withheld ${file.path}`) };
+}
+
+function waitingEntry(proposed) {
+  const { id, root, content, category, supersedes } = proposed;
+  const entry = { ...NOTHING, id, root, content, category, kind: "waiting", isHead: false, proposed };
+  return { ...entry, ...NO_MORE, scope: proposed.scope, supersedes, created: proposed.created_at, key: keyOf(entry, "waiting") };
+}
+
+const NO_MORE = { rivals: [], cues: [], evidence: [], redacted: [] };
+
+function haystackOf(entry) {
+  return [entry.content, ...entry.cues, ...entry.evidence, entry.id, entry.category].join("\n").toLowerCase();
+}

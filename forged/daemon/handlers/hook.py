@@ -1,0 +1,303 @@
+"""`hook`: what a harness tells its hooks, made of the verbs that every agent has.
+
+A prompt is a `retrieve` in `append` mode; the end of a turn is captured with its prompt, before a compaction
+all that was said since the last one is, and at the end of a session what is left. What a session has heard
+is gone when a compaction is done, and after `/clear`; a session that ends may be taken up again, and then has
+all of it in context. After a compaction that is done what belongs to the newest prompt is injected at once,
+where the harness takes it, because no prompt may follow.
+
+A harness that is `unsure` tells of compactions that never come: what it heard stays until the session has
+grown to a size that surely was compacted. A prompt that this daemon has not heard, because it was started
+since, is looked for in what the harness has written down; a turn without one is counted and not captured, as
+the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered.
+What goes wrong is one line in the log, and the harness hears nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from forged import __version__
+from forged.conversation import Utterance
+from forged.daemon.handlers import capture
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest
+from forged.daemon.handlers.talks import Talk
+from forged.errors import ForgedError
+from forged.hooks import Event, event_of, output, takes_context
+from forged.memory import utc_day
+from forged.scopes import Workplace
+from forged.text import tokens
+from forged.text.harnesses import HOOKS, EventKind, Hooks
+from forged.transcripts import FORMATS, TranscriptError, read_tail
+from forged_client import protocol as wire
+
+logger = logging.getLogger(__name__)
+
+# How much is said until a conversation surely was compacted.
+_GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * tokens.BYTES_PER_TOKEN
+# Of a file in which a harness writes down what is said: the newest turn, with all that its tools printed.
+_TAIL_BYTES = 4 << 20
+_FAILURES = frozenset({"timeout", "error"})
+
+Ask = Callable[[wire.Request[Any]], Awaitable[wire.Reply]]
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """An event where it happened, and how to ask the daemon."""
+
+    context: Context
+    request: wire.Hook
+    row: Hooks
+    event: Event
+    place: Workplace
+    ask: Ask
+
+    @property
+    def agent(self) -> str:
+        return self.row.called
+
+    @property
+    def talk(self) -> Talk | None:
+        return self.context.daemon.talks.of(self.agent, self.event.session_id)
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What a hook prints, and what was asked for it: when the hook is answered, that was heard."""
+
+    output: bytes = b""
+    asked: wire.Retrieve | None = None
+
+
+async def hook(context: Context, request: wire.Hook, ask: Ask) -> tuple[wire.Hooked, wire.Retrieve | None]:
+    """Do what an event asks for."""
+    row = HOOKS.get(request.harness)
+    if row is None:
+        raise InvalidRequest(f"unknown harness {request.harness[:64]!r}; use one of {', '.join(HOOKS)}")
+    agents, name = context.daemon.state.agents, ""
+    try:
+        event = event_of(request.payload, row)
+        if event is None:
+            agents.count(row.called, skipped=1)
+            return wire.Hooked(reason="passed over"), None
+        name = event.name
+        agents.saw(row.called, name, event.version)
+        told = await _told(context, request, row, event, ask)
+        answered = await _ANSWERS[event.kind](told)
+    except Disabled as off:
+        return wire.Hooked(status="disabled", reason=str(off)), None
+    except ForgedError as error:
+        logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
+        agents.failed(row.called, f"{name}: {error}" if name else str(error))
+        return wire.Hooked(status="error", reason=str(error)), None
+    return wire.Hooked(output=answered.output), answered.asked
+
+
+async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, ask: Ask) -> _Told:
+    """Where it happened. A turn ends where its prompt was sent, wherever the agent has gone meanwhile.
+
+    Raises Disabled where nothing is to be remembered, and forgets what was.
+    """
+    daemon = context.daemon
+    talk = None if event.kind == "prompt" else daemon.talks.of(row.called, event.session_id)
+    place = await daemon.resolver.resolve(talk.workspace if talk is not None else event.workspace)
+    await daemon.state.opened(place.settings.retrieval_timeout_s)
+    if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
+        daemon.talks.drop(row.called, event.session_id)
+        raise Disabled(off)
+    return _Told(context, request, row, event, place, ask)
+
+
+async def _start(told: _Told) -> Answered:
+    for root in told.place.roots:  # what is asked next is being read by then
+        told.context.daemon.indexer.open(root)
+    return Answered()
+
+
+async def _prompt(told: _Told) -> Answered:
+    talk = _begun(told)
+    talk.asked(told.event)
+    told.context.daemon.state.agents.count(told.agent, turns=1)
+    return await _injected(told, talk)
+
+
+def _begun(told: _Told) -> Talk:
+    event, talks = told.event, told.context.daemon.talks
+    return talks.begin(told.agent, event.session_id, event.workspace, told.place.tops)
+
+
+async def _turn_end(told: _Told) -> Answered:
+    talk = told.talk
+    if talk is None:
+        talk = _begun(told)
+        if not told.event.prompt:
+            talk.recalled(told.event.turn_id, await asyncio.to_thread(_written, told))
+    if talk.answered(told.event):
+        await _captured(told, talk, "turn")
+    else:
+        told.context.daemon.state.agents.count(told.agent, unknown=1)
+    return Answered()
+
+
+def _written(told: _Told) -> tuple[Utterance, ...]:
+    """What the harness has written down of a session that this daemon has not heard, near its end."""
+    event, daemon = told.event, told.context.daemon
+    if not event.transcript_path or told.agent not in FORMATS:
+        return ()
+    home = FORMATS[told.agent].home({}, daemon.resolver.home)
+    try:
+        found = read_tail(event.transcript_path, told.agent, _TAIL_BYTES, home=home)
+    except TranscriptError:
+        return ()
+    return found.messages if found.session_id == event.session_id else ()
+
+
+async def _compaction(told: _Told) -> Answered:
+    """All that was said is judged, as far as a compaction is sure to come."""
+    talk = told.talk
+    if talk is None or (told.row.unsure and not _is_grown(talk)):
+        return Answered()
+    await _captured(told, talk, "compaction")
+    return await _compacted(told) if told.row.unsure else Answered()
+
+
+async def _compacted(told: _Told) -> Answered:
+    talk, daemon = told.talk, told.context.daemon
+    if talk is not None:
+        await _captured(told, talk, "compaction")
+        talk.compacted()
+    daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=True)
+    return Answered() if talk is None else await _injected(told, talk)
+
+
+async def _context_lost(told: _Told) -> Answered:
+    daemon = told.context.daemon
+    daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=False)
+    return await _start(told)
+
+
+async def _session_end(told: _Told) -> Answered:
+    if (talk := told.talk) is not None:
+        await _captured(told, talk, "session_end")
+    return Answered()
+
+
+async def _cleared(told: _Told) -> Answered:
+    await _session_end(told)
+    daemon = told.context.daemon
+    daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=False)
+    daemon.talks.drop(told.agent, told.event.session_id)
+    return Answered()
+
+
+_ANSWERS: Mapping[EventKind, Callable[[_Told], Awaitable[Answered]]] = {
+    "session_start": _start,
+    "prompt": _prompt,
+    "turn_end": _turn_end,
+    "compaction": _compaction,
+    "compacted": _compacted,
+    "context_lost": _context_lost,
+    "cleared": _cleared,
+    "session_end": _session_end,
+}
+
+
+def _is_grown(talk: Talk) -> bool:
+    return talk.since_compaction >= _GROWN_TURNS or talk.bytes_since_compaction >= _GROWN_BYTES
+
+
+async def _injected(told: _Told, talk: Talk) -> Answered:
+    """What the session is to have in context for its newest prompt, and what its person is to know."""
+    if not talk.messages or not takes_context(told.event, told.row):
+        return Answered()
+    settings = told.place.settings
+    wanted = wire.Retrieve(
+        workspace=talk.workspace,
+        session_id=told.event.session_id,
+        turn_id=talk.turn_id,
+        messages=talk.newest,
+        token_budget=_budget(settings.injection_token_budget, told.row),
+        timeout_s=told.request.within_ms / 1000 or None,
+        mode="append",
+        agent=told.agent,
+        compacts=told.row.compacts,
+    )
+    reply = await told.ask(wanted)
+    if not isinstance(reply, wire.Retrieved):
+        return Answered()
+    if reply.status in _FAILURES:
+        _failed(told, f"{reply.status}: {reply.reason}")
+    lines = [line for line in (*reply.captured, reply.notice, _skew(told, talk)) if line]
+    return Answered(output(told.event, told.row, reply.text, [f"forged: {line}" for line in lines]), wanted)
+
+
+def _budget(configured: int, row: Hooks) -> int:
+    """Tokens that the harness takes without cutting: a character has a byte at least."""
+    most = row.most_characters // tokens.BYTES_PER_TOKEN
+    return min(configured, most) if configured > 0 else most
+
+
+def _skew(told: _Told, talk: Talk) -> str:
+    """What a person should know, once, where the daemon and the program that asks it are not the same."""
+    theirs = told.request.version
+    if not theirs or theirs == __version__ or talk.was_told_of_version:
+        return ""
+    talk.was_told_of_version = True
+    return f"the daemon is version {__version__}, its hook {theirs[:32]}: `forgectl restart` makes them one"
+
+
+async def _captured(told: _Told, talk: Talk, kind: str) -> None:
+    """Hand over what was said, if something of it is new; what is refused goes with the next that is not."""
+    is_whole = kind == "compaction"
+    if not (talk.has_grown if is_whole else talk.has_news):
+        return
+    said = wire.Capture(
+        workspace=talk.workspace,
+        session_id=told.event.session_id,
+        kind=kind,
+        messages=tuple(talk.messages),
+        agent=told.agent,
+    )
+    reply = await capture.keep(told.context, told.place, said)
+    if reply.is_taken or reply.reason == "nothing_to_capture":
+        talk.captured(whole=is_whole)
+    else:
+        _failed(told, reply.reason)
+
+
+def _failed(told: _Told, why: str) -> None:
+    logger.warning("hook failed agent=%s event=%s error=%s", told.agent, told.event.name, why)
+    told.context.daemon.state.agents.failed(told.agent, f"{told.event.name}: {why}")
+
+
+def reports(context: Context) -> tuple[wire.AgentReport, ...]:
+    """What every agent's hooks have told, and what came of it, for `status`."""
+    state = context.daemon.state
+    today = state.agents.today
+    kept = Counter(
+        each.agent for each in state.judged.listed() if each.memory_id and utc_day(each.at) == today
+    )
+    injected: Counter[str] = Counter()
+    for turn in state.injections.listed():
+        injected[turn.agent] += len(turn.memories) if utc_day(turn.at) == today else 0
+    return tuple(
+        wire.AgentReport(
+            agent=agent,
+            last_event=known.last_event,
+            last_event_at=known.last_event_at,
+            version=known.version,
+            turns=known.turns if day == today else 0,
+            injected_today=injected[agent],
+            kept_today=kept[agent],
+            failed_today=known.failed if day == today else 0,
+            last_failure=known.last_failure,
+            last_failure_at=known.last_failure_at,
+        )
+        for agent, day, known in state.agents.newest()
+    )

@@ -1,0 +1,58 @@
+"""`list_injections`: which memories were injected where, for a person.
+
+Answered from the record, by ids; who wants the texts asks for the memories. Raised are InvalidRequest and
+WorkspaceError.
+"""
+
+from __future__ import annotations
+
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, seconds_of
+from forged.memory import utc
+from forged.state import InjectedTurn, Told
+from forged_client import protocol as wire
+
+_MOST_IN_REPLY = 1000
+
+
+async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
+    """What turns got, newest first; also where memory is off by now."""
+    since = seconds_of("since", request.since)
+    tops: tuple[str, ...] = ()
+    if not request.all_repos:
+        tops = (await context.daemon.resolver.resolve(request.workspace)).tops
+    state = context.daemon.state
+    await state.opened()
+    found = [
+        each
+        for each in state.injections.listed()
+        if (request.all_repos or each.tops == tops)
+        and each.at >= since
+        and each.session_id.startswith(request.session_id)
+    ]
+    start = max(request.offset, 0)
+    page = found[start : start + min(max(request.limit, 0), _MOST_IN_REPLY)]
+    told = fitting([_told(each, state.told) for each in page])
+    return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=len(found))
+
+
+def _told(each: InjectedTurn, told: Told) -> wire.InjectedTurn:
+    return wire.InjectedTurn(
+        at=utc(each.at),
+        roots=each.tops,
+        session_id=each.session_id,
+        agent=each.agent,
+        turn_id=each.turn_id,
+        strategy=each.strategy,
+        memories=tuple(
+            wire.InjectedMemory(
+                id=one.id,
+                root=one.root,
+                version=one.version,
+                via=one.via,
+                came=one.came,
+                sessions=told.count(one.root, one.id),
+            )
+            for one in each.memories
+        ),
+    )

@@ -1,0 +1,150 @@
+"""What was said in the sessions that hooks tell of, as it comes: a prompt, then the reply to it.
+
+A hook tells one thing at a time, and a prompt may lean on what was said before it ("yes, do that"); a turn is
+captured with its prompt, and before a compaction all that was said since the last one. So each session's
+messages are held here, in memory alone, and bounded: 64 sessions, 128,000 characters of each, oldest gone
+first. What stands between `<private>` tags is not among them. Nothing that a turn's end tells again is new:
+a turn is known by its id, or by its prompt where the harness has none.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from forged.conversation import Utterance
+from forged.hooks import Event
+from forged.text.private import private_left
+from forged_client import protocol as wire
+
+SESSIONS, CHARACTERS = 64, 128_000
+# Messages that a prompt is asked about together with, itself included.
+BEFORE = 8
+_TURNS = 32
+
+
+class Talk:
+    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's."""
+
+    def __init__(self, workspace: str, tops: tuple[str, ...]) -> None:
+        self.workspace = workspace
+        self.tops = tops
+        self.turn_id = ""
+        self.messages: list[wire.Message] = []
+        self.since_compaction = 0  # turns
+        self.bytes_since_compaction = 0
+        self.was_told_of_version = False
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        self._told = ("", 0)  # turn and hash of the prompt that was told last
+        self._is_open = False  # whether what ends now may be the turn of the newest prompt
+        self._open_spans = 0
+        self._said = self._captured = self._compacted = 0  # messages, those that are gone included
+
+    @property
+    def newest(self) -> tuple[wire.Message, ...]:
+        """What a prompt is to be understood by."""
+        return tuple(self.messages[-BEFORE:])
+
+    def asked(self, event: Event) -> None:
+        """A prompt was sent. One that is told twice was sent once."""
+        told = (event.turn_id, hash(event.prompt))
+        if event.turn_id and told == self._told:
+            return
+        self._told = told
+        prompt, self._open_spans = private_left(event.prompt, self._open_spans)
+        self._is_open = bool(prompt.strip())
+        if self._is_open:
+            self._begin(event.turn_id)
+            self._add("user", prompt)
+
+    def answered(self, event: Event) -> bool:
+        """A turn ended; whether its prompt is known, from before or because the harness says it again."""
+        if event.prompt and hash(event.prompt) != self._told[1]:
+            self.asked(event)
+        reply = "" if self._open_spans else private_left(event.reply, 0)[0]
+        newest = self.messages[-1] if self.messages else wire.Message("")
+        if newest.role == "assistant" and _text(newest) == reply:
+            return True
+        if not (event.turn_id in self._turns if event.turn_id else self._is_open):
+            return False
+        self._is_open = False
+        if reply.strip():
+            self._add("assistant", reply)
+        return True
+
+    def recalled(self, turn_id: str, said: Sequence[Utterance]) -> None:
+        """Take over the newest turn of what a harness has written down, without the turns before it."""
+        places = [at for at, each in enumerate(said) if each.role == "user"]
+        if places:
+            self._is_open = True
+            self._begin(turn_id)
+        for each in said[places[-1] :] if places else ():
+            self._add(each.role, each.text)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was said that was not captured."""
+        return self._said > self._captured
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether something was said since the last compaction."""
+        return self._said > self._compacted
+
+    def captured(self, *, whole: bool = False) -> None:
+        """All that was said was taken; `whole`: for a compaction."""
+        self._captured = self._said
+        self._compacted = self._said if whole else self._compacted
+
+    def compacted(self) -> None:
+        """What was said before the newest prompt is a summary now."""
+        places = [at for at, each in enumerate(self.messages) if each.role == "user"]
+        self.messages = self.messages[places[-1] :] if places else []
+        self.since_compaction = self.bytes_since_compaction = 0
+
+    def _begin(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self._turns[turn_id] = None
+        while len(self._turns) > _TURNS:
+            self._turns.popitem(last=False)
+        self.since_compaction += 1
+
+    def _add(self, role: str, text: str) -> None:
+        self._said += 1
+        self.bytes_since_compaction += len(text.encode())
+        self.messages.append(wire.Message(role, text))
+        size = sum(len(_text(each)) for each in self.messages)
+        while size > CHARACTERS and len(self.messages) > 1:
+            size -= len(_text(self.messages.pop(0)))
+
+
+class Talks:
+    """One for the daemon; lives in its event loop."""
+
+    def __init__(self) -> None:
+        self._talks: OrderedDict[tuple[str, str], Talk] = OrderedDict()
+
+    def of(self, agent: str, session_id: str) -> Talk | None:
+        return self._talks.get((agent, session_id))
+
+    def begin(self, agent: str, session_id: str, workspace: str, tops: tuple[str, ...]) -> Talk:
+        """The session's talk, which starts anew in other roots."""
+        talk = self._talks.get((agent, session_id))
+        if talk is None or talk.tops != tops:
+            talk = self._talks[agent, session_id] = Talk(workspace, tops)
+        talk.workspace = workspace
+        self._talks.move_to_end((agent, session_id))
+        while len(self._talks) > SESSIONS:
+            self._talks.popitem(last=False)
+        return talk
+
+    def drop(self, agent: str, session_id: str) -> None:
+        self._talks.pop((agent, session_id), None)
+
+    def clear(self) -> None:
+        """Hold nothing of anything: something that was said is to be forgotten."""
+        self._talks.clear()
+
+
+def _text(message: wire.Message) -> str:
+    return message.content if isinstance(message.content, str) else ""

@@ -1,0 +1,99 @@
+"""From the payload of a hook to what happened, in the same words for every harness.
+
+In: bytes that a harness wrote, and its row of the table of harnesses. Out: an `Event`, or None for one that
+is passed over: an event that the row does not know, a subagent's, a prompt that no person sent. Raised:
+PayloadError, which never quotes the payload. A field of a wrong type is as good as none.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from forged.errors import ForgedError
+from forged.text.harnesses import EventKind, Hooks
+
+_MOST_NAME, _MOST_PATH = 256, 4096
+
+
+class PayloadError(ForgedError):
+    """A payload is not what a hook of this harness is given."""
+
+    code = "invalid"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in a session. `name` is the harness's word for it, `kind` ours.
+
+    `compaction` is about to be, `compacted` is done. `source` is what a session started from, what asked for
+    a compaction, or why a session ended. A `prompt` comes with its own event, where the harness says it again
+    with the end of the turn as well; the `reply` comes with that.
+    """
+
+    kind: EventKind
+    name: str
+    session_id: str
+    turn_id: str = ""
+    workspace: str = ""
+    prompt: str = ""
+    reply: str = ""
+    source: str = ""
+    transcript_path: str = ""
+    version: str = ""
+
+
+def event_of(payload: bytes, row: Hooks) -> Event | None:
+    """What a payload tells. Raises PayloadError."""
+    fields = _decoded(payload)
+    name, source = _text(fields, ("hook_event_name",), _MOST_NAME), _text(fields, row.source, _MOST_NAME)
+    kind = row.events.get(f"{name}:{source}") or row.events.get(name)
+    if kind is None or _is_skipped(fields, row):
+        return None
+    session_id = _text(fields, row.session, _MOST_NAME)
+    if not session_id:
+        raise PayloadError(f"the payload of {name} names no session")
+    return Event(
+        kind=kind,
+        name=name,
+        session_id=session_id,
+        turn_id=_text(fields, row.turn, _MOST_NAME),
+        workspace=_text(fields, row.workspace, _MOST_PATH),
+        prompt=_text(fields, row.prompt),
+        reply=_text(fields, row.reply),
+        source=source,
+        transcript_path=_text(fields, ("transcript_path",), _MOST_PATH),
+        version=_text(fields, row.version, _MOST_NAME),
+    )
+
+
+def _decoded(payload: bytes) -> dict[str, object]:
+    try:
+        try:
+            found = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError):  # half a character, which JavaScript lets out
+            loose = json.dumps(json.loads(payload.decode(errors="replace")), ensure_ascii=False)
+            found = msgspec.json.decode(loose.encode(errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise PayloadError("the payload is no JSON") from error
+    if not isinstance(found, dict):
+        raise PayloadError("the payload is no JSON object")
+    return found
+
+
+def _is_skipped(fields: dict[str, object], row: Hooks) -> bool:
+    return any(
+        fields[name] in values if values else bool(fields[name])
+        for name, values in row.skipped.items()
+        if name in fields
+    )
+
+
+def _text(fields: dict[str, object], names: tuple[str, ...], most: int | None = None) -> str:
+    """The first of these fields that is there; of a list its first text, and nothing of what is too long."""
+    for name in names:
+        value = fields.get(name)
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, str) and first:
+            return first if most is None or len(first) <= most else ""
+    return ""

@@ -1,0 +1,42 @@
+"""Other programs' memories, read: rules of agents, notes, exports, memory files of another root.
+
+    taken -> reading     which form a path has
+             sources     files below a path, within bounds
+             rules       CLAUDE.md and its kin, cut into statements by markdown
+             notes       basic-memory
+             dumps       mem0, claude-mem
+             forge       memory files and exports of ours
+             plan        what of it goes where
+    export -> copying    the way out: memory files of several roots in one folder
+
+In go paths and bytes, out come items and what is no item, with the reason. WorkspaceError is raised for a
+path that nothing can be read from, StoreError for an export that cannot be written. No daemon is asked here.
+"""
+
+from forged.importing.copying import Copy, copied, export
+from forged.importing.forge import MANIFEST, Manifest, Part
+from forged.importing.plan import Move, Place, Places, edges, planned
+from forged.importing.reading import FORMS, Asked, joined, taken
+from forged.importing.values import Item, Left, Link, Taken
+
+__all__ = [
+    "FORMS",
+    "MANIFEST",
+    "Asked",
+    "Copy",
+    "Item",
+    "Left",
+    "Link",
+    "Manifest",
+    "Move",
+    "Part",
+    "Place",
+    "Places",
+    "Taken",
+    "copied",
+    "edges",
+    "export",
+    "joined",
+    "planned",
+    "taken",
+]

@@ -1,0 +1,176 @@
+"""The lines of a markdown text as blocks: headings, bullets with all below them, lists, code, tables, text.
+
+Of markdown only what tells one statement from the next. Code that never ends goes on to the end of the text,
+as renderers have it; a comment or a tag without an end is text. Each line that is not blank is in one block.
+Pure functions; nothing is raised, and no text takes longer than its length allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+# Of a comment; the end of one that goes on for longer is not looked for, line after line after line.
+_MOST_BLOCK_LINES = 500
+HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(\S.*))?[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_RULER = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")
+BULLET = re.compile(r"([ \t]*)([-*+•])[ \t]+(.*)")
+_NUMBERED = re.compile(r"([ \t]*)\d{1,9}[.)][ \t]+(.*)")
+_TOOL = re.compile(r"[ \t]*<(claude-mem-context|forged-memory|memory-context)\b[^>]*>")
+
+
+class Block(msgspec.Struct, frozen=True):
+    """`kind` is one of heading, comment, tool, code, ruler, bullet, steps, table and text.
+
+    `first` counts lines from 1, `level` is that of a heading.
+    """
+
+    kind: str
+    lines: tuple[str, ...]
+    first: int
+    level: int = 0
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).strip("\n")
+
+
+def lines_of(text: str) -> list[str]:
+    """Its lines, whatever ends them."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def blocks(lines: Sequence[str]) -> Iterator[Block]:
+    """All blocks, in their order."""
+    at = 0
+    while at < len(lines):
+        if not lines[at].strip():
+            at += 1
+            continue
+        block = _block(lines, at)
+        yield block
+        at += len(block.lines)
+
+
+def _block(lines: Sequence[str], at: int) -> Block:
+    line = lines[at]
+    if (heading := HEADING.fullmatch(line)) is not None:
+        return Block("heading", (line,), at + 1, len(heading[1]))
+    if at + 1 < len(lines) and _is_underlined(line, lines[at + 1]):
+        return Block("heading", tuple(lines[at : at + 2]), at + 1, 1 if "=" in lines[at + 1] else 2)
+    if (end := _comment_end(lines, at)) > at:
+        return Block("comment", tuple(lines[at:end]), at + 1)
+    if (end := _tool_end(lines, at)) > at:
+        return Block("tool", tuple(lines[at:end]), at + 1)
+    if _FENCE.fullmatch(line):
+        return Block("code", tuple(lines[at : _fence_end(lines, at)]), at + 1)
+    if _RULER.fullmatch(line):
+        return Block("ruler", (line,), at + 1)
+    if bullet := BULLET.fullmatch(line):
+        return Block("bullet", _item(lines, at, len(bullet[1])), at + 1)
+    if _NUMBERED.fullmatch(line):
+        return Block("steps", _steps(lines, at), at + 1)
+    kind = "table" if line.lstrip().startswith("|") else "text"
+    return Block(kind, tuple(lines[at : _text_end(lines, at, kind)]), at + 1)
+
+
+def _is_underlined(line: str, below: str) -> bool:
+    starts_other = _starts_block(line) or line.lstrip().startswith(("|", "<"))
+    return not starts_other and _UNDERLINE.fullmatch(below) is not None
+
+
+def _starts_block(line: str) -> bool:
+    return any(form.fullmatch(line) for form in (HEADING, _FENCE, _RULER, BULLET, _NUMBERED))
+
+
+def _comment_end(lines: Sequence[str], at: int) -> int:
+    """Where a comment that fills its lines ends; `at` if there is none."""
+    if not lines[at].lstrip().startswith("<!--"):
+        return at
+    for end in range(at, min(at + _MOST_BLOCK_LINES, len(lines))):
+        if "-->" in lines[end]:
+            alone = lines[end].rstrip().endswith("-->") and lines[end].count("-->") == 1
+            return end + 1 if alone else at
+    return at
+
+
+def _tool_end(lines: Sequence[str], at: int) -> int:
+    """Where the block of another tool ends; `at` if there is none or it has no end."""
+    tag = _TOOL.match(lines[at])
+    if tag is None:
+        return at
+    for end in range(at, min(at + _MOST_BLOCK_LINES, len(lines))):
+        if lines[end].rstrip().endswith(f"</{tag[1]}>"):
+            return end + 1
+    return at
+
+
+def _fence_end(lines: Sequence[str], at: int) -> int:
+    """Where a block of code ends; the end of the text if nothing closes it."""
+    opening = _FENCE.fullmatch(lines[at])
+    assert opening is not None
+    for end in range(at + 1, len(lines)):
+        mark = lines[end].strip()
+        if mark.startswith(opening[1]) and not mark.strip(opening[1][0]):
+            return end + 1
+    return len(lines)
+
+
+def _text_end(lines: Sequence[str], at: int, kind: str) -> int:
+    end = at + 1
+    while end < len(lines) and lines[end].strip() and not _starts_block(lines[end]):
+        if (kind == "table") != lines[end].lstrip().startswith("|"):
+            break
+        end += 1
+    return end
+
+
+def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
+    """A bullet with what is indented deeper, and lines that go on with it."""
+    end = at + 1
+    while end < len(lines):
+        line = lines[end]
+        if not line.strip():
+            after = _after_blanks(lines, end)
+            if after == len(lines) or depth_of(lines[after]) <= indent + 1:
+                break
+            end = after - 1
+        elif depth_of(line) > indent:
+            if _FENCE.fullmatch(line):
+                end = _fence_end(lines, end) - 1
+        elif lines[end - 1].strip() == "" or _starts_block(line) or line.lstrip().startswith("|"):
+            break
+        end += 1
+    return tuple(lines[at:end])
+
+
+def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
+    """A whole numbered list."""
+    first = _NUMBERED.fullmatch(lines[at])
+    assert first is not None
+    indent = len(first[1])
+    end = at
+    while end < len(lines) and (step := _NUMBERED.fullmatch(lines[end])) and len(step[1]) == indent:
+        end += len(_item(lines, end, indent))
+        after = _after_blanks(lines, end)
+        follows = _NUMBERED.fullmatch(lines[after]) if after < len(lines) else None
+        end = after if follows and len(follows[1]) == indent else end
+    return tuple(lines[at:end])
+
+
+def _after_blanks(lines: Sequence[str], at: int) -> int:
+    while at < len(lines) and not lines[at].strip():
+        at += 1
+    return at
+
+
+def depth_of(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))

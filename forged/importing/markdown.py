@@ -1,0 +1,184 @@
+"""A markdown text cut into statements, each of which says something by itself.
+
+A bullet with all that is indented below it is one statement, and so is a paragraph, a numbered list (its
+steps belong together) and a table. A block of code stays with what stands before it. The headings above are
+given along, since "use tabs" under "Makefiles" says less without them; so is a line that ends in a colon
+above a list. Comments, blocks that other tools keep in the file, titles and headings with nothing below them
+are no statements: they are named, with their line. No line with text in it is lost: a test holds all of them
+to one of the two.
+
+Pure functions; nothing is raised, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from forged.importing.blocks import BULLET, HEADING, Block, blocks, depth_of, lines_of
+from forged.importing.values import MOST_CHARS
+
+TITLE = "the title of the file"
+EMPTY_HEADING = "a heading with nothing below it"
+COMMENT = "a comment"
+TOOL_BLOCK = "written and rewritten there by a tool"
+TOO_LONG = f"longer than {MOST_CHARS:,} characters; make several of it"
+
+_MOST_LEAD_CHARS = 200
+_JOINED = frozenset(("steps", "table", "code"))  # one statement with the line above that leads to it
+_OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # what begins like this needs a line of its own
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """Its text without what is around it, the headings above it, and the first and last line, from 1.
+
+    `lead` is the line with a colon at its end above the list that it is in.
+    """
+
+    text: str
+    first: int
+    last: int
+    headings: tuple[str, ...] = ()
+    lead: str = ""
+
+    @property
+    def said(self) -> str:
+        """All of it as one text."""
+        context = " > ".join(self.headings)
+        before = [f"{context}:"] if context else []
+        before += [self.lead] if self.lead else []
+        joint = "\n" if _OF_LINES.match(self.text) else " "
+        return joint.join((" ".join(before), self.text)) if before else self.text
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """The statements of a text, and first and last line of what is none, with the reason."""
+
+    statements: tuple[Statement, ...]
+    left: tuple[tuple[int, int, str], ...]
+
+
+def cut(text: str) -> Cut:
+    """Cut one text."""
+    one = _Cutting()
+    for block in blocks(lines_of(text)):
+        one.take(block)
+    return one.ended()
+
+
+class _Cutting:
+    """Takes blocks in their order."""
+
+    def __init__(self) -> None:
+        self._statements: list[Statement] = []
+        self._left: list[tuple[int, int, str]] = []
+        self._headings: list[tuple[int, str, Block]] = []
+        self._used: set[int] = set()  # lines of headings that something stands below
+        self._lead: Block | None = None  # waits for what it leads to
+        self._is_led = False
+        self._is_first = True
+        self._may_take_code = False
+
+    def take(self, block: Block) -> None:
+        if block.kind == "heading":
+            self._heading(block)
+        elif block.kind in {"comment", "tool"}:
+            why = COMMENT if block.kind == "comment" else TOOL_BLOCK
+            self._left.append((block.first, block.last, why))
+        elif block.kind == "ruler":
+            self._let_lead_go()
+        elif block.kind == "text" and block.text.rstrip(" \t*_").endswith((":", "：")):
+            self._let_lead_go()
+            self._lead, self._is_led = block, False
+        elif block.kind == "code" and self._may_take_code and (self._lead is None or self._is_led):
+            self._append(block)
+        else:
+            self._statement(block)
+        self._is_first = self._is_first and block.kind in {"comment", "tool"}
+
+    def ended(self) -> Cut:
+        self._let_lead_go()
+        self._close(0)
+        return Cut(tuple(self._statements), tuple(sorted(self._left)))
+
+    def _heading(self, block: Block) -> None:
+        self._let_lead_go()
+        self._may_take_code = False
+        if self._is_first and block.level == 1:
+            self._left.append((block.first, block.last, TITLE))
+            return
+        self._close(block.level)
+        match = HEADING.fullmatch(block.lines[0])
+        told = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
+        self._headings.append((block.level, told.strip().strip("*_ ").rstrip(":"), block))
+
+    def _close(self, level: int) -> None:
+        """Headings of this level and deeper are over; one that nothing stood below is named."""
+        while self._headings and self._headings[-1][0] >= level:
+            _, _, block = self._headings.pop()
+            if block.first not in self._used:
+                self._left.append((block.first, block.last, EMPTY_HEADING))
+
+    def _statement(self, block: Block) -> None:
+        lead, said = self._lead, _said(block)
+        if lead is not None and block.kind in _JOINED:
+            self._lead, self._is_led = None, False
+            self._add(Statement(f"{_flowing(lead.text)}\n{said}", lead.first, block.last))
+        elif lead is not None and block.kind == "bullet" and len(lead.text) <= _MOST_LEAD_CHARS:
+            led = Statement(said, block.first, block.last, (), _flowing(lead.text))
+            self._is_led = self._add(led) or self._is_led
+        else:
+            self._let_lead_go()
+            self._add(Statement(said, block.first, block.last))
+
+    def _append(self, block: Block) -> None:
+        before = self._statements[-1]
+        longer = f"{before.text}\n{block.text}"
+        if len(longer) + len(before.said) - len(before.text) > MOST_CHARS:
+            self._statement(block)
+            return
+        self._statements[-1] = msgspec.structs.replace(before, text=longer, last=block.last)
+
+    def _add(self, statement: Statement) -> bool:
+        """Whether it is one: not if it is marks alone, or too long."""
+        if not any(map(str.isalnum, statement.text)):
+            return False
+        headings = tuple(filter(None, (told for _, told, _ in self._headings)))
+        whole = msgspec.structs.replace(statement, headings=headings)
+        self._used.update(block.first for _, _, block in self._headings)
+        self._may_take_code = len(whole.said) <= MOST_CHARS
+        if self._may_take_code:
+            self._statements.append(whole)
+        else:
+            self._left.append((statement.first, statement.last, TOO_LONG))
+        return self._may_take_code
+
+    def _let_lead_go(self) -> None:
+        """A line that leads to nothing says what it says."""
+        lead, self._lead = self._lead, None
+        if lead is not None and not self._is_led:
+            self._add(Statement(_flowing(lead.text), lead.first, lead.last))
+        self._is_led = False
+
+
+def _said(block: Block) -> str:
+    if block.kind == "bullet":
+        bullet = BULLET.fullmatch(block.lines[0])
+        assert bullet is not None
+        return "\n".join((bullet[3].strip(), *_dedented(block.lines[1:]))).strip()
+    if block.kind == "text":
+        return _flowing(block.text)
+    return "\n".join(_dedented(block.lines)).strip("\n")
+
+
+def _flowing(text: str) -> str:
+    """A paragraph with its lines as they are, without what stands around them."""
+    return "\n".join(line.strip() for line in text.split("\n"))
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
+    indents = [depth_of(line) for line in lines if line.strip()]
+    least = min(indents, default=0)
+    return [line[least:].rstrip() if line.strip() else "" for line in lines]

@@ -1,0 +1,138 @@
+"""Notes of basic-memory as memories: one for each observation, and one for each other statement of the note.
+
+An observation is `- [category] text #tag (context)`; its tags and its context stay in the text. A relation is
+`- relation [[Target]]` and becomes a link between the first memories of the two notes, if both are imported;
+one to a note that is not there is named, and so is a kind of relation that becomes a plainer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from forged.errors import MemoryFormatError
+from forged.files import front_matter
+from forged.importing.categories import category_of
+from forged.importing.markdown import Statement, cut
+from forged.importing.values import Item, Left, Link, Taken
+from forged.memory import Relationship, Scope, default_category, time_ns
+
+KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
+_OBSERVATION = re.compile(r"\[([^\[\]\n]{1,64})\][ \t]+(\S.*)", re.DOTALL)
+_RELATION = re.compile(r"([\w][\w -]{0,63}?)[ \t]+\[\[([^\[\]\n]{1,256})\]\][ \t]*(\(.*\))?", re.DOTALL)
+_CUSTOMARY = ("Observations", "Relations")
+_TASK = frozenset((" ", "x", "X", "-", "/", "!", "?"))
+_RELATIONS = {
+    **dict.fromkeys(
+        ("refines", "extends", "part_of", "implements", "details", "clarifies"), Relationship.REFINES
+    ),
+    **dict.fromkeys(("contradicts", "conflicts_with", "disagrees_with"), Relationship.CONTRADICTS),
+    **dict.fromkeys(("relates_to", "related_to", "links_to", "see_also"), Relationship.RELATES_TO),
+}
+
+
+class _Note(msgspec.Struct, frozen=True):
+    title: str
+    permalink: str
+    kind: str
+    tags: tuple[str, ...]
+    created: str
+    updated: str
+
+
+def is_note(text: str) -> bool:
+    """Whether a text is such a note, by the keys of its front matter."""
+    try:
+        values = front_matter(text, KEYS).values
+    except MemoryFormatError:
+        return False
+    return "permalink" in values or ("title" in values and "type" in values)
+
+
+def note(text: str, *, where: str, name: str, scope: str) -> Taken:
+    """One note. Raises MemoryFormatError for front matter that cannot be read."""
+    header = front_matter(text, KEYS)
+    about, skipped = _about(header.values, name), header.lines
+    found = cut(header.body)
+    items: list[Item] = []
+    links: list[Link] = []
+    left = [Left(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    for statement in found.statements:
+        at = f"{where}:{statement.first + skipped}"
+        if relation := _RELATION.fullmatch(statement.text):
+            links.append(_link(relation))
+            left += _coarser(relation, at)
+        else:
+            items.append(_item(statement, about, at, scope))
+    if about.kind not in {"", "note"}:
+        left.append(Left(where, f"that it is of the type {about.kind[:40]!r}"))
+    if header.others:
+        left.append(Left(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
+    return _joined(items, links, left, about, where)
+
+
+def _joined(
+    items: Sequence[Item], links: Sequence[Link], left: Sequence[Left], about: _Note, where: str
+) -> Taken:
+    """The first item stands for the note, by its title and its permalink."""
+    if not items:
+        lost = [Left(where, "a note that says nothing but its title and relations")]
+        return Taken((), (*left, *lost))
+    names = dict.fromkeys(filter(None, (about.title.casefold(), about.permalink.casefold())))
+    head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
+    return Taken((head, *items[1:]), tuple(left))
+
+
+def _item(statement: Statement, about: _Note, where: str, scope: str) -> Item:
+    observation = _OBSERVATION.fullmatch(statement.text)
+    telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
+    kind, text = "", msgspec.structs.replace(statement, headings=telling).said
+    if observation is not None and observation[1] not in _TASK:
+        kind, text = observation[1], observation[2]
+        if not category_of(kind):
+            text = f"{kind}: {text}"
+    missing = [f"#{tag}" for tag in about.tags if f"#{tag}".casefold() not in text.casefold()]
+    tail = f" {' '.join(missing)}" if missing else ""
+    category = category_of(*statement.headings, kind) or default_category(scope or Scope.REPO).value
+    return Item(
+        text=f"{about.title}: {text}{tail}",
+        where=where,
+        scope=scope,
+        category=category,
+        created_at=about.created,
+        updated_at=about.updated,
+    )
+
+
+def _link(relation: re.Match[str]) -> Link:
+    name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
+    target = relation[2].partition("|")[0].partition("#")[0].strip()
+    return Link(target.casefold(), _RELATIONS.get(name, Relationship.RELATES_TO).value)
+
+
+def _coarser(relation: re.Match[str], where: str) -> list[Left]:
+    name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
+    lost = (
+        [] if name in _RELATIONS else [Left(where, f"that the relation is {name!r}: it becomes relates-to")]
+    )
+    return [*lost, Left(where, "the context of a relation")] if relation[3] else lost
+
+
+def _about(values: Mapping[str, object], name: str) -> _Note:
+    texts = {key: value for key, value in values.items() if isinstance(value, str)}
+    tags = values.get("tags")
+    listed = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, tuple) else ()
+    created = next(
+        (texts[key] for key in ("created", "created_at", "date") if time_ns(texts.get(key, ""))), ""
+    )
+    updated = next((texts[key] for key in ("modified", "updated_at") if time_ns(texts.get(key, ""))), "")
+    return _Note(
+        title=texts.get("title", "").strip() or name,
+        permalink=texts.get("permalink", ""),
+        kind=texts.get("type", ""),
+        tags=tuple(each.strip().lstrip("#") for each in listed if isinstance(each, str) and each.strip()),
+        created=created,
+        updated=updated or created,
+    )

@@ -1,0 +1,102 @@
+"""What of the items goes where: into which repository or to the user, under which id, linked with what.
+
+In go items and what a person said of places, out come moves, each text and each id once in a place, and what
+is left. Pure functions; nothing is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from forged.importing.values import Item, Left, new_id
+from forged.memory import Scope
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A workspace, and whose memories of it are meant."""
+
+    workspace: str
+    scope: str
+
+
+class Move(msgspec.Struct, frozen=True):
+    """An item with the id that it gets, in a place."""
+
+    place: Place
+    memory_id: str
+    item: Item
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where a person stands, what that repository is called, and where they say that others are, by name.
+
+    `into` "" is where all of them go.
+    """
+
+    workspace: str
+    name: str = ""
+    into: Mapping[str, str] = {}
+
+
+def planned(items: Iterable[Item], places: Places) -> tuple[tuple[Move, ...], tuple[Left, ...]]:
+    """One move for each item that has a place and is not there twice, in their order."""
+    moves: dict[tuple[Place, str], Move] = {}
+    left: list[Left] = []
+    for item in items:
+        place = _place(item, places)
+        if place is None:
+            left.append(Left(item.where, _elsewhere(item.repo)))
+            continue
+        move = Move(place, item.memory_id or new_id(item.text), item)
+        first = moves.setdefault((place, move.memory_id), move)
+        if first is not move:
+            left.append(Left(item.where, _twice(item, first.item)))
+    return tuple(moves.values()), tuple(left)
+
+
+def edges(
+    moves: Sequence[Move], ids: Mapping[tuple[Place, str], str]
+) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[Left, ...]]:
+    """The links of each move, by its number, as ids and relationships; and those that lead nowhere.
+
+    `ids` are those under which moves are there in the end.
+    """
+    homes = {(move.place, key): move.memory_id for move in reversed(moves) for key in move.item.keys}
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    left: list[Left] = []
+    for number, move in enumerate(moves):
+        mine: dict[str, str] = {}
+        for link in move.item.links:
+            target = homes.get((move.place, link.key), "")
+            there = ids.get((move.place, target), "")
+            if there and there != ids.get((move.place, move.memory_id)):
+                mine.setdefault(there, link.relationship)
+            else:
+                left.append(Left(move.item.where, f"a link to {link.key[:80]!r}, which is not imported"))
+        found[number] = tuple(mine.items())
+    return found, tuple(left)
+
+
+def _place(item: Item, places: Places) -> Place | None:
+    scope = item.scope or Scope.REPO.value
+    if scope == Scope.USER:
+        return Place(places.workspace, scope)
+    if item.repo and item.repo in places.into:
+        return Place(places.into[item.repo], scope)
+    if "" in places.into:
+        return Place(places.into[""], scope)
+    if item.repo:
+        return Place(places.workspace, scope) if item.repo == places.name else None
+    return Place(item.place or places.workspace, scope)
+
+
+def _elsewhere(repo: str) -> str:
+    return f"it is of the repository {repo[:80]!r}; --into NAME=PATH says where that is"
+
+
+def _twice(item: Item, first: Item) -> str:
+    if item.file and item.file != first.file:
+        return f"another file has the same id: {first.where}"
+    return f"it says the same as {first.where}"

@@ -1,0 +1,243 @@
+"""From a path that a person names to memories: which form a file has, and who reads it.
+
+A form is known by the file's name or by what is in it; a person may say it. Files of a folder that have none
+of the forms are passed by. The path itself must have one, or WorkspaceError says what to do; it is raised for
+a path that cannot be read as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Container
+from functools import partial
+
+import msgspec
+
+from forged.errors import MemoryFormatError, WorkspaceError
+from forged.files import FOLDERS, MAX_FILE_BYTES, front_matter
+from forged.importing import dumps, forge, notes
+from forged.importing.rules import rules
+from forged.importing.sources import Source, Walk, read_file, repository_of
+from forged.importing.values import Item, Left, Taken
+from forged.memory import Scope, utc
+
+FORMS = ("rules", "forge", "basic-memory", "mem0", "claude-mem")
+
+_TEXT_BYTES, _JSON_BYTES = 512 << 10, 64 << 20
+_RULES = re.compile(
+    r"(?:.*/)?(?:(?:CLAUDE|AGENTS|GEMINI|QWEN)(?:\.local)?\.md|\.cursorrules|\.cursor/rules/.*\.mdc"
+    r"|\.claude/rules/.*\.md|\.github/copilot-instructions\.md|\.github/instructions/.*\.instructions\.md)"
+)
+# Named by itself, a file may lie anywhere.
+_RULES_ALONE = re.compile(r".*(?:\.mdc|\.instructions\.md|copilot-instructions\.md)")
+_HOLDERS = re.compile(r"(?:^|/)\.(?:cursor|github|claude)(?:/.*)?$")
+_USERS_OWN = (".claude", ".codex", ".gemini", ".qwen", ".cursor", ".config", ".copilot")
+_OF_A_MEMORY = ("id", "version", "trigger", "scope")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a person says of a path: the form and the scope, if at all, and which home is theirs."""
+
+    home: str
+    form: str = ""
+    scope: str = ""
+
+
+def taken(path: str, asked: Asked) -> Taken:
+    """All that a path comes to."""
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        raise WorkspaceError(f"{path} cannot be read: {why}") from error
+    if is_folder:
+        return _folder(os.path.realpath(path), asked)
+    most = _JSON_BYTES if path.endswith(".json") else _TEXT_BYTES
+    try:
+        source = read_file(os.path.realpath(path), os.path.basename(path), most)
+        source = msgspec.structs.replace(source, path=os.path.abspath(path))
+        if source.name == forge.MANIFEST:
+            return _folder(os.path.realpath(source.folder), asked)
+        found = _file(source, asked, alone=True)
+    except MemoryFormatError as error:
+        raise WorkspaceError(f"{path}: {error}") from error
+    if found is None:
+        raise WorkspaceError(f"{path} has no form that is known; say which with --as ({', '.join(FORMS)})")
+    return found
+
+
+# --- folders -------------------------------------------------------------------------------------------
+
+
+def _folder(top: str, asked: Asked) -> Taken:
+    if os.path.lexists(os.path.join(top, forge.MANIFEST)):
+        return _export(top, asked)
+    below = _memory_folders(top)
+    if below:
+        return _all(top, asked, partial(_size_in, below), "forge")
+    if asked.form:
+        return _all(top, asked, lambda where: _size_of_form(where, asked.form), asked.form)
+    return _all(top, asked, lambda where: _size_of(os.path.join(top, where)), "")
+
+
+def _memory_folders(top: str) -> tuple[str, ...]:
+    """The folders of a `.forge` that a person means by this path, each with a slash at its end."""
+    if forge.is_memory_folder(top):
+        return ("",)
+    names = [folder.partition("/")[2] for folder in FOLDERS]
+    there = tuple(f"{name}/" for name in names if os.path.isdir(os.path.join(top, name)))
+    return there if os.path.basename(top) == ".forge" else ()
+
+
+def _size_in(folders: Container[str], where: str) -> int:
+    """How large a memory file may be; nothing else is wanted of these folders."""
+    folder, _, name = where.rpartition("/")
+    is_there = (f"{folder}/" if folder else "") in folders
+    return MAX_FILE_BYTES if is_there and name.endswith(".md") else 0
+
+
+def _all(top: str, asked: Asked, wanted: Callable[[str], int], form: str) -> Taken:
+    walk = Walk(top, wanted, with_memories=form == "forge")
+    asked = msgspec.structs.replace(asked, form=asked.form or form)
+    parts: list[Taken] = []
+    for source in walk:
+        try:
+            part = _file(source, asked, alone=False)
+        except MemoryFormatError as error:
+            part = Taken((), (Left(source.where, str(error)),))
+        if part is not None:
+            parts.append(part)
+    return joined([*parts, Taken((), tuple(walk.left))])
+
+
+def joined(parts: list[Taken]) -> Taken:
+    """Several as one."""
+    formats: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.formats.items():
+            formats[name] = formats.get(name, 0) + count
+    items = tuple(item for part in parts for item in part.items)
+    return Taken(items, tuple(left for part in parts for left in part.left), formats)
+
+
+def _size_of(path: str) -> int:
+    if _RULES.fullmatch(path):
+        return _TEXT_BYTES
+    return MAX_FILE_BYTES if path.endswith(".md") else 0
+
+
+def _size_of_form(where: str, form: str) -> int:
+    if form in {"mem0", "claude-mem"}:
+        return _JSON_BYTES if where.endswith(".json") else 0
+    names = (".md", ".mdc", ".cursorrules") if form == "rules" else (".md",)
+    return _TEXT_BYTES if where.endswith(names) else 0
+
+
+def _export(top: str, asked: Asked) -> Taken:
+    """Every part of an export that its manifest names."""
+    try:
+        told = forge.manifest(read_file(os.path.join(top, forge.MANIFEST), forge.MANIFEST, _JSON_BYTES).data)
+    except MemoryFormatError as error:
+        raise WorkspaceError(f"{top}: {error}") from error
+    homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
+    walk = Walk(top, partial(_size_in, homes), with_memories=True)
+    parts: list[Taken] = []
+    for source in walk:
+        part = homes[f"{source.where.rpartition('/')[0]}/"]
+        parts.append(_memory(source, asked.scope or part.scope, part.name))
+    return joined([*parts, Taken((), tuple(walk.left))])
+
+
+# --- single files --------------------------------------------------------------------------------------
+
+
+def _file(source: Source, asked: Asked, *, alone: bool) -> Taken | None:
+    """What one file comes to; None if it has no form that is known. Raises MemoryFormatError."""
+    form = asked.form or _form(source, alone=alone)
+    if form == "rules":
+        found = _rules(source, asked)
+    elif form == "forge":
+        return _memory(source, asked.scope or _stated_scope(source))
+    elif form == "basic-memory":
+        name = source.name.removesuffix(".md")
+        found = notes.note(source.text(), where=source.where, name=name, scope=asked.scope)
+    elif form == "mem0":
+        found = dumps.mem0(dumps.decoded(source.data), where=source.where, scope=asked.scope)
+    elif form == "claude-mem":
+        document = dumps.decoded(source.data)
+        if not dumps.is_claude_mem(document):
+            raise MemoryFormatError("no list of observations is in it")
+        found = dumps.claude_mem(document, where=source.where, scope=asked.scope)
+    else:
+        return None
+    dated = tuple(_dated(item, source) for item in found.items)
+    return Taken(dated, found.left, {form: 1})
+
+
+def _form(source: Source, *, alone: bool) -> str:
+    if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
+        return "rules"
+    if source.name.endswith(".json") and alone:
+        return _form_of_json(source.data)
+    if not source.name.endswith(".md"):
+        return ""
+    try:
+        text = source.text()
+    except MemoryFormatError:
+        return ""
+    return "forge" if _is_memory(text) else "basic-memory" if notes.is_note(text) else ""
+
+
+def _form_of_json(data: bytes) -> str:
+    document = dumps.decoded(data)
+    if dumps.is_claude_mem(document):
+        return "claude-mem"
+    return "mem0" if dumps.is_mem0(document) else ""
+
+
+def _is_memory(text: str) -> bool:
+    try:
+        values = front_matter(text, _OF_A_MEMORY).values
+    except MemoryFormatError:
+        return False
+    return "id" in values and ("version" in values or "trigger" in values)
+
+
+def _memory(source: Source, scope: str, repo: str = "") -> Taken:
+    found = forge.memory_file(source.data, name=source.name, where=source.where, scope=scope, repo=repo)
+    items = tuple(msgspec.structs.replace(item, source=source.name) for item in found.items)
+    return Taken(items, found.left, {"forge": 1})
+
+
+def _stated_scope(source: Source) -> str:
+    """What the file says of itself: a folder that is no root of ours decides nothing."""
+    try:
+        values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
+    except MemoryFormatError:
+        return Scope.REPO.value
+    return Scope.USER.value if values.get("scope") == "user" else Scope.REPO.value
+
+
+def _rules(source: Source, asked: Asked) -> Taken:
+    home = os.path.realpath(asked.home)
+    folder = os.path.realpath(source.folder)
+    below = os.path.relpath(folder, home).split("/")
+    is_users = folder == home or below[0] in _USERS_OWN
+    scope = asked.scope or (Scope.USER.value if is_users else Scope.REPO.value)
+    top = "" if is_users else repository_of(folder, home)
+    holds_for = _HOLDERS.sub("", os.path.relpath(folder, top)) if top else ""
+    found = rules(
+        source.text(), where=source.where, scope=scope, folder="" if holds_for == "." else holds_for
+    )
+    place = top if scope == Scope.REPO else ""
+    return Taken(tuple(msgspec.structs.replace(item, place=place) for item in found.items), found.left)
+
+
+def _dated(item: Item, source: Source) -> Item:
+    """An item that says nothing of its time is as old as its file."""
+    created = item.created_at or utc(source.changed)
+    return msgspec.structs.replace(
+        item, created_at=created, updated_at=item.updated_at or created, source=source.name
+    )

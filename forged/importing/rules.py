@@ -1,0 +1,158 @@
+"""Rules that agents read, as memories: CLAUDE.md and its kin, rules of Cursor, instructions of Copilot.
+
+Each statement of such a file becomes one memory. What the front matter of a rule says about when it holds
+becomes cues. A file that another one imports (`@docs/style.md`) is named and not followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from forged.importing.blocks import lines_of
+from forged.importing.categories import category_of
+from forged.importing.markdown import Statement, cut
+from forged.importing.values import Item, Left, Taken, fitting_cues
+from forged.memory import Category, Scope
+
+_IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+_LEADS_TO_FILE = re.compile(r"(?:~|\.{1,2})?/.*|.*\.[A-Za-z]\w{0,5}")
+_CUSTOMARY = re.compile(r"(?:Gemini|Qwen)(?: Code)? Added Memories")  # where they put what they remember
+_OF_HEADER = re.compile(r"[A-Za-z][\w-]*[ \t]*:|[ \t]|- |#|\Z")
+_KEY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]*(.*)")
+# Keys of front matter, in all the spellings that there are, by what they mean here.
+_MEANINGS = {
+    "description": "when",
+    "globs": "files",
+    "applyto": "files",
+    "paths": "files",
+    "alwaysapply": "always",
+}
+
+
+def rules(text: str, *, where: str, scope: str, folder: str = "") -> Taken:
+    """The statements of one file. `folder` is the one it holds for, below the top of its repository."""
+    header, body, skipped = _parted(text)
+    told, left = _header(header, where)
+    found = cut(body)
+    above = (folder,) if folder else ()
+    items: list[Item] = []
+    for statement in found.statements:
+        left += _imports(statement, where, skipped)
+        if not _is_import_alone(statement):
+            items.append(
+                _item(
+                    statement,
+                    where=f"{where}:{statement.first + skipped}",
+                    above=above,
+                    cues=told,
+                    scope=scope,
+                )
+            )
+    left += [Left(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    return Taken(tuple(items), tuple(left))
+
+
+def _item(
+    statement: Statement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
+) -> Item:
+    statement_said = _with_headings(statement, above)
+    default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
+    category = category_of(statement.lead, *statement.headings) or default.value
+    return Item(text=statement_said, where=where, scope=scope, category=category, cues=cues)
+
+
+def _with_headings(statement: Statement, above: tuple[str, ...]) -> str:
+    telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
+    return msgspec.structs.replace(statement, headings=(*above, *telling)).said
+
+
+# --- imports -------------------------------------------------------------------------------------------
+
+
+def _imports(statement: Statement, where: str, skipped: int) -> list[Left]:
+    at = f"{where}:{statement.first + skipped}"
+    return [
+        Left(at, f"what it imports from {name} is not read; import that file by itself")
+        for name in _imported(statement.text)
+    ]
+
+
+def _imported(text: str) -> Iterator[str]:
+    fenced = False
+    for line in lines_of(text):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and "@" in line:
+            for found in _IMPORT.finditer(_CODE_SPAN.sub("", line)):
+                if _LEADS_TO_FILE.fullmatch(name := found[1].rstrip(".,")):
+                    yield name
+
+
+def _is_import_alone(statement: Statement) -> bool:
+    words = statement.text.split()
+    return bool(words) and all(word.startswith("@") for word in words) and any(_imported(statement.text))
+
+
+# --- front matter --------------------------------------------------------------------------------------
+
+
+def _parted(text: str) -> tuple[list[str], str, int]:
+    """Lines of the front matter, what follows, and how many lines that leaves out.
+
+    Read by hand: `globs: **/*.ts`, as these programs write it, is no YAML. Cursor leaves an empty one before
+    that of the person.
+    """
+    lines, told, at = lines_of(text), list[str](), 0
+    while (end := _header_end(lines, at)) > at:
+        told += ["", *lines[at + 1 : end - 1], ""]
+        at = end
+    return told, "\n".join(lines[at:]), at
+
+
+def _header_end(lines: Sequence[str], at: int) -> int:
+    """Where front matter that begins here ends; `at` if there is none: a rule above a text is a rule."""
+    if at >= len(lines) or lines[at].strip() != "---":
+        return at
+    for end in range(at + 1, len(lines)):
+        if lines[end].strip() == "---":
+            return end + 1
+        if not _OF_HEADER.match(lines[end]):
+            return at
+    return at
+
+
+def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Left]]:
+    """Cues, and keys that say nothing here."""
+    values, left = dict[str, list[str]](), list[Left]()
+    current: list[str] | None = None
+    for number, line in enumerate(lines, 1):
+        key = _KEY.fullmatch(line)
+        if key is not None:
+            meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
+            current = values.setdefault(meaning, []) if meaning else None
+            if meaning is None:
+                left.append(Left(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory"))
+            elif current is not None:
+                current += _texts(key[2])
+        elif current is not None and line.strip():
+            current += _texts(line.strip().removeprefix("- "))
+    return _cues(values), left
+
+
+def _texts(value: str) -> Iterable[str]:
+    """One text, or those of a list between brackets."""
+    inner = value.strip()
+    parts = inner[1:-1].split(",") if inner[:1] == "[" and inner[-1:] == "]" else [inner]
+    return [part.strip().strip("\"'") for part in parts if part.strip().strip("\"'")]
+
+
+def _cues(values: dict[str, list[str]]) -> tuple[str, ...]:
+    always = values.get("always", ["false"])[:1] == ["true"]
+    when = [" ".join(values.get("when", ()))]
+    globs = [each for value in values.get("files", ()) for each in value.split(",")]
+    files = [f"editing {each.strip()}" for each in globs if each.strip() not in {"", "*", "**", "**/*"}]
+    return fitting_cues((*when, *(() if always else files)))

@@ -1,0 +1,170 @@
+"""Files that a person names, or that lie below a folder that they name, and their bytes.
+
+Whatever lies there is somebody else's: links are not followed, except the one that a person names by itself;
+only regular files are opened, each at most as large as its kind may be, all of them together as well, and
+a walk ends after so many entries and so deep. What is passed over for one of these reasons is named.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from forged.errors import MemoryFormatError, WorkspaceError
+from forged.importing.values import Left
+
+MEMORIES = ".forge"
+MOST_ENTRIES = 100_000
+MOST_DEPTH = 16
+MOST_BYTES = 256 << 20
+PASSED_BY = frozenset(
+    (".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "target", "dist", "build", ".tox")
+)
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One file: where it lies, what a person is told of it, and when it was changed, in Unix seconds."""
+
+    path: str
+    where: str
+    data: bytes = b""
+    changed: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+    def text(self) -> str:
+        """Raises MemoryFormatError for bytes that are none."""
+        try:
+            text = self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise MemoryFormatError("not a text file in UTF-8") from error
+        if "\0" in text:
+            raise MemoryFormatError("not a text file: it holds NUL characters")
+        return text
+
+
+def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Source:
+    """Read one file of at most so many bytes. Raises MemoryFormatError, saying why it is not read."""
+    try:
+        fd = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
+    except OSError as error:
+        raise MemoryFormatError(f"cannot be read: {error.strerror}") from error
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise MemoryFormatError("is not a regular file")
+        if status.st_size > most:
+            raise MemoryFormatError(f"larger than {_size(most)}")
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise MemoryFormatError(f"cannot be read: {error.strerror}") from error
+    if len(data) > most:
+        raise MemoryFormatError(f"larger than {_size(most)}")
+    return Source(path, where, data, status.st_mtime)
+
+
+class Walk:
+    """The files below a folder that are `wanted`, in the order of their names.
+
+    `left` is what was passed over.
+    """
+
+    def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
+        """`wanted` tells how large a file of this path below the top may be, 0 if nobody wants it."""
+        self._with_memories = with_memories
+        self.left: list[Left] = []
+        self._top = top
+        self._wanted = wanted
+        self._entries = 0
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[Source]:
+        yield from self._below(self._top, "", 0)
+
+    def _below(self, folder: str, below: str, depth: int) -> Iterator[Source]:
+        if depth > MOST_DEPTH:
+            self.left.append(Left(below, f"lies more than {MOST_DEPTH} folders deep"))
+            return
+        for entry in self._listed(folder, below):
+            where = f"{below}{entry.name}"
+            if not _is_text(where):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._folder(entry, where, depth)
+            elif most := self._wanted(where):
+                yield from self._file(entry, where, most)
+
+    def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[Source]:
+        if entry.name == MEMORIES and not self._with_memories:
+            self.left.append(Left(where, "memories of forged; import that folder by itself"))
+        elif self._with_memories or entry.name not in PASSED_BY:
+            yield from self._below(entry.path, f"{where}/", depth + 1)
+
+    def _listed(self, folder: str, below: str) -> list[os.DirEntry[str]]:
+        room = MOST_ENTRIES - self._entries
+        try:
+            with os.scandir(folder) as entries:
+                found = [entry for entry, _ in zip(entries, range(room + 1), strict=False)]
+        except OSError as error:
+            if not below:
+                raise WorkspaceError(f"{folder} cannot be read: {error.strerror}") from error
+            self.left.append(Left(below, f"cannot be read: {error.strerror}"))
+            return []
+        if len(found) > room:
+            self.left.append(
+                Left(below or ".", f"more than {MOST_ENTRIES:,} files and folders; import it in parts")
+            )
+        self._entries += len(found[:room])
+        return sorted(found[:room], key=lambda entry: entry.name)
+
+    def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[Source]:
+        if entry.is_symlink():
+            self.left.append(Left(where, "a symbolic link; import the file that it leads to"))
+            return
+        try:
+            source = read_file(entry.path, where, most)
+        except MemoryFormatError as error:
+            self.left.append(Left(where, str(error)))
+            return
+        self._bytes += len(source.data)
+        if self._bytes > MOST_BYTES:
+            self.left.append(Left(where, f"more than {_size(MOST_BYTES)} in all; import it in parts"))
+            return
+        yield source
+
+
+def repository_of(folder: str, home: str) -> str:
+    """The top of the repository that a folder lies in, by its `.git`; nothing if it lies in none.
+
+    Which memories count there the daemon decides, by rules of its own.
+    """
+    current = os.path.realpath(folder)
+    while current != os.path.dirname(current) and current != home:
+        if os.path.lexists(os.path.join(current, ".git")):
+            return current
+        current = os.path.dirname(current)
+    return ""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be told to anybody."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

@@ -1,0 +1,62 @@
+"""What Codex has written down of our plug-in: whether it is switched on, and whether its hooks are trusted.
+
+Codex runs a hook once its person has trusted it, and notes the hash of what it would run: its event, its
+command, its timeout. The same is computed here, so that a changed command is seen to need trust anew. What
+else changes in the plug-in, its version too, leaves the trust as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tomllib
+from typing import Literal
+
+from forged.integrations import disk
+from forged.integrations.disk import NotDone
+
+Trust = Literal["given", "missing"]
+_HOOKS_FILE = "codex/hooks.json"
+
+
+def is_on(folder: str, plugin: str) -> bool:
+    """Whether the plug-in is switched on. Raises NotDone."""
+    plugins = _config(folder).get("plugins")
+    one = plugins.get(plugin) if isinstance(plugins, dict) else None
+    return isinstance(one, dict) and one.get("enabled") is not False
+
+
+def trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
+    """Whether all of these hooks are trusted as they are. Raises NotDone."""
+    section = _config(folder).get("hooks")
+    states = section.get("state") if isinstance(section, dict) else None
+    if not isinstance(states, dict):
+        return "missing"
+    for event, groups in hooks.items():
+        name = _snake(event)
+        noted = states.get(f"{plugin}:{_HOOKS_FILE}:{name}:0:0")
+        if not isinstance(noted, dict) or noted.get("trusted_hash") != _hash(name, groups[0]):
+            return "missing"
+    return "given"
+
+
+def _hash(event: str, group: object) -> str:
+    """As Codex computes it: of the hook with all its settings, keys sorted, without blanks."""
+    one = {"async": False, **group["hooks"][0]} if isinstance(group, dict) else {}
+    identity = {"event_name": event, "hooks": [one]}
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _snake(event: str) -> str:
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", event).lower()
+
+
+def _config(folder: str) -> dict[str, object]:
+    path = os.path.join(folder, "config.toml")
+    try:
+        return tomllib.loads(disk.read(path) or "")
+    except tomllib.TOMLDecodeError as error:
+        raise NotDone(f"{path} is no TOML: {error}") from error

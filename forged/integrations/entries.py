@@ -1,0 +1,145 @@
+"""Entries of ours in the settings of an agent: put in, found again, taken out. Texts in, texts out.
+
+An entry stands at a path of keys: under its own key in an object (`mcpServers`, `forged`), or as an item of
+an array (`hooks`, `Stop`). It is known again by what it runs, whatever else stands beside it and however the
+agent has written the file anew. Containers that had to be made are told, so that they can go again; then the
+text is what it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from forged.integrations.jsonc import Node, cut, insert, is_bare, parse
+
+_PROGRAMS = ("/forged_client/hook.py", "/forged/mcp/bridge.py")
+Path = tuple[str, ...]
+Head = Mapping[str, int]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """`key` empty: an item of an array."""
+
+    path: Path
+    key: str
+    value: object
+
+
+class Unfit(ValueError):  # noqa: N818 - reads as the state it names
+    """The settings are of another form than the agent's own; `str()` says which."""
+
+
+def add(text: str, entries: Sequence[Entry], head: Head) -> tuple[str, tuple[Path, ...]]:
+    """The text with the entries, and the containers that were made for them.
+
+    A text that is blank is made whole, beginning with `head`, and `()` stands for that. Raises NotJson and
+    Unfit.
+    """
+    made: list[Path] = []
+    whole = json.dumps(head) if _is_blank(text) else text
+    for entry in reversed(entries):
+        whole = _with(whole, entry, made)
+    if not _is_blank(text):
+        return whole, tuple(made)
+    return json.dumps(parse(whole).value, indent=2) + text, ((), *made)
+
+
+def remove(text: str, made: Collection[Path], head: Head) -> str:
+    """The text without entries of ours, and without those of the containers that nothing is left in."""
+    if _is_blank(text):
+        return text
+    while (found := next(_ours(text), None)) is not None:
+        text = cut(text, *found)
+    for path in sorted(filter(None, made), key=len, reverse=True):
+        text = _without_container(text, path)
+    return _without_head(text, head) if () in made else text
+
+
+def has_entries(text: str) -> bool:
+    """Whether any entry of ours is in it, of whichever installation."""
+    return next(_ours(text), None) is not None
+
+
+def has_all(text: str, entries: Sequence[Entry], *, exact: bool = True) -> bool:
+    """Whether just these entries of ours are in it; `exact`: with the same environment."""
+    wanted = [_judged(entry.value, exact=exact) for entry in entries]
+    found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
+    return len(found) == len(wanted) and all(value in found for value in wanted)
+
+
+def _judged(value: object, *, exact: bool) -> object:
+    if exact or not isinstance(value, dict):
+        return value
+    return {key: each for key, each in value.items() if key != "env"}
+
+
+def _with(text: str, entry: Entry, made: list[Path]) -> str:
+    node = parse(text)
+    if node.kind != "{":
+        raise Unfit("it holds no object")
+    for depth, key in enumerate(entry.path):
+        child = node.member(key)
+        if child is None:
+            made += [entry.path[:length] for length in range(depth + 1, len(entry.path) + 1)]
+            return insert(text, node, key, _nested(entry, depth + 1))
+        if child.kind != "{" and depth + 1 < len(entry.path):
+            raise Unfit(f"its {key} is of another kind")
+        node = child
+    if node.kind != ("{" if entry.key else "["):
+        raise Unfit(f"its {'.'.join(entry.path)} is of another kind")
+    if entry.key in node.keys:
+        raise Unfit(f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else")
+    return insert(text, node, entry.key or None, entry.value)
+
+
+def _nested(entry: Entry, depth: int) -> object:
+    """The entry in the containers below this depth of its path."""
+    value: object = {entry.key: entry.value} if entry.key else [entry.value]
+    for name in reversed(entry.path[depth:]):
+        value = {name: value}
+    return value
+
+
+def _without_container(text: str, path: Path) -> str:
+    node: Node | None = parse(text)
+    for key in path[:-1]:
+        node = node.member(key) if node else None
+    numbers = [number for number, key in enumerate(node.keys) if key == path[-1]] if node else []
+    if node and numbers and is_bare(text, node.values[numbers[-1]]):
+        return cut(text, node, numbers[-1])
+    return text
+
+
+def _without_head(text: str, head: Head) -> str:
+    """What was blank before, once more, unless something was added to it."""
+    node = parse(text)
+    is_alone = not text[: node.start].strip() and "/" not in text[node.start : node.end]
+    return text[node.end :] if is_alone and node.value == head else text
+
+
+def _is_blank(text: str) -> bool:
+    return not text.strip(" \t\r\n\ufeff")
+
+
+def _ours(text: str) -> Iterator[tuple[Node, int]]:
+    """Entries of ours, each as its container and its number there."""
+    root = parse(text)
+    for name, node in zip(root.keys, root.values, strict=False):
+        if name in {"mcpServers", "servers"}:
+            yield from ((node, at) for at, one in enumerate(node.values) if _runs_ours(one.value))
+        elif name == "hooks":
+            for event in node.values:
+                yield from ((event, at) for at, one in enumerate(event.values) if _runs_ours(one.value))
+
+
+def _runs_ours(value: object) -> bool:
+    """Whether all that an entry runs is forged's."""
+    if not isinstance(value, dict):
+        return False
+    if isinstance(inner := value.get("hooks"), list):
+        return bool(inner) and all(map(_runs_ours, inner))
+    words = [value.get("command"), *(args if isinstance(args := value.get("args"), list) else ())]
+    return any(program in word for word in words if isinstance(word, str) for program in _PROGRAMS)

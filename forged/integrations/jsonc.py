@@ -1,0 +1,142 @@
+"""JSON as people keep it in settings - with comments, with commas before a bracket - read with its places.
+
+`parse` gives a tree in which each value knows where in the text it stands, so that an edit is an insertion or
+a cut and every other byte stays as it is. What was cut is exactly what was inserted: a new member stands
+first in its object, in the line form of what follows it, with a comma only if something follows.
+Raised is NotJson, for what no agent would read either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+_BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
+_SCALAR = re.compile(r'"(?:[^"\\\n]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
+_LINE_START = re.compile(r"[ \t\r]*\n[ \t\r\n]*")
+_DEEPEST = 100
+
+
+class NotJson(ValueError):  # noqa: N818 - reads as the state it names
+    """The text is no JSON, also with all that is tolerated; `str()` says where."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A value and where it stands: `text[start:end]`. `keys` are empty but for an object."""
+
+    start: int
+    end: int
+    kind: str
+    scalar: object = None
+    keys: tuple[str, ...] = ()
+    key_starts: tuple[int, ...] = ()
+    values: tuple[Node, ...] = ()
+
+    def member(self, key: str) -> Node | None:
+        """The value of a key; of one that stands there twice the last, as everybody reads it."""
+        found = [value for name, value in zip(self.keys, self.values, strict=False) if name == key]
+        return found[-1] if found else None
+
+    @property
+    def value(self) -> object:
+        """What it means."""
+        if self.kind == "{":
+            return {key: node.value for key, node in zip(self.keys, self.values, strict=True)}
+        return [node.value for node in self.values] if self.kind == "[" else self.scalar
+
+
+def parse(text: str) -> Node:
+    """The tree of a text."""
+    at = _skip(text, 0)
+    node = _node(text, at, 0)
+    if (rest := _skip(text, node.end)) < len(text):
+        raise _wrong(text, rest)
+    return node
+
+
+def insert(text: str, parent: Node, key: str | None, value: object) -> str:
+    """The text with a new first member of an object, or a new first item of an array (`key` is None)."""
+    at = parent.start + 1
+    line = _LINE_START.match(text, at)
+    lead = line.group() if line and parent.values else ""
+    newline, _, indent = lead.rpartition("\n")
+    end = "\r\n" if newline.endswith("\r") else "\n"
+    body = json.dumps(value, indent=2) if lead else json.dumps(value)
+    body = body.replace("\n", f"{end}{indent}")
+    named = body if key is None else f"{json.dumps(key)}: {body}"
+    return f"{text[:at]}{lead}{named}{',' if parent.values else ''}{text[at:]}"
+
+
+def cut(text: str, parent: Node, number: int) -> str:
+    """The text without a member or an item, and without the comma that it needed; comments stay."""
+    node = parent.values[number]
+    start = parent.key_starts[number] if parent.kind == "{" else node.start
+    start -= len(text[:start]) - len(text[:start].rstrip(" \t\r\n"))
+    comma = _skip(text, node.end)
+    if text[comma] == ",":
+        return text[:start] + text[node.end : comma] + text[comma + 1 :]
+    if number == 0:
+        return text[:start] + text[node.end :]
+    before = _skip(text, parent.values[number - 1].end)
+    return text[:before] + text[before + 1 : start] + text[node.end :]
+
+
+def is_bare(text: str, node: Node) -> bool:
+    """Whether this is an object or array with nothing in it, not even a comment."""
+    return bool(node.kind) and not node.values and not text[node.start + 1 : node.end - 1].strip()
+
+
+def _node(text: str, at: int, depth: int) -> Node:
+    if depth > _DEEPEST:
+        raise _wrong(text, at)
+    opened = text[at : at + 1]
+    if opened in {"{", "["}:
+        return _container(text, at, opened, depth)
+    found = _SCALAR.match(text, at)
+    if not found:
+        raise _wrong(text, at)
+    try:
+        return Node(at, found.end(), "", json.loads(found.group(), strict=False))
+    except ValueError as error:
+        raise _wrong(text, at) from error
+
+
+def _container(text: str, start: int, opened: str, depth: int) -> Node:
+    closed = "}" if opened == "{" else "]"
+    keys: list[str] = []
+    starts: list[int] = []
+    values: list[Node] = []
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != closed:
+        if opened == "{":
+            key, starts, at = _key(text, at, starts, depth)
+            keys.append(key)
+        values.append(_node(text, at, depth + 1))
+        at = _skip(text, values[-1].end)
+        if text[at : at + 1] == ",":
+            at = _skip(text, at + 1)
+        elif text[at : at + 1] != closed:
+            raise _wrong(text, at)
+    return Node(start, at + 1, opened, None, tuple(keys), tuple(starts), tuple(values))
+
+
+def _key(text: str, at: int, starts: Sequence[int], depth: int) -> tuple[str, list[int], int]:
+    """A key, the places of keys with this one, and where its value begins."""
+    name = _node(text, at, depth + 1)
+    colon = _skip(text, name.end)
+    if not isinstance(name.scalar, str) or text[colon : colon + 1] != ":":
+        raise _wrong(text, at)
+    return name.scalar, [*starts, at], _skip(text, colon + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    blank = _BLANK.match(text, at)
+    return blank.end() if blank else at
+
+
+def _wrong(text: str, at: int) -> NotJson:
+    line = text.count("\n", 0, at) + 1
+    return NotJson(f"it is no JSON at line {line}")

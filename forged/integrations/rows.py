@@ -1,0 +1,51 @@
+"""The agents that forged can be connected to: `agents.toml` as values, which says what its keys mean."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Literal
+
+import msgspec
+
+Way = Literal["plugin", "file", "settings"]
+Shape = Literal["group", "plain", "typed"]
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table of the file; `name` is its name there."""
+
+    title: str
+    program: str
+    install: str
+    places: tuple[str, ...]
+    way: Way
+    name: str = ""
+    macos: str = ""
+    tried: str = ""
+    unit_s: float = 1.0
+    shape: Shape = "group"
+    events: dict[str, int] = {}
+    installs: tuple[tuple[str, ...], ...] = ()
+    removes: tuple[tuple[str, ...], ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    head: dict[str, dict[str, int]] = {}
+    leaves: str = ""
+    left: str = ""
+
+
+@cache
+def rows() -> dict[str, Row]:
+    """All rows by their names."""
+    text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
+    read = msgspec.convert(tomllib.loads(text), dict[str, Row])
+    return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
+
+
+def template(name: str) -> str:
+    """The text of a template."""
+    return resources.files("forged.integrations").joinpath("plugin", name).read_text("utf-8")

@@ -1,0 +1,99 @@
+"""What else this machine has for forged: model servers on loopback, keys by name, programs that can classify.
+
+Each server is asked once, for the names of its models, and gets half a second. Of a key only the name of its
+variable is looked at.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from forged import config
+from forged.integrations.machine import Machine
+
+_WITHIN_S = 0.5
+_MOST_BYTES = 1 << 18
+_MOST_NAMES = 5
+_KEYS = ("OPENAI_API_KEY", "EMBEDDING_API_KEY")
+# What a day of work is taken for, where its cost is told; text of a call beside what the agent adds to it.
+TURNS, _TURNS_A_CALL, _TEXT_TOKENS = 40, 4, 1_500
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A model server that answers here. `base_url` is how forged would be told of it."""
+
+    name: str
+    base_url: str
+    models: tuple[str, ...] = ()
+
+
+class Classifier(msgspec.Struct, frozen=True):
+    """A program that could decide what is kept, and what that takes on a day of `TURNS` turns."""
+
+    name: str
+    title: str
+    calls: int
+    tokens: int
+
+
+SERVERS: Mapping[str, tuple[int, str, str, str]] = {
+    "Ollama": (11434, "/api/tags", "models", "name"),
+    "LM Studio": (1234, "/v1/models", "data", "id"),
+}
+
+
+def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[Server, ...]:
+    """The model servers that answer on loopback."""
+    found = []
+    for name, (port, path, section, field) in (SERVERS if known is None else known).items():
+        names = _asked(port, path, section, field)
+        if names is not None:
+            found.append(Server(name, f"http://127.0.0.1:{port}/v1", names))
+    return tuple(found)
+
+
+def keys(machine: Machine) -> tuple[str, ...]:
+    """Names of variables in which keys are, that forged could be told of."""
+    return tuple(name for name in _KEYS if machine.environ.get(name))
+
+
+def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier, ...]:
+    """The agents here that could classify; none does before its person says so."""
+    calls = TURNS // _TURNS_A_CALL
+    return tuple(
+        Classifier(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
+        for name, added in config.AGENTS.items()
+        if machine.program(name)
+    )
+
+
+def _named(agent: str) -> str:
+    """As it is named in the configuration; some must be told their model."""
+    name = f"cli:{agent}"
+    return f"{name}/MODEL" if config.unusable("classifier", name) else name
+
+
+def _asked(port: int, path: str, section: str, field: str) -> tuple[str, ...] | None:
+    """Names of models; None where nobody answers in time, or somebody else."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S)
+    ends = time.monotonic() + _WITHIN_S
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        data = b""
+        while (part := response.read1(_MOST_BYTES)) and time.monotonic() < ends:
+            data += part
+            if len(data) > _MOST_BYTES:
+                return None
+        listed = json.loads(data)[section] if response.status == 200 else None
+        names = [one[field] for one in listed or []]
+    except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    finally:
+        connection.close()
+    return tuple(str(name)[:80] for name in names[:_MOST_NAMES]) if listed is not None else None

@@ -1,0 +1,261 @@
+"""What an agent's calls come to: requests to the daemon, and its replies as text.
+
+Imported with the first call. A call that fails is a result that says in a sentence what is wrong and what to
+do next, because a model reads results and not errors of a protocol. An agent is a program: what it has kept
+is of origin `agent`, it cannot insist on keeping a secret, and nothing that it is told names a command by
+which memories of others would come into use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from forged.mcp import offered, shown
+from forged.mcp.arguments import WrongArgument, checked
+from forged.mcp.messages import NO_RESOURCE, Json, Refused
+from forged_client.address import bypassed, environment, working_directory
+from forged_client.client import Client
+from forged_client.errors import ClientError, DaemonUnavailable, DeadlineExceeded, RequestFailed
+from forged_client.protocol import (
+    Forget,
+    Found,
+    GetMemories,
+    ListMemories,
+    Memories,
+    R,
+    Remember,
+    Reply,
+    Request,
+    Status,
+    Trust,
+)
+
+TIMEOUT_S = 10.0
+# Where a harness says which folder its session is about; any other starts us there.
+_FOLDERS = {"claude": "CLAUDE_PROJECT_DIR", "gemini": "GEMINI_PROJECT_DIR"}
+_PAGE = 20
+_HITS = 10
+
+
+class NotDone(Exception):  # noqa: N818 - reads as what became of the call
+    """Why a call did nothing, for the agent; `off` where that is somebody's wish."""
+
+    def __init__(self, told: str, *, off: bool = False) -> None:
+        super().__init__(told)
+        self.off = off
+
+
+class Calls:
+    """Carries out calls for one agent; threads may share it."""
+
+    def __init__(self, harness: str = "", workspace: str = "") -> None:
+        """`harness` is the agent's program, `workspace` a folder that overrules all others."""
+        self._workspace = workspace
+        self._harness = harness
+        self._written = ""  # the generation that shows what this agent has changed; it sees no older one
+        self._client = Client(
+            timeout_s=TIMEOUT_S,
+            autostart=True,
+            executable=_beside(),
+            strict=True,
+            name=f"mcp {harness}".strip(),
+        )
+        self._tools: dict[str, Callable[..., str]] = {
+            "search_memories": self._search,
+            "get_memories": self._get,
+            "list_memories": self._list,
+            "remember": self._remember,
+            "forget": self._forget,
+            "memory_status": self._status,
+        }
+
+    def tool(self, params: Json, root: str) -> Json:
+        """The result of one call of a tool; `root` is the URI of the agent's first folder, if it said one."""
+        name = str(params["name"])
+        try:
+            given = checked(offered.BY_NAME[name], params.get("arguments", {}))
+            return _result(self._carried_out(self._tools[name], root, **given))
+        except WrongArgument as wrong:
+            return _result(str(wrong), failed=True)
+        except NotDone as why:
+            return _result(str(why), failed=not why.off)
+
+    def resource(self, params: Json, root: str) -> Json:
+        """One memory as a resource. Raises Refused."""
+        uri = str(params["uri"])
+        try:
+            text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(offered.URI))])
+        except NotDone as why:
+            raise Refused(NO_RESOURCE, str(why)) from None
+        return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
+
+    def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
+        """What a tool answers. Raises NotDone."""
+        if bypassed():
+            raise NotDone("Memory is off here: FORGED_BYPASS is set.", off=True)
+        try:
+            return tool(self._place(root), **given)
+        except ClientError as error:
+            raise NotDone(_sentence(error)) from None
+
+    def _place(self, root: str) -> str:
+        """The workspace: as we were started, as the harness says, its first folder, where we stand."""
+        told = environment().get(_FOLDERS.get(self._harness, ""), "")
+        here = working_directory()
+        named = self._workspace or told or _folder(root)
+        place = os.path.join(here, named) if named else here
+        if not place.startswith("/"):
+            raise NotDone("The folder where this server was started is gone; memory has no workspace.")
+        return place
+
+    def _ask(self, request: Request[R]) -> R:
+        """A reply that says something. Raises NotDone and ClientError."""
+        return _checked(self._client.ask(request))
+
+    # --- the tools; arguments are as in offered.py ---------------------------------------------------------
+
+    def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
+        found = _checked(
+            self._client.search(
+                place, query, hypotheses=hypotheses, limit=limit, rated=True, min_generation=self._written
+            )
+        )
+        if not found.memories:
+            return _nothing(found, "No memory fits.")
+        head = f"{shown.counted(len(found.memories))}, best first; get_memories has them whole."
+        return _framed(head + _remark(found), map(shown.gist, found.memories))
+
+    def _get(self, place: str, ids: list[str]) -> str:
+        wanted = tuple(dict.fromkeys(ids))
+        found = self._ask(GetMemories(workspace=place, ids=wanted, min_generation=self._written))
+        gone = f"Not there: {', '.join(each[:80] for each in found.missing)}." if found.missing else ""
+        if not found.memories:
+            raise NotDone(f"{gone} search_memories and list_memories say which ids there are.")
+        count = shown.fitting(found.memories)
+        later = [each.id for each in found.memories[count:]]
+        text = _framed(f"{shown.counted(count)}.", map(shown.page, found.memories[:count]))
+        more = f"No room for {', '.join(later)}: ask for them in another call." if later else ""
+        return "\n".join(filter(None, (text, gone, more)))
+
+    def _list(
+        self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
+    ) -> str:
+        if not cursor.isascii() or not cursor.isdecimal():
+            raise NotDone("This cursor is none; leave it out for the first page.")
+        start = int(cursor)
+        found = self._ask(
+            ListMemories(
+                workspace=place,
+                scope=scope,
+                category=category,
+                limit=limit,
+                offset=start,
+                min_generation=self._written,
+            )
+        )
+        if not found.memories:
+            none = "more memories" if start else "such memories" if scope or category else "memories yet"
+            return _nothing(found, f"There are no {none}.")
+        end = start + len(found.memories)
+        head = (
+            f"{start + 1} to {end} of {shown.counted(found.total)}, newest first; get_memories has the rest."
+        )
+        text = _framed(head + _remark(found), map(shown.gist, found.memories))
+        return f'{text}\nThe next page: cursor "{end}".' if end < found.total else text
+
+    def _remember(self, place: str, text: str, **beside: Any) -> str:
+        cues, evidence = (tuple(beside.pop(field, ())) for field in ("cues", "evidence"))
+        told = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
+        request = msgspec.structs.replace(told, **beside)
+        reply = self._ask(request)
+        self._written = reply.generation
+        return shown.remembered(reply)
+
+    def _forget(self, place: str, ids: list[str]) -> str:
+        told, failed = list[str](), False
+        for each in dict.fromkeys(ids):
+            try:
+                reply = self._ask(Forget(workspace=place, memory_id=each))
+                self._written = reply.generation
+                told.append(shown.forgotten(reply))
+            except ClientError as error:
+                told.append(f"{each[:80]}: {_sentence(error)}")
+                failed = True
+                if not isinstance(error, RequestFailed):  # nor would the next one be answered
+                    break
+        if failed:
+            raise NotDone("\n".join(told))
+        return "\n".join(told)
+
+    def _status(self, place: str) -> str:
+        report = self._ask(Status(workspace=place))
+        try:
+            (repository,) = self._ask(Trust(workspace=place)).roots
+        except RequestFailed:  # the place has none
+            return shown.status(report, "")
+        return shown.status(report, repository.root)
+
+
+_Answer = TypeVar("_Answer", bound=Reply)
+
+
+def _checked(reply: _Answer) -> _Answer:
+    """A reply that says something. Raises NotDone."""
+    if reply.status == "disabled":
+        raise NotDone(f"Memory is off here: {reply.reason}.", off=True)
+    if reply.status == "not_ready":
+        raise NotDone(f"Memory is not ready yet ({reply.reason}); try again in some seconds.")
+    if reply.status not in {"ok", "empty"}:
+        raise NotDone(f"Memory could not answer: {reply.reason or reply.status}.")
+    return reply
+
+
+def _result(text: str, *, failed: bool = False) -> Json:
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def _framed(head: str, entries: Iterable[str]) -> str:
+    return shown.framed(os.urandom(8).hex(), head, entries)
+
+
+def _nothing(reply: Found | Memories, told: str) -> str:
+    return f"{told} ({reply.reason})" if reply.reason else told
+
+
+def _remark(reply: Found | Memories) -> str:
+    return f" Answered, though not in full: {reply.reason}." if reply.reason else ""
+
+
+def _sentence(error: ClientError) -> str:
+    """What an agent is told of a failure."""
+    if isinstance(error, RequestFailed):
+        return _refusal(error)
+    if isinstance(error, DeadlineExceeded):
+        return f"Memory did not answer: {error}. Go on without it; the user can run `forgectl doctor`."
+    if isinstance(error, DaemonUnavailable):
+        return f"Memory is not running and could not be started: {error}. The user can run `forgectl doctor`."
+    return f"Memory failed: {error}. The user can run `forgectl doctor`."
+
+
+def _refusal(error: RequestFailed) -> str:
+    if error.code != "secret":
+        return f"Not done: {error.message}."
+    what = error.message.partition(";")[0]  # behind it a person is told how to insist, which an agent cannot
+    return f"Not kept: {what}. Say it without the secret; only the user can insist, with `forgectl remember`."
+
+
+def _folder(uri: str) -> str:
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in {"", "localhost"} else ""
+
+
+def _beside() -> str | None:
+    """The daemon that belongs to this interpreter; where there is none, the one that last ran is started."""
+    path = os.path.join(os.path.dirname(sys.executable), "forged")
+    return path if os.path.exists(path) else None

@@ -1,0 +1,233 @@
+"""The loop of the bridge: lines from stdin, answers to stdout, until the agent hangs up.
+
+What needs no daemon is answered at once, also while a tool is at work: each call of a tool has a thread of
+its own, in which the client of the daemon is imported when it is first wanted. A call ends by the client's
+deadline; one that the agent cancels is not answered. Nothing but messages goes to stdout, and nothing that
+comes in, however wrong, ends the loop.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+from _thread import LockType, allocate_lock, start_new_thread
+from contextlib import suppress
+
+from forged.mcp import messages, offered
+from forged.mcp.messages import Json, Message, Refused
+
+TYPE_CHECKING = False  # `typing` costs more than all of this module
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from forged.mcp.calls import Calls
+
+# Bytes of a line; the daemon takes a request of 1 MiB, and its text may be escaped.
+LONGEST = 8 << 20
+# Calls at once. They take turns at the daemon; more is a client that has lost its head.
+_MOST_CALLS = 64
+_LAST_CALLS_S = 1.0
+_ROOTS = "forged-roots"
+_ASK_FOR_ROOTS = {"notifications/initialized", "notifications/roots/list_changed"}
+_HARNESS = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+def chosen(arguments: list[str]) -> tuple[str, str] | None:
+    """Harness and workspace of a command line, empty where they are not said; None if it is no such line."""
+    words, workspace = list(arguments), ""
+    if "--workspace" in words[:-1]:
+        place = words.index("--workspace")
+        workspace = words[place + 1]
+        del words[place : place + 2]
+    if len(words) > 1 or (words and not _HARNESS.fullmatch(words[0])):
+        return None
+    return "".join(words), workspace
+
+
+def serve(harness: str = "", workspace: str = "") -> None:
+    """Answer what comes on stdin; returns when it ends, or when nobody reads stdout any more."""
+    if sys.stdin is None or sys.stdout is None:
+        return
+    if sys.stdin.isatty():
+        _complain("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
+    lines, out = sys.stdin.buffer, io.FileIO(sys.stdout.fileno(), "wb", closefd=False)
+    sys.stdout = sys.stderr  # what anything prints must not stand among the messages
+    bridge = Bridge(out, harness, workspace)
+    while not bridge.is_over and (line := lines.readline(LONGEST + 1)):
+        if len(line) > LONGEST:
+            _skip(lines, line)
+            bridge.refuse(Refused(messages.NO_REQUEST, f"a line may have {LONGEST} bytes"))
+        elif line.strip():
+            bridge.take(line)
+    bridge.finish()
+
+
+def _skip(lines: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = lines.readline(LONGEST)
+
+
+class Bridge:
+    """One agent's conversation. `is_over` when nobody reads what is sent."""
+
+    def __init__(self, out: io.FileIO, harness: str, workspace: str) -> None:
+        self.is_over = False
+        self._out = out
+        self._place = harness, workspace
+        self._writing, self._loading = allocate_lock(), allocate_lock()
+        self._running: dict[str | int, LockType] = {}
+        self._calls: Calls | None = None
+        self._has_roots = False
+        self._root = ""
+        self._local: dict[str, Callable[[Json], Json]] = {
+            "initialize": self._initialize,
+            "ping": lambda _: {},
+            "tools/list": lambda _: {"tools": list(offered.TOOLS)},
+            "prompts/list": lambda _: {"prompts": list(offered.PROMPTS)},
+            "prompts/get": _prompt,
+            "resources/list": lambda _: {"resources": []},
+            "resources/templates/list": lambda _: {"resourceTemplates": list(offered.TEMPLATES)},
+        }
+        self._remote = {"tools/call": _tool, "resources/read": _resource}
+
+    def take(self, line: bytes) -> None:
+        """Deal with one line."""
+        try:
+            self._deal(messages.read(line))
+        except Refused as refused:
+            self.refuse(refused)
+
+    def refuse(self, refused: Refused) -> None:
+        self._send(messages.refusal(refused))
+
+    def finish(self) -> None:
+        """The agent has hung up: what it asked for last may still be answered."""
+        end = time.monotonic() + _LAST_CALLS_S
+        for done in list(self._running.values()):
+            done.acquire(timeout=max(end - time.monotonic(), 0.0))
+
+    def _deal(self, message: Message) -> None:
+        number, method = message.number, message.method
+        if not method:
+            self._answered(message)
+        elif number is None:
+            self._told(message)
+        elif method in self._local:
+            self._send(messages.answer(number, self._within(number, self._local[method], message.params)))
+        elif method in self._remote:
+            self._begin(number, method, self._within(number, self._remote[method], message.params))
+        else:
+            raise Refused(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
+
+    def _within(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
+        """What comes of params. Raises Refused with the number of the request."""
+        try:
+            return work(params)
+        except Refused as refused:
+            raise Refused(refused.code, str(refused), number) from None
+
+    def _initialize(self, params: Json) -> Json:
+        able = params.get("capabilities")
+        self._has_roots = isinstance(able, dict) and "roots" in able
+        return offered.initialized(params.get("protocolVersion"))
+
+    def _told(self, message: Message) -> None:
+        """A notification; one that means nothing here is passed over."""
+        if message.method == "notifications/cancelled":
+            number = message.params.get("requestId")
+            if isinstance(number, (str, int)):
+                self._running.pop(number, None)
+        elif self._has_roots and message.method in _ASK_FOR_ROOTS:
+            self._send(messages.question(_ROOTS, "roots/list"))
+
+    def _answered(self, message: Message) -> None:
+        """The agent's folders, the only thing that it is asked."""
+        found = message.result.get("roots") if isinstance(message.result, dict) else None
+        if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
+            self._root = str(found[0].get("uri", ""))
+
+    def _begin(self, number: str | int, method: str, asked: Json) -> None:
+        """Have a thread carry out what the daemon is needed for."""
+        if number in self._running or len(self._running) >= _MOST_CALLS:
+            why = "this id is in use" if number in self._running else "too many calls at once"
+            raise Refused(messages.NO_REQUEST, why, number)
+        done = allocate_lock()
+        done.acquire()
+        self._running[number] = done
+        try:
+            start_new_thread(self._carry_out, (number, method, asked, done))
+        except RuntimeError:
+            del self._running[number]
+            raise Refused(messages.OUR_FAULT, "no thread could be started", number) from None
+
+    def _carry_out(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
+        try:
+            calls = self._with_daemon()
+            work = calls.tool if method == "tools/call" else calls.resource
+            line = messages.answer(number, work(asked, self._root))
+        except Refused as refused:
+            line = messages.refusal(Refused(refused.code, str(refused), number))
+        except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
+            _complain(f"{method} failed: {type(error).__name__}")
+            told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
+            line = messages.refusal(Refused(messages.OUR_FAULT, told, number))
+        if self._running.get(number) is done:  # else it was cancelled
+            self._send(line)
+            self._running.pop(number, None)
+        done.release()
+
+    def _with_daemon(self) -> Calls:
+        """What asks the daemon, made with the first call."""
+        with self._loading:
+            if self._calls is None:
+                if sys.flags.no_site:
+                    import site  # noqa: PLC0415 - finds where msgspec is; nothing before needs it
+
+                    site.main()
+                from forged.mcp.calls import Calls  # noqa: PLC0415
+
+                self._calls = Calls(*self._place)
+            return self._calls
+
+    def _send(self, line: bytes) -> None:
+        with self._writing:
+            try:
+                while line:
+                    line = line[self._out.write(line) :]
+            except OSError:
+                self.is_over = True
+
+
+def _complain(sentence: str) -> None:
+    """On stderr, which agents keep in a log, close, or do not read."""
+    with suppress(OSError, AttributeError):
+        sys.stderr.write(f"forgectl: {sentence}\n")
+        sys.stderr.flush()
+
+
+def _prompt(params: Json) -> Json:
+    given = params.get("arguments")
+    topic = given.get("topic") if isinstance(given, dict) else None
+    if params.get("name") != offered.PROMPT:
+        raise Refused(messages.WRONG_PARAMS, f"there is one prompt, {offered.PROMPT}")
+    if not isinstance(topic, str) or not topic.strip():
+        raise Refused(messages.WRONG_PARAMS, "topic is missing: what to recall")
+    return offered.recall(topic)
+
+
+def _tool(params: Json) -> Json:
+    name = params.get("name")
+    if not isinstance(name, str) or name not in offered.BY_NAME:
+        known = ", ".join(offered.BY_NAME)
+        raise Refused(messages.WRONG_PARAMS, f"there is no tool {str(name)[:80]!r}, only {known}")
+    return params
+
+
+def _resource(params: Json) -> Json:
+    uri = params.get("uri")
+    if not isinstance(uri, str) or not uri.startswith(offered.URI) or uri == offered.URI:
+        raise Refused(messages.NO_RESOURCE, f"there is no such resource; memories are {offered.URI}ID")
+    return params

@@ -1,0 +1,88 @@
+"""JSON-RPC 2.0, one message a line, as MCP has it: what a line says, and what is sent back as a line.
+
+A line comes from any program and is taken for nothing until it was looked at. Raised is Refused, which is
+what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
+"""
+
+from __future__ import annotations
+
+import json
+
+Json = dict[str, object]
+
+NOT_JSON, NO_REQUEST, NO_METHOD, WRONG_PARAMS, OUR_FAULT = -32700, -32600, -32601, -32602, -32603
+NO_RESOURCE = -32002
+
+
+class Refused(Exception):  # noqa: N818 - reads as what becomes of a message
+    """A message that cannot be carried out; `number` is its id, if that is known."""
+
+    def __init__(self, code: int, message: str, number: str | int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.number = number
+
+
+class Message:
+    """A request, a notification (its `number` is None) or the answer to a request of ours (no `method`)."""
+
+    __slots__ = ("method", "number", "params", "result")
+
+    def __init__(self, method: str, number: str | int | None, params: Json, result: object = None) -> None:
+        self.method = method
+        self.number = number
+        self.params = params
+        self.result = result
+
+
+def read(line: bytes) -> Message:
+    """The message of a line. Raises Refused."""
+    try:
+        said = json.loads(line, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise Refused(NOT_JSON, "this line is no JSON in UTF-8") from None
+    if isinstance(said, list):
+        raise Refused(NO_REQUEST, "batches are not taken; send one message a line")
+    if not isinstance(said, dict) or said.get("jsonrpc") != "2.0":
+        raise Refused(NO_REQUEST, "this is no message of JSON-RPC 2.0")
+    number = _number(said)
+    if "method" not in said and ("result" in said or "error" in said):
+        return Message("", number, {}, said.get("result"))
+    method, params = said.get("method"), said.get("params", {})
+    if not isinstance(method, str) or not method:
+        raise Refused(NO_REQUEST, "there is no method in it", number)
+    if not isinstance(params, dict):
+        raise Refused(WRONG_PARAMS, "params is no object", number)
+    return Message(method, number, params)
+
+
+def answer(number: str | int, result: Json) -> bytes:
+    return _line({"id": number, "result": result})
+
+
+def refusal(refused: Refused) -> bytes:
+    return _line({"id": refused.number, "error": {"code": refused.code, "message": str(refused)}})
+
+
+def question(number: str, method: str) -> bytes:
+    """A request of ours."""
+    return _line({"id": number, "method": method})
+
+
+def _line(said: Json) -> bytes:
+    """In ASCII: half a character that came in a text of JSON goes out again, and no line has two ends."""
+    return json.dumps({"jsonrpc": "2.0", **said}, separators=(",", ":")).encode() + b"\n"
+
+
+def _number(said: Json) -> str | int | None:
+    """The id, None for a notification. Raises Refused."""
+    number = said.get("id")
+    if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
+        return number
+    if "id" in said:
+        raise Refused(NO_REQUEST, "an id is a text or a whole number")
+    return None
+
+
+def _no_number(name: str) -> object:
+    raise ValueError(name)

@@ -1,0 +1,98 @@
+"""Claude Code: `projects/FOLDER/SESSION.jsonl`, a tree of lines that name their parents.
+
+What counts is the branch that ends in the newest line of the main conversation: who goes back and says it
+another way leaves the other branch behind. A compaction begins a new branch, which names the old one as its
+logical parent, or hangs new lines to preserved ones; so everything behind the newest boundary in the file is
+what was said since the summary. Side conversations, lines of the harness and synthetic replies are no prose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.texts import text_of
+
+
+class _Message(msgspec.Struct):
+    content: object = ""
+    model: object = ""
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    type: str = ""
+    subtype: object = ""
+    uuid: str = ""
+    parent_uuid: str | None = ""
+    logical_parent_uuid: str | None = None
+    message: _Message = msgspec.field(default_factory=_Message)
+    timestamp: object = ""
+    session_id: object = ""
+    cwd: object = ""
+    version: object = ""
+    is_meta: bool = False
+    is_sidechain: bool = False
+    is_compact_summary: bool = False
+    is_api_error_message: bool = False
+    team_name: object = None
+
+
+class _Place(msgspec.Struct):
+    """A line of the tree: its parent, where it stands in the file, and what was said in it."""
+
+    parent: str
+    at: int
+    told: Told | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_SUMMARY = "compact_boundary"
+_BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were generated")
+
+
+def read(lines: Iterable[bytes]) -> Draft:
+    """What the lines tell of their session."""
+    draft, tree, boundary, leaf = Draft(), dict[str, _Place](), -1, ""
+    for at, raw in enumerate(lines):
+        try:
+            line = _decode(raw)
+        except msgspec.DecodeError:
+            draft.skipped += 1
+            continue
+        if not line.uuid or line.is_sidechain:
+            continue
+        draft.about(line.session_id, line.cwd, line.version, seconds(line.timestamp))
+        if line.is_compact_summary or line.subtype == _SUMMARY:
+            boundary = at
+        parent = line.logical_parent_uuid if line.parent_uuid is None else line.parent_uuid
+        # What a line hangs on may have been skipped: then it goes on where the file stood.
+        known = parent if parent is None or parent in tree else leaf
+        tree[line.uuid] = _Place(known or "", at, _told(line))
+        leaf = line.uuid
+    for place in reversed([*_branch(tree, leaf)]):
+        if place.told is not None:
+            place.told.is_new = place.at > boundary
+            draft.told.append(place.told)
+    return draft
+
+
+def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
+    """From the leaf up, each line once, whatever the file says."""
+    seen = set[str]()
+    while leaf in tree and leaf not in seen:
+        seen.add(leaf)
+        yield tree[leaf]
+        leaf = tree[leaf].parent
+
+
+def _told(line: _Line) -> Told | None:
+    if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
+        return None
+    if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:
+        return None
+    text = text_of(line.message.content)
+    if not text.strip() or text.startswith(_BY_HARNESS):
+        return None
+    return Told("user" if line.type == "user" else "assistant", text, seconds(line.timestamp))

@@ -1,0 +1,79 @@
+"""Codex: `sessions/YEAR/MONTH/DAY/rollout-*.jsonl`, lines of a type with a payload.
+
+What was said stands in response items that are messages of the user or the assistant; event messages say the
+same once more. Texts that the harness put into the user's mouth are marked in their metadata, of older
+versions by tags. A `compacted` line is a summary: what follows was said since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from forged.conversation import Speaker
+from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.texts import part_text, text_of
+
+
+class _Payload(msgspec.Struct):
+    type: object = ""
+    role: object = ""
+    content: object = None
+    id: object = ""
+    cwd: object = ""
+    cli_version: object = ""
+    timestamp: object = ""
+    source: object = ""
+    thread_source: object = "user"
+    internal_chat_message_metadata_passthrough: object = None
+
+
+class _Line(msgspec.Struct):
+    type: str = ""
+    timestamp: object = ""
+    payload: _Payload = msgspec.field(default_factory=_Payload)
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def read(lines: Iterable[bytes]) -> Draft:
+    """What the lines tell of their session."""
+    draft = Draft()
+    for raw in lines:
+        try:
+            line = _decode(raw)
+        except msgspec.DecodeError:
+            draft.skipped += 1
+            continue
+        said = line.payload
+        if line.type == "session_meta" and not draft.session_id:
+            draft.about(said.id, said.cwd, said.cli_version, seconds(said.timestamp))
+            # A thread that an agent began has a source of its own.
+            draft.is_other = isinstance(said.source, dict) or said.thread_source not in ("user", None)
+        elif line.type == "compacted":
+            draft.summarised()
+        elif line.type == "response_item" and said.type == "message" and said.role in ("user", "assistant"):
+            role: Speaker = "user" if said.role == "user" else "assistant"
+            draft.told.append(Told(role, _text(said), seconds(line.timestamp)))
+    return draft
+
+
+def _text(said: _Payload) -> str:
+    origins = _origins(said.internal_chat_message_metadata_passthrough)
+    if said.role != "user" or not isinstance(said.content, list) or len(origins) != len(said.content):
+        return text_of(said.content)
+    typed = (part for part, origin in zip(said.content, origins, strict=True) if origin in ("user", ""))
+    return "\n".join(filter(None, map(part_text, typed)))
+
+
+def _origins(metadata: object) -> list[object]:
+    """Whose word each part is, as far as the file says."""
+    items = metadata.get("content_item_metadata") if isinstance(metadata, dict) else None
+    return [_origin(item) for item in items] if isinstance(items, list) else []
+
+
+def _origin(item: object) -> object:
+    provenance = item.get("provenance") if isinstance(item, dict) else None
+    return provenance.get("type", "") if isinstance(provenance, dict) else ""

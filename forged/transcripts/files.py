@@ -1,0 +1,62 @@
+"""Files of harnesses, read as what they are: written by others, of any size, perhaps not what they seem.
+
+Only a regular file of this user within the harness's folder is read, and nothing is followed that leads out
+of it. A line that is too long is left out, and so is the first of a tail, which is only the end of one.
+Raises OSError, and TranscriptError for what is there and is not to be read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from forged.errors import ForgedError
+
+MOST_LINE = 8 << 20
+
+
+class TranscriptError(ForgedError):
+    """A file is no transcript that may be read; the message says why."""
+
+
+@contextmanager
+def opened(path: str, home: str) -> Iterator[BinaryIO]:
+    """A file below a harness's folder."""
+    check(path, home)
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise TranscriptError("it is no regular file of this user")
+        yield file
+
+
+def check(path: str, home: str) -> None:
+    """Raise TranscriptError unless the path leads to a place below the folder."""
+    folder = os.path.realpath(home)
+    if os.path.commonpath([os.path.realpath(path), folder]) != folder:
+        raise TranscriptError("it lies outside of the agent's folder")
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Every line; in the place of one that is too long stands one that nobody can read."""
+    while line := file.readline(MOST_LINE):
+        if line.endswith(b"\n") or len(line) < MOST_LINE:
+            yield line
+            continue
+        while (rest := file.readline(MOST_LINE)) and not rest.endswith(b"\n"):
+            pass
+        yield b"?"
+
+
+def tail_of(file: BinaryIO, most_bytes: int) -> tuple[Iterable[bytes], bool]:
+    """The first line, which says whose file it is, and the last ones; and whether that is all there is."""
+    size = os.fstat(file.fileno()).st_size
+    if size <= most_bytes:
+        return lines_of(file), True
+    first = file.readline(MOST_LINE)
+    file.seek(size - most_bytes)
+    file.readline(MOST_LINE)
+    return (line for lines in ((first,), lines_of(file)) for line in lines), False

@@ -1,0 +1,52 @@
+"""Where each harness keeps its past sessions, and what reads them: one row each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from forged.transcripts import claude, codex, gemini, qwen
+from forged.transcripts.session import Draft
+
+
+class Format(msgspec.Struct, frozen=True):
+    """A harness's folder is what its `variable` names and `below` it, or its `folder` of the home directory.
+
+    `places` are names of folders and files below that, one after the other, with `*` for any. A harness that
+    has no `read` keeps a database.
+    """
+
+    variables: tuple[str, ...]
+    folder: str
+    places: tuple[tuple[str, ...], ...]
+    read: Callable[[Iterable[bytes]], Draft] | None = None
+    below: str = ""
+
+    def home(self, env: Mapping[str, str], home: str) -> str:
+        """The harness's folder under these variables."""
+        named = next((env[name] for name in self.variables if env.get(name)), "")
+        return os.path.join(named, self.below) if named else os.path.join(home, self.folder)
+
+
+FORMATS: dict[str, Format] = {
+    "claude": Format(("CLAUDE_CONFIG_DIR",), ".claude", (("projects", "*", "*.jsonl"),), claude.read),
+    "codex": Format(
+        ("CODEX_HOME",),
+        ".codex",
+        (("sessions", "*", "*", "*", "rollout-*.jsonl"), ("archived_sessions", "rollout-*.jsonl")),
+        codex.read,
+    ),
+    "gemini": Format(
+        ("GEMINI_CLI_HOME",),
+        ".gemini",
+        (("tmp", "*", "chats", "session-*.json*"),),
+        gemini.read,
+        ".gemini",
+    ),
+    "qwen": Format(
+        ("QWEN_RUNTIME_DIR", "QWEN_HOME"), ".qwen", (("projects", "*", "chats", "*.jsonl"),), qwen.read
+    ),
+    "opencode": Format(("XDG_DATA_HOME",), ".local/share/opencode", (("opencode.db",),), below="opencode"),
+}

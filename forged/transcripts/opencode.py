@@ -1,0 +1,104 @@
+"""OpenCode: a SQLite file with sessions, messages and their parts.
+
+It is opened to read alone. What OpenCode has not brought from its journal into the file yet is read with it;
+where no journal lies there, the file is taken as it is and nothing is written beside it. A session with a
+parent is an agent's own. A reply that is marked as a summary is one, and a compaction's parts are no prose.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from urllib.parse import quote
+
+import msgspec
+
+from forged.conversation import Speaker
+from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.texts import part_text
+
+_SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
+_BUSY_S = 1.0
+_SESSIONS = "select id, time_updated from session where parent_id is null and time_updated >= ?"
+_SESSION = "select directory, version, time_created, parent_id from session where id = ?"
+_MESSAGES = "select id, data, time_created from message where session_id = ? order by time_created, id"
+_PARTS = """
+select message_id, data from part where session_id = ? and length(data) <= ? and data like '%"text"%'
+order by id
+"""
+_MOST_BYTES = 4 << 20
+
+
+class _Data(msgspec.Struct):
+    role: object = ""
+    summary: object = None
+
+
+@contextmanager
+def opened(path: str) -> Iterator[sqlite3.Connection]:
+    """The database, to be read. Raises sqlite3.Error."""
+    journal = os.path.exists(f"{path}-wal")
+    how = "mode=ro" if journal else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"file:{quote(path)}?{how}", uri=True, timeout=_BUSY_S)) as connection:
+        yield connection
+
+
+def listed(path: str, since: float) -> list[tuple[str, float]]:
+    """The sessions that changed since then, with when they did. Raises sqlite3.Error."""
+    with opened(path) as connection:
+        rows = connection.execute(_SESSIONS, (since * 1000,)).fetchall()
+    return [(each, seconds(at)) for each, at in rows if isinstance(each, str)]
+
+
+def read(path: str, session_id: str) -> Draft:
+    """What the file tells of a session. Raises sqlite3.Error."""
+    draft = Draft(session_id=session_id)
+    with opened(path) as connection:
+        for directory, version, created, parent in connection.execute(_SESSION, (session_id,)):
+            draft.about(session_id, directory, version, seconds(created))
+            draft.is_other = parent is not None
+        texts = _texts(connection, session_id, draft)
+        for message_id, data, at in connection.execute(_MESSAGES, (session_id,)):
+            _add(draft, data, seconds(at), texts.get(message_id, []))
+    return draft
+
+
+def _add(draft: Draft, data: object, at: float, texts: list[str]) -> None:
+    found = _decoded(data, draft)
+    role = _SPEAKERS.get(found.role)
+    if role == "assistant" and found.summary is True:
+        draft.summarised()
+    elif role is not None and texts:
+        draft.told.append(Told(role, "\n".join(texts), at))
+
+
+def _texts(connection: sqlite3.Connection, session_id: str, draft: Draft) -> dict[object, list[str]]:
+    found: dict[object, list[str]] = {}
+    for message_id, data in connection.execute(_PARTS, (session_id, _MOST_BYTES)):
+        try:
+            part = msgspec.json.decode(data)
+        except (msgspec.DecodeError, TypeError):
+            draft.skipped += 1
+            continue
+        if text := _unquoted(part_text(part)):
+            found.setdefault(message_id, []).append(text)
+    return found
+
+
+def _decoded(data: object, draft: Draft) -> _Data:
+    try:
+        return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_Data)
+    except msgspec.DecodeError:
+        draft.skipped += 1
+        return _Data()
+
+
+def _unquoted(text: str) -> str:
+    """`opencode run` puts what it was given on its command line between quotation marks."""
+    try:
+        found = msgspec.json.decode(text) if text.startswith('"') and text.endswith('"') else text
+    except msgspec.DecodeError:
+        return text
+    return found if isinstance(found, str) else text

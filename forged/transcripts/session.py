@@ -1,0 +1,138 @@
+"""A past session of an agent: what a person and the model said, in its order, and nothing else.
+
+A format reads the lines of a file, or rows of a database, into a `Draft`: it leaves out what is no prose of
+the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a `Session` of
+it as every conversation is read: private spans, blocks of our own injections, tool content in a text and what
+harnesses put around a message are cut out. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+import msgspec
+
+from forged.conversation import Speaker, Utterance
+from forged.text import prompts
+from forged.text.injected_text import without_blocks
+from forged.text.private import open_before, without_private
+from forged.text.tokens import estimate
+from forged.text.tool_markup import without_tool_text
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said in one session, and when (Unix seconds; 0 where the file does not say).
+
+    `messages[since_summary:]` is the window: what was said since the newest summary. `skipped` counts lines
+    that could not be read, and `is_whole` is false where the file's beginning was not looked at.
+    """
+
+    agent: str
+    session_id: str = ""
+    workspace: str = ""
+    version: str = ""
+    started_at: float = 0.0
+    messages: tuple[Utterance, ...] = ()
+    times: tuple[float, ...] = ()
+    since_summary: int = 0
+    skipped: int = 0
+    is_whole: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """About how many it is."""
+        return estimate(*(each.text for each in self.messages))
+
+    @property
+    def mark(self) -> str:
+        """A word for all that was said; who says more has another."""
+        said = hashlib.blake2b(digest_size=12)
+        for each in self.messages:
+            said.update(f"{each.role}\n{each.text}\0".encode("utf-8", "surrogatepass"))
+        return said.hexdigest()
+
+
+class Told(msgspec.Struct):
+    """A message as a file has it. `is_new`: it stands behind the newest summary."""
+
+    role: Speaker
+    text: str
+    at: float = 0.0
+    is_new: bool = True
+
+
+class Draft(msgspec.Struct):
+    """What a format has found so far. A session that `is_other` is none between a person and the model."""
+
+    session_id: str = ""
+    workspace: str = ""
+    version: str = ""
+    started_at: float = 0.0
+    told: list[Told] = []
+    skipped: int = 0
+    is_other: bool = False
+
+    def about(self, session_id: object, workspace: object, version: object, at: float) -> None:
+        """Take down what a line says of its session; the first word counts."""
+        self.session_id = self.session_id or _short(session_id)
+        self.workspace = self.workspace or _short(workspace)
+        self.version = self.version or _short(version)
+        self.started_at = self.started_at or at
+
+    def summarised(self) -> None:
+        """What was told until now stands before a summary."""
+        for each in self.told:
+            each.is_new = False
+
+
+_SHORT = 4_096
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= _SHORT and "\0" not in value else ""
+
+
+def seconds(written: object) -> float:
+    """A time as harnesses write it, RFC 3339 or milliseconds, in Unix seconds; 0 if it is none."""
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        return written / 1000 if 0 < written < 1e14 else 0.0
+    try:
+        return max(0.0, datetime.fromisoformat(written).timestamp()) if isinstance(written, str) else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+# Words with which forged itself begins to speak to a model; nobody else's session begins so.
+_OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
+
+
+def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
+    """The session with what of its messages was said; those of which nothing is left are left out."""
+    is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
+    told = [] if draft.is_other or is_ours else draft.told
+    spans = open_before((each.role, (each.text,)) for each in told)
+    kept = [
+        (Utterance(each.role, text), each)
+        for each, open_spans in zip(told, spans, strict=True)
+        if (text := _said(each, open_spans))
+    ]
+    return Session(
+        agent=agent,
+        session_id=draft.session_id,
+        workspace=draft.workspace,
+        version=draft.version,
+        started_at=draft.started_at,
+        messages=tuple(message for message, _ in kept),
+        times=tuple(each.at for _, each in kept),
+        since_summary=next((at for at, (_, each) in enumerate(kept) if each.is_new), len(kept)),
+        skipped=draft.skipped,
+        is_whole=is_whole,
+    )
+
+
+def _said(each: Told, open_spans: int) -> str:
+    if open_spans and each.role == "assistant":
+        return ""
+    text, _ = without_blocks(without_private(each.text, open_spans))
+    return without_tool_text(text, each.role).strip()

@@ -1,0 +1,390 @@
+"""The hook as the process that a harness starts: what it sends and prints, and that nothing goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged_client import hook, hook_beside, protocol
+from forged_client.address import socket_path
+from forged_client.framing import decode_request, encode
+from forged_client.version import __version__
+from tests.client.conftest import MARGIN_S
+from tests.support.clock import eventually
+from tests.support.daemon import answering, full_backlog, stopped_server
+
+COMMAND = (sys.executable, "-I", "-S", hook.__file__)
+PAYLOAD = b'{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt":"hi"}'
+OUTPUT = b'{"hookSpecificOutput":{"additionalContext":"caf\xc3\xa9"}}'
+# Reasons for the runner's machine, not for the hook: what it may take above its own 2.5 s.
+AT_MOST_S = hook.DEADLINE_S + MARGIN_S
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
+
+
+def run(env: dict[str, str], *arguments: str, payload: bytes = PAYLOAD, **options: object):
+    began = time.monotonic()
+    done = subprocess.run(
+        [*COMMAND, *(arguments or ("claude",))],
+        **{"input": payload, "stdout": subprocess.PIPE, **options},
+        stderr=subprocess.PIPE,
+        env=env,
+        timeout=30,
+    )
+    assert time.monotonic() - began < AT_MOST_S
+    return done
+
+
+def is_silent(done: subprocess.CompletedProcess) -> bool:
+    return (done.returncode, done.stdout or b"", done.stderr) == (0, b"", b"")
+
+
+def hooked(output: bytes = OUTPUT):
+    return answering(lambda request: protocol.Hooked(output=output))
+
+
+@pytest.fixture
+def env(home, socket_file) -> dict[str, str]:
+    return environment(home, FORGED_SOCKET=socket_file)
+
+
+# --- what it says and hears -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output", [b"", b"x", OUTPUT, b"x" * 40, b"y" * 300, b"z" * 70_000])
+def test_the_daemons_answer_is_printed_as_it_is(serve, env, output):
+    serve(hooked(output))
+    done = run(env)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, output, b"")
+
+
+def test_the_payload_is_sent_as_it_came_behind_a_greeting(serve, env):
+    peer = serve(hooked())
+    run(env, "gemini", payload=b"\xff not even text \x00")
+    hello, asked = peer.requests
+
+    assert (type(hello), hello.version, hello.protocol_min) == (protocol.Hello, __version__, 1)
+    assert (asked.harness, asked.payload, asked.version) == (
+        "gemini",
+        b"\xff not even text \x00",
+        __version__,
+    )
+    assert 1_000 < asked.within_ms < hook.DEADLINE_S * 1000
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000, hook.SENT])
+@pytest.mark.parametrize("within_ms", [1, 2_300, 65_000])
+def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_ms):
+    body = hook.request(b"claude", b"x" * size, within_ms)
+
+    assert decode_request(body) == protocol.Hook(
+        id=2, harness="claude", payload=b"x" * size, within_ms=within_ms, version=__version__
+    )
+    assert decode_request(hook.HELLO) == protocol.Hello(id=1, client="forged-hook", version=__version__)
+    assert len(body) <= protocol.Hook.limit_bytes
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65_536])
+def test_a_reply_is_read_whatever_its_reason(size):
+    for reason in ("", "é" * 20, "output" * 50, "¦output", "r" * 70_000):
+        reply = protocol.Hooked(id=2, reason=reason, output=b"o" * size)
+        assert hook.output_of(encode(reply)[4:]) == b"o" * size
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        protocol.Hooked(id=3, output=b"x"),
+        protocol.Pong(id=2),
+        protocol.Failed(id=2, status="error"),
+        protocol.Retrieved(id=2, text="x"),
+    ],
+)
+def test_any_other_reply_is_none(reply):
+    with pytest.raises((LookupError, ValueError)):
+        hook.output_of(encode(reply)[4:])
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_half_a_reply_is_none(cut):
+    body = encode(protocol.Hooked(id=2, output=b"x" * 20))[4:]
+    with pytest.raises((LookupError, ValueError)):
+        hook.output_of(body[: min(cut, len(body) - 21)])
+
+
+# --- where the daemon is -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("socket", ["", "/run/own.sock"])
+@pytest.mark.parametrize("runtime", ["", "private", "open", "linked", "gone", "relative", "a file"])
+@pytest.mark.parametrize("user", ["private", "gone"])
+@pytest.mark.parametrize("state", ["", "/elsewhere/state/", "relative"])
+def test_it_looks_where_every_client_looks(tmp_path, socket, runtime, user, state):
+    (tmp_path / "private").mkdir(mode=0o700)
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "linked").symlink_to(tmp_path / "private")
+    (tmp_path / "a file").write_text("")
+    users = tmp_path / "users"
+    if user == "private":
+        (users / str(os.geteuid())).mkdir(parents=True)
+        (users / str(os.geteuid())).chmod(0o700)
+    given = {
+        "HOME": "/home/person/",
+        "FORGED_SOCKET": socket,
+        "XDG_RUNTIME_DIR": runtime if runtime in {"", "relative"} else f"{tmp_path / runtime}/",
+        "XDG_STATE_HOME": state,
+    }
+    env = {name: value for name, value in given.items() if value}
+    found = hook.address({os.fsencode(name): os.fsencode(value) for name, value in env.items()}, bytes(users))
+
+    assert os.fsdecode(found) == socket_path(env, run_user=str(users))
+
+
+def test_without_a_home_in_the_environment_the_place_is_not_guessed():
+    assert hook.address({b"XDG_RUNTIME_DIR": b"/nowhere"}, b"/nowhere") == b""
+
+
+def test_a_daemon_at_the_default_place_is_found(home, folder, serve, socket_file):
+    serve(hooked())
+    runtime = folder / "run"
+    (runtime / "forged").mkdir(parents=True)
+    runtime.chmod(0o700)
+    os.symlink(socket_file, runtime / "forged/forged.sock")
+
+    assert run(environment(home, XDG_RUNTIME_DIR=str(runtime))).stdout == OUTPUT
+
+
+# --- nothing goes wrong --------------------------------------------------------------------------------
+
+
+def test_without_a_daemon_and_any_to_start_it_is_silent_at_once(env):
+    began = time.monotonic()
+
+    assert is_silent(run(env))
+    assert time.monotonic() - began < MARGIN_S
+
+
+def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socket_file):
+    with stopped_server(socket_file, 64):
+        assert is_silent(run(env))
+
+
+def test_a_daemon_with_a_full_backlog_costs_the_deadline_and_nothing_else(env, socket_file):
+    with stopped_server(socket_file, 0), full_backlog(socket_file):
+        assert is_silent(run(env))
+
+
+def slow(talk):
+    talk.greet()
+    talk.next_request()
+    talk.sock.recv(1)
+
+
+def drip(talk):
+    talk.greet()
+    talk.next_request()
+    for byte in encode(protocol.Hooked(id=2, output=OUTPUT)):
+        talk.sock.sendall(bytes((byte,)))
+        time.sleep(0.2)
+
+
+def hangs_up(talk):
+    talk.next_request()
+
+
+def raw(data: bytes):
+    def script(talk):
+        talk.next_request()
+        talk.sock.sendall(data)
+        talk.wait_for_hang_up()
+
+    return script
+
+
+_WELCOME = encode(protocol.Welcome(id=1))
+GARBAGE = {
+    "noise": b"\x00\x00\x00\x05hello" * 50,
+    "a huge frame": b"\xff" * 4096,
+    "no msgpack": _WELCOME + b"\x00\x00\x00\x04\xc1\xc1\xc1\xc1",
+    "another reply": _WELCOME + encode(protocol.Pong(id=2)),
+    "a refusal": encode(protocol.Failed(id=1, status="error", code="busy")) * 2,
+    "an endless text": _WELCOME + b"\x00\x00\x00\x06\x85\xdb\xff\xff\xff\xff",
+    "an empty frame": _WELCOME + b"\x00\x00\x00\x00",
+    "http": b"HTTP/1.1 200 OK\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("script", [slow, drip, hangs_up], ids=lambda script: script.__name__)
+def test_a_daemon_that_does_not_answer_in_time_or_at_all_is_none(serve, env, script):
+    serve(script)
+
+    assert is_silent(run(env))
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_daemon_that_answers_garbage_is_none(serve, env, name):
+    serve(raw(GARBAGE[name]))
+
+    assert is_silent(run(env))
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("",), ("claude", "more"), ("--help",), ("x" * 5_000,), ("\udcff",), ("emacs",)]
+)
+def test_wrong_arguments_are_no_error_of_the_agent(serve, env, arguments):
+    serve(answering(lambda request: protocol.Failed(status="error", code="invalid")))
+    done = subprocess.run(
+        [*COMMAND, *arguments], input=PAYLOAD, capture_output=True, env=env, timeout=30, check=False
+    )
+
+    assert is_silent(done)
+
+
+@pytest.mark.parametrize("payload", [b"", b" "])
+def test_nothing_on_stdin_is_answered_with_nothing(env, payload):
+    assert is_silent(run(env, payload=payload))
+
+
+def test_with_bypass_nothing_is_even_sent(serve, env):
+    peer = serve(hooked())
+    for value in ("1", " Yes "):
+        assert is_silent(run({**env, "FORGED_BYPASS": value}))
+
+    assert peer.requests == []
+    assert run({**env, "FORGED_BYPASS": "0"}).stdout == OUTPUT
+
+
+def test_closed_streams_are_no_error(serve, env):
+    peer = serve(hooked())
+    for closed in ("<&-", ">&-", "<&- >&- 2>&-", "> /dev/full"):
+        command = " ".join(f"'{part}'" for part in (*COMMAND, "claude"))
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{command} {closed}"], input=PAYLOAD, capture_output=True, env=env, timeout=30
+        )
+        assert is_silent(done), closed
+
+    assert all(type(request) in (protocol.Hello, protocol.Hook) for request in peer.requests)
+
+
+def test_a_harness_that_reads_nothing_or_never_ends_its_payload_costs_the_deadline(serve, env):
+    serve(hooked(b"x" * 1_000_000))
+    to_harness, from_hook = os.pipe()
+    never_written, stdin = os.pipe()
+    try:
+        assert run(env, stdout=from_hook).returncode == 0
+        assert is_silent(run(env, input=None, stdin=never_written))
+    finally:
+        for descriptor in (to_harness, from_hook, never_written, stdin):
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_silence(env, socket_file, number):
+    with stopped_server(socket_file, 64):
+        process = subprocess.Popen(
+            [*COMMAND, "claude"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+        )
+        process.stdin.write(PAYLOAD)
+        process.stdin.flush()
+        eventually(lambda: _handles(process))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=10)
+
+    assert (process.returncode, out, err) == (0, b"", b"")
+
+
+def _handles(process: subprocess.Popen) -> bool:
+    """Whether the process has its handlers: bit 13 of the signals that it catches is SIGALRM's."""
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) & 1 << (signal.SIGALRM - 1))
+    return False
+
+
+def test_a_hundred_calls_at_a_stopped_daemon_end_in_time_and_say_nothing(env, socket_file):
+    with stopped_server(socket_file, 8), ThreadPoolExecutor(25) as pool:
+        done = list(pool.map(lambda _: run(env), range(100)))
+
+    assert all(map(is_silent, done))
+
+
+def test_it_needs_nothing_but_the_interpreter(serve, env):
+    """A module that is no part of it would cost milliseconds at each prompt."""
+    told = "posix._exit = lambda code: print(*sorted(sys.modules), file=sys.stderr)"
+    as_program = f"exec(open({hook.__file__!r}).read(), {{'__name__': '__main__'}})"
+    serve(hooked())
+    isolated = [sys.executable, "-I", "-S", "-c"]
+    done = subprocess.run(
+        [*isolated, f"import posix, sys; {told}; {as_program}", "claude"],
+        input=PAYLOAD,
+        capture_output=True,
+        env=env,
+        timeout=30,
+    )
+    bare = subprocess.run([*isolated, "import sys; print(*sys.modules)"], capture_output=True, timeout=30)
+
+    assert done.stdout == OUTPUT
+    assert b"_socket" in done.stderr.split()
+    assert set(done.stderr.split()) - set(bare.stdout.split()) <= {b"_socket", b"_signal"}
+
+
+# --- a payload that is too large -----------------------------------------------------------------------
+
+
+def test_of_a_payload_that_is_too_large_the_long_texts_end_early(serve, env):
+    peer = serve(hooked())
+    said = "Always deploy on Fridays. " + "pasted " * 400_000
+    payload = {
+        "hook_event_name": "Stop",
+        "session_id": "s",
+        "last_assistant_message": "Noted.",
+        "prompt": said,
+    }
+    assert run(env, payload=json.dumps(payload).encode()).stdout == OUTPUT
+
+    sent = json.loads(peer.requests_of(protocol.Hook)[0].payload)
+    assert (sent["session_id"], sent["last_assistant_message"]) == ("s", "Noted.")
+    assert said.startswith(sent["prompt"])
+    assert len(sent["prompt"]) > 100_000
+
+
+@pytest.mark.parametrize(
+    "texts", [["é" * 3_000_000], ["word " * 500_000] * 40, [["a" * 900_000] * 5], ["x y"] * 700_000]
+)
+def test_what_is_cut_fits_or_is_left_whole(texts):
+    payload = json.dumps(texts).encode()
+    cut = hook_beside.shortened(payload, hook.SENT)
+
+    assert len(cut) <= hook.SENT or all(len(text) < 10 for text in texts)
+    assert type(msgspec.json.decode(cut)) is list
+
+
+def test_a_cut_goes_through_no_word():
+    secret = "sk-" + "s3cr3t" * 1_000
+    payload = {"prompt": "word " * 51_000 + secret + " word" * 400_000}
+    cut = json.loads(hook_beside.shortened(json.dumps(payload).encode(), hook.SENT))
+
+    assert set(cut["prompt"].split()) <= {"word", secret}
+
+
+def test_more_than_can_be_read_is_not_sent(serve, env):
+    peer = serve(hooked())
+
+    assert is_silent(run(env, payload=b" " * (hook.READ + 1)))
+    assert peer.requests == []

@@ -1,0 +1,531 @@
+"""What hooks come to: memories once, turns with their prompts, and the ends of what a session has heard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from forged.capture import Spoken
+from forged.capture.hearing import Outcome
+from forged.config import CaptureConfig, Config, MemoryConfig
+from forged.daemon.handlers.talks import CHARACTERS, SESSIONS
+from forged.transcripts import read_tail
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+from tests.transcripts.homes import FIXTURES, folder_of, lay
+
+WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
+NAMES = {
+    "claude": ("UserPromptSubmit", "Stop", "last_assistant_message"),
+    "gemini": ("BeforeAgent", "AfterAgent", "prompt_response"),
+}
+
+
+class Session:
+    """One session of one agent; its hooks are answered wholly and in time."""
+
+    def __init__(self, parts: Parts, repo: Path, name: str = "claude", session: str = "s") -> None:
+        self.parts = parts
+        self._name = name
+        self._base = {"session_id": session, "cwd": str(repo)}
+        self._prompt, self._stop, self._reply = NAMES.get(name, NAMES["claude"])
+
+    async def hears(self, event: str, *, whole: bool = True, version: str = "", **fields: object) -> dict:
+        """What a hook answers, as the harness reads it."""
+        await self.parts.trusts(self._base["cwd"])
+        data = json.dumps({**self._base, "hook_event_name": event, **fields}).encode()
+        self.request = wire.Hook(id=3, harness=self._name, payload=data, within_ms=5_000, version=version)
+        self.reply = await self.parts.ask(self.request)
+        self.parts.handlers.sent(self.request, whole=whole)
+        return json.loads(self.reply.output) if self.reply.output else {}
+
+    async def asks(self, text: str, turn: str | None = None, **fields: object) -> str:
+        """What is injected for a prompt; a `turn` of None is one without a name."""
+        named = {} if turn is None else {"prompt_id": turn}
+        answer = await self.hears(self._prompt, prompt=text, **named, **fields)
+        return text_of(answer)
+
+    async def ends(self, reply: str, turn: str | None = None, **fields: object) -> None:
+        named = {} if turn is None else {"prompt_id": turn}
+        assert await self.hears(self._stop, **{self._reply: reply}, **named, **fields) == {}
+
+
+def text_of(answer: dict) -> str:
+    return answer.get("hookSpecificOutput", {}).get("additionalContext", "")
+
+
+class Ear:
+    """In the place of capture: keeps what is handed over, and says yes."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.heard: list[Spoken] = []
+        self.word = Outcome("accepted")
+        parts.capture.hear = self._hear
+
+    async def _hear(self, spoken: Spoken) -> Outcome:
+        self.heard.append(spoken)
+        return self.word
+
+    @property
+    def windows(self) -> list[list[str]]:
+        return [[each.text for each in spoken.said] for spoken in self.heard]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [spoken.kind for spoken in self.heard]
+
+
+@pytest.fixture
+def store(repo: Path) -> Path:
+    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
+    return repo
+
+
+def quiet(**memory_keys: object) -> Config:
+    """Nothing stands with a session, so that what is found shows."""
+    return Config(
+        memory=MemoryConfig(embedding_model="builtin:lexical", standing_token_budget=0, **memory_keys)
+    )
+
+
+# --- prompts --------------------------------------------------------------------------------------------
+
+
+async def test_a_memory_comes_once_to_a_session_and_again_to_another(home, store):
+    async with assembled(home) as parts:
+        claude, codex = Session(parts, store), Session(parts, store, "codex")
+
+        first, second = await claude.asks(WALRUS, "1"), await claude.asks(TUSKS, "2")
+        assert first.count("The walrus eats clams.") == 1
+        assert first.count("<forged-memories ") == first.count("</forged-memories ") == 1
+        assert second == ""
+        assert "clams" in await codex.asks(WALRUS, "1")
+
+
+async def test_what_a_hook_could_not_be_told_wholly_was_not_heard(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+
+        lost = await claude.hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1", whole=False)
+        assert "clams" in text_of(lost)
+        assert "clams" in await claude.asks(WALRUS, "2")
+
+
+async def test_a_prompt_is_understood_by_what_was_said_before_it(home, store):
+    async with assembled(home, config=quiet()) as parts:
+        claude = Session(parts, store)
+        asked = []
+        find = parts.retriever.retrieve
+
+        async def listening(ask, *rest):
+            asked.append(ask)
+            return await find(ask, *rest)
+
+        parts.retriever.retrieve = listening
+        await claude.asks("Shall we feed the walrus clams?", "1")
+        await claude.ends("I would.", "1")
+        await claude.asks("yes, do that", "2")
+
+        assert [each.text for each in asked[-1].window] == [
+            "Shall we feed the walrus clams?",
+            "I would.",
+            "yes, do that",
+        ]
+
+
+async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
+    put(repo, *(memory(f"m{n}", f"The walrus number {n} " + "eats clams. " * 160) for n in range(40)))
+    async with assembled(home, config=Config(memory=MemoryConfig(injection_token_budget=0))) as parts:
+        text = await Session(parts, repo).asks(WALRUS, "1")
+
+        assert 2_000 < len(text) <= 10_000
+        assert text.rstrip().endswith(">")
+
+
+async def test_what_is_for_the_person_stands_apart_from_what_is_for_the_model(home, store):
+    async with assembled(home, trusting=False) as parts:
+        await parts.loaded(store)
+        answer = await Session(parts, store).hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1")
+
+        assert "forgectl trust" in answer["systemMessage"]
+        assert "hookSpecificOutput" not in answer
+
+
+async def test_a_daemon_of_another_version_is_told_once(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        first = await claude.hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1", version="0.0.9")
+        second = await claude.hears("UserPromptSubmit", prompt=TUSKS, prompt_id="2", version="0.0.9")
+
+        assert "`forgectl restart`" in first["systemMessage"]
+        assert second == {}
+
+
+# --- turns ----------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_is_captured_with_its_prompt_and_a_repeated_end_costs_nothing(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("Always deploy on Fridays.", "1")
+        for _ in range(3):
+            await claude.ends("Understood.", "1", stop_hook_active=True)
+
+        assert ear.windows == [["Always deploy on Fridays.", "Understood."]]
+        assert (ear.heard[0].kind, ear.heard[0].agent, ear.heard[0].session_id) == ("turn", "claude", "s")
+
+
+async def test_an_end_that_goes_on_adds_what_is_new(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("Always deploy on Fridays.", "1")
+        await claude.ends("Understood.", "1")
+        await claude.ends("And noted.", "1")
+
+        assert ear.windows[-1] == ["Always deploy on Fridays.", "Understood.", "And noted."]
+
+
+@pytest.mark.parametrize("turn", ["2", "of-yesterday"])
+async def test_a_turn_whose_prompt_nobody_heard_is_counted_and_not_captured(home, repo, turn):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.ends("Understood.", turn)
+        await claude.asks("Always deploy on Fridays.", "1")
+        await claude.ends("Something else.", turn)
+
+        assert ear.heard == []
+        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [2]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen"])
+async def test_a_prompt_from_before_the_daemon_began_is_what_the_harness_wrote_down(home, repo, agent):
+    (fixture,) = (path for path in FIXTURES if path.parent.name == agent)
+    path = lay(agent, fixture, home)
+    written = read_tail(str(path), agent, 1 << 20, home=str(folder_of(agent, home)))
+    prompt = [each.text for each in written.messages if each.role == "user"][-1]
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        session = Session(parts, repo, agent, written.session_id)
+        for reply in ("Something new.", "Something new."):
+            await session.ends(reply, "7", transcript_path=str(path))
+
+        (window,) = ear.windows
+        assert (window[0], window[-1]) == (prompt, "Something new.")
+        assert len([each for each in ear.heard[0].said if each.role == "user"]) == 1
+
+
+@pytest.mark.parametrize("broken", ["another session", "outside", "gone"])
+async def test_what_another_session_wrote_or_what_lies_elsewhere_is_not_read(home, repo, broken, tmp_path):
+    (fixture,) = (path for path in FIXTURES if path.parent.name == "claude")
+    path = lay("claude", fixture, home if broken != "outside" else tmp_path)
+    session_id = "198d2d39-34d4-4f67-a97c-c27f22255fff" if broken != "another session" else "s"
+    assert "198d2d39-34d4-4f67-a97c-c27f22255fff" in fixture.read_text()
+    if broken == "gone":
+        path.unlink()
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        await Session(parts, repo, session=session_id).ends("Done.", "7", transcript_path=str(path))
+
+        assert ear.heard == []
+        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [1]
+
+
+async def test_a_harness_without_names_of_turns_is_known_by_what_is_said(home, repo):
+    async with assembled(home) as parts:
+        ear, qwen = Ear(parts), Session(parts, repo, "qwen")
+        for _ in range(2):
+            await qwen.asks("Always deploy on Fridays.")
+            await qwen.ends("Understood.", stop_hook_active=True)
+            await qwen.ends("Understood.", stop_hook_active=True)
+        await qwen.ends("Of a prompt that was lost.")
+
+        turn = ["Always deploy on Fridays.", "Understood."]
+        assert ear.windows == [turn, turn * 2]
+
+
+async def test_an_end_that_says_its_prompt_needs_no_other_hook(home, repo):
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, repo, "gemini")
+        await gemini.ends("Understood.", prompt="Always deploy on Fridays.")
+        await gemini.asks("And on Mondays?")
+        await gemini.ends("Never.", prompt="And on Mondays?")
+
+        assert ear.windows[0] == ["Always deploy on Fridays.", "Understood."]
+        assert ear.windows[1][2:] == ["And on Mondays?", "Never."]
+
+
+async def test_what_capture_refuses_goes_with_the_next_turn(home, repo, caplog):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        ear.word = Outcome("rejected", "spool_full: many")
+        await claude.asks("Always deploy on Fridays.", "1")
+        await claude.ends("Understood.", "1")
+        ear.word = Outcome("accepted")
+        await claude.ends("Understood.", "1")
+        await claude.ends("Understood.", "1")
+
+        assert ear.windows == [["Always deploy on Fridays.", "Understood."]] * 2
+        assert caplog.text.count("hook failed agent=claude event=Stop error=spool_full: many") == 1
+        assert [day.last_failure for _, _, day in parts.state.agents.newest()] == ["Stop: spool_full: many"]
+
+
+async def test_a_turn_belongs_where_its_prompt_was_sent(home, repo, tmp_path):
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("Always deploy on Fridays.", "1")
+        await claude.ends("Understood.", "1", cwd=str(other))
+
+        assert str(repo / ".forge/memory").startswith(ear.heard[0].roots[0].top) or ear.heard[0].roots
+        tops = {root.top for root in ear.heard[0].roots}
+        assert not any(top.startswith(str(other)) for top in tops)
+
+
+# --- what must not be remembered ----------------------------------------------------------------------
+
+
+async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("Deploy on Fridays. <private>The code is 7391.", "1")
+        await claude.ends("The code 7391 is noted.", "1")
+        await claude.asks("7391 it is. </private> Thanks for the train.", "2")
+        await claude.ends("Gladly.", "2")
+
+        assert "7391" not in str(ear.windows)
+        assert "7391" not in str(
+            [each for talk in parts.daemon.talks._talks.values() for each in talk.messages]
+        )
+        assert [text.strip() for text in ear.windows[-1]] == [
+            *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
+        ]
+
+
+async def test_what_is_private_stays_so_when_an_end_says_its_prompt_again(home, repo):
+    first, second = "Deploy on Fridays. <private>The code is", "7391, really. </private> Thanks."
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, repo, "gemini")
+        for prompt in (first, second):
+            await gemini.asks(prompt)
+            await gemini.ends("Noted: 7391.", prompt=prompt)
+        await gemini.asks("<private>And 7391 again.</private>")
+        await gemini.ends("7391 it is.", prompt="<private>And 7391 again.</private>")
+
+        assert "Thanks." in str(ear.windows)
+        assert "really" not in str(ear.windows)
+        assert "it is" not in str(ear.windows)
+
+
+async def test_while_paused_nothing_is_answered_captured_or_held(home, store):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks("Before the pause.", "1")
+        await parts.ask(wire.Pause(workspace=str(store)))
+        assert await claude.asks(WALRUS, "2") == ""
+        assert claude.reply.status == "disabled"
+        await claude.ends("Clams.", "2")
+        await parts.ask(wire.Pause(workspace=str(store), paused=False))
+        await claude.ends("Clams.", "2")
+        await claude.asks("After it.", "3")
+        await claude.ends("Yes.", "3")
+
+        assert ear.windows == [["After it.", "Yes."]]
+
+
+async def test_what_is_forgotten_is_not_held_for_a_later_compaction(home, store):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks("The walrus eats clams.", "1")
+        await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
+        await claude.hears("PreCompact", trigger="manual")
+
+        assert ear.heard == []
+
+
+async def test_what_was_injected_is_not_captured_in_any_form(home, store):
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, store, "gemini")
+        block = await gemini.asks(WALRUS)
+        escaped = block.replace("<", "&lt;").replace(">", "&gt;")
+        await gemini.ends(
+            f"It says:\n{block}\nand\n{escaped}\nDone.",
+            prompt=f"<hook_context>{escaped}</hook_context>\n\nWhat is what?",
+        )
+
+        said = str(ear.windows)
+        assert "What is what?" in said
+        assert "Done." in said
+        assert "clams" not in said
+
+
+# --- compaction, clear, end ---------------------------------------------------------------------------
+
+
+async def test_claude_gets_back_what_belongs_to_its_prompt_when_a_compaction_is_done(home, store):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks(WALRUS, "1")
+        await claude.ends("Clams.", "1")
+
+        assert await claude.hears("PreCompact", trigger="manual", prompt_id="c") == {}
+        assert await claude.asks(TUSKS, "2") == ""  # it is still in context: "Not enough messages"
+        done = await claude.hears("SessionStart", source="compact")
+        after = await claude.asks(ICE, "3")
+
+        assert "clams" in text_of(done)
+        assert done["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+        assert after == ""
+        assert ear.kinds == ["turn", "compaction", "compaction"]
+
+
+async def test_a_compaction_is_judged_once(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        for at in range(3):
+            await claude.asks(f"Rule {at}.", str(at))
+            await claude.ends(f"Noted {at}.", str(at))
+        for event in ({"event": "PreCompact"}, {"event": "PreCompact"}, {"event": "SessionStart"}):
+            await claude.hears(event["event"], source="compact")
+
+        assert ear.kinds == ["turn"] * 3 + ["compaction"]
+        assert len(ear.windows[-1]) == 6
+
+
+async def test_a_harness_that_takes_nothing_then_gets_it_with_the_next_prompt(home, store):
+    async with assembled(home) as parts:
+        codex = Session(parts, store, "codex")
+        await codex.asks(WALRUS, "1")
+        assert await codex.hears("PostCompact", trigger="auto") == {}
+        assert await codex.hears("SessionStart", source="compact") == {}
+
+        assert "clams" in await codex.asks(WALRUS, "2")
+        assert await codex.asks(TUSKS, "3") == ""
+
+
+async def test_the_plug_in_of_opencode_is_answered_at_once(home, store):
+    async with assembled(home) as parts:
+        opencode = Session(parts, store, "opencode")
+        await opencode.hears("UserPromptSubmit", turn_id="1", prompt=WALRUS)
+        done = await opencode.hears("PostCompact")
+
+        assert "clams" in text_of(done)
+
+
+async def test_a_compaction_that_gemini_only_speaks_of_changes_nothing(home, store):
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, store, "gemini")
+        texts = []
+        for at in range(4):
+            texts.append(await gemini.asks(f"{WALRUS} {at}"))
+            assert await gemini.hears("PreCompress", trigger="auto") == {}
+            await gemini.ends(f"Clams {at}.", prompt=f"{WALRUS} {at}")
+
+        assert [bool(text) for text in texts] == [True, False, False, False]
+        assert ear.kinds == ["turn"] * 4
+
+
+async def test_a_session_of_gemini_that_has_grown_is_taken_at_its_word(home, store):
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, store, "gemini")
+        await gemini.asks(WALRUS)
+        await gemini.ends("clam " * 50_000, prompt=WALRUS)
+        await gemini.hears("PreCompress", trigger="auto")
+
+        assert "compaction" in ear.kinds
+        assert "clams" in await gemini.asks(f"{WALRUS} Again.")
+
+
+async def test_gemini_loses_what_hooks_had_added_when_a_session_is_resumed_and_claude_does_not(home, store):
+    async with assembled(home) as parts:
+        gemini, claude = Session(parts, store, "gemini"), Session(parts, store)
+        for session in (gemini, claude):
+            await session.asks(WALRUS, "1")
+            await session.hears("SessionEnd", reason="exit")
+            await session.hears("SessionStart", source="resume")
+
+        assert "clams" in await gemini.asks(TUSKS, "2")
+        assert await claude.asks(TUSKS, "2") == ""
+
+
+@pytest.mark.parametrize("event", [("SessionEnd", "reason"), ("SessionStart", "source")])
+async def test_after_clear_a_session_begins_anew(home, store, event):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks(WALRUS, "1")
+        assert await claude.hears(event[0], **{event[1]: "clear"}) == {}
+
+        assert "clams" in await claude.asks(WALRUS, "2")
+        assert ear.kinds == ["session_end"]
+
+
+async def test_thirty_turns_end_nothing_where_compactions_are_told(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        texts = [await claude.asks(f"{WALRUS} {at}", str(at)) for at in range(40)]
+
+        assert [bool(text) for text in texts] == [True] + [False] * 39
+
+
+# --- what else may come -------------------------------------------------------------------------------
+
+
+async def test_an_event_that_nobody_knows_is_counted_and_else_passed_over(home, repo):
+    async with assembled(home) as parts:
+        claude = Session(parts, repo)
+        assert await claude.hears("PreToolUse", tool_name="Bash") == {}
+        assert await claude.hears("Stop", agent_id="sub") == {}
+
+        assert [(day.skipped, day.failed) for _, _, day in parts.state.agents.newest()] == [(2, 0)]
+
+
+async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, tmp_path, caplog):
+    async with assembled(home) as parts:
+        claude = Session(parts, tmp_path / "gone")
+        assert await claude.hears("UserPromptSubmit", prompt="the secret of the walrus") == {}
+
+        assert claude.reply.status == "error"
+        assert len([line for line in caplog.messages if "hook failed agent=claude" in line]) == 1
+        assert "secret" not in caplog.text
+
+
+async def test_a_harness_that_nobody_knows_is_refused(home, repo):
+    async with assembled(home) as parts:
+        code, sentence = await parts.refusal(wire.Hook(harness="emacs", payload=b"{}"))
+
+        assert code == "invalid"
+        assert "claude, codex" in sentence
+
+
+async def test_status_says_what_each_agent_told_and_got(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        await claude.asks(WALRUS, "1")
+        await claude.ends("Clams.", "1")
+        (report,) = (await parts.ask(wire.Status())).agents
+
+        assert (report.agent, report.last_event, report.turns, report.injected_today) == (
+            "claude",
+            "Stop",
+            1,
+            2,
+        )
+        assert report.last_event_at.endswith("Z")
+        assert (report.failed_today, report.last_failure) == (0, "")
+
+
+async def test_sessions_and_their_messages_are_bounded(home, repo):
+    async with assembled(home, config=Config(capture=CaptureConfig(tell=False))) as parts:
+        Ear(parts)
+        long = Session(parts, repo, session="long")
+        for at in range(20):
+            await long.ends("x" * 20_000, prompt=f"p{at}")
+        held = parts.daemon.talks.of("claude", "long").messages
+        assert sum(len(each.content) for each in held) <= CHARACTERS
+        for at in range(SESSIONS + 5):
+            await Session(parts, repo, session=str(at)).asks("hello", "1")
+
+        assert len(parts.daemon.talks._talks) == SESSIONS

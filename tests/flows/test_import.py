@@ -1,0 +1,364 @@
+"""`forgectl import` and `export` at a shell, with real daemons: what is shown, written, and comes back."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from forged_client.protocol import Message
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import Shell, running
+
+FILES = Path(__file__).parents[1] / "data/imports"
+SAMPLES = Path(__file__).parents[1] / "data/samples"
+SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
+BY_HAND = "Written by hand: the \xe9tag is weak.\n"
+SESSIONS = map("session-{}".format, itertools.count())
+CHAIN = "mem_0c000000-0000-4000-8000-00000000000"
+
+
+@pytest.fixture
+def daemon(home):
+    with running(home) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def at(daemon, repo):
+    return Shell(daemon.home, daemon.socket, repo)
+
+
+def stored(top):
+    return {path.name: path.read_bytes() for path in (top / ".forge/memory").glob("*.md")}
+
+
+def listed(shell, *options):
+    return shell.run("list", "--json", "--limit", "1000", *options).json["memories"]
+
+
+def became(outcome):
+    return {each["where"]: each["became"] for each in outcome.json["memories"]}
+
+
+def standing(daemon, workspace):
+    """What comes into a session without being searched for."""
+    with daemon.client() as client:
+        said = [Message("user", "What does the walrus eat?")]
+        reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
+    return {hit.content for hit in reply.memories if hit.via == "standing"}
+
+
+# --- rules ---------------------------------------------------------------------------------------------
+
+
+def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(daemon, at, repo):
+    shutil.copy(FILES / "CLAUDE.md", repo)
+    dry = at.run("import", "CLAUDE.md", "--dry-run", "--verbose")
+
+    assert (dry.code, stored(repo)) == (0, {})
+    assert "(repo): 9 new" in dry.out
+    assert "CLAUDE.md:6: what it imports from docs/style.md is not read" in dry.out
+    assert "new  Commands: Build with `make build`" in dry.out
+    assert at.run("import", "CLAUDE.md").code == 2  # nobody can answer, and --yes was not said
+
+    assert "(repo): 9 imported" in at.run("import", "CLAUDE.md", "--yes").out
+    before = stored(repo)
+    again = at.run("import", "CLAUDE.md", "--yes")
+    assert (len(before), stored(repo), again.code) == (9, before, 0)
+    assert ("9 there already" in again.out, "nothing new" in again.err) == (True, True)
+    assert {each["origin"] for each in listed(at)} == {"import"}
+    assert "make test" in at.run("search", "how do I run all tests before a push").out
+    assert standing(daemon, repo) == set()  # nobody has reviewed them, so they stand in no session
+
+
+def test_who_gives_the_text_of_an_imported_memory_again_makes_it_their_own(daemon, at, repo):
+    (repo / "AGENTS.md").write_text("- Answer briefly.\n")
+    at.run("import", "AGENTS.md", "--yes")
+    (there,) = listed(at)
+    assert standing(daemon, repo) == set()
+
+    assert at.run("edit", there["id"], "Answer briefly.").code == 0
+
+    assert [each["origin"] for each in listed(at)] == ["explicit"]
+    assert standing(daemon, repo) == {"Answer briefly."}
+
+
+def test_a_person_is_shown_what_would_be_imported_and_asked(at, repo):
+    shutil.copy(FILES / "react.mdc", repo)
+
+    code, told = at.on_terminal(
+        "import", "react.mdc", act=lambda terminal: (terminal.wait_for("[y/N]"), terminal.type("n\n"))
+    )
+
+    assert (code, stored(repo)) == (1, {})
+    assert "2 new" in told
+    assert "Import 2 memories?" in told
+
+
+def test_a_secret_is_refused_by_itself_and_named_by_its_place_and_never_shown(at, repo):
+    (repo / "AGENTS.md").write_text(f"- one\n- the token is {SECRET}\n- two\n")
+
+    done = at.run("import", "AGENTS.md", "--yes", "--verbose")
+
+    assert done.code == 1
+    assert "AGENTS.md:2: it holds what looks like a secret (GitHub token, token)" in done.out
+    assert SECRET not in done.out + done.err
+    assert sorted(each["content"] for each in listed(at)) == ["one", "two"]
+    assert at.run("import", "AGENTS.md", "--yes", "--allow-secret").code == 0
+    assert len(stored(repo)) == 3
+
+
+def test_what_was_forgotten_is_not_brought_back_by_its_source(at, repo):
+    (repo / "AGENTS.md").write_text("- the broker is restarted by hand\n")
+    at.run("import", "AGENTS.md", "--yes")
+    (there,) = listed(at)
+    assert at.run("forget", there["id"], "--yes").code == 0
+
+    again = at.run("import", "AGENTS.md", "--yes")
+
+    assert "1 forgotten lately" in again.out
+    assert stored(repo) == {}
+
+
+def test_private_spans_are_left_out(at, repo):
+    (repo / "AGENTS.md").write_text("- use tabs <private>as lou said</private>\n")
+
+    at.run("import", "AGENTS.md", "--yes")
+
+    assert [each["content"] for each in listed(at)] == ["use tabs"]
+
+
+# --- notes and exports ---------------------------------------------------------------------------------
+
+
+def test_relations_between_imported_notes_become_links_and_others_are_named(at, tmp_path):
+    for name in ("coffee.md", "tea.md"):
+        shutil.copy(FILES / name, tmp_path)
+
+    done = at.run("import", str(tmp_path), "--yes", "--json")
+
+    links = {each["content"].partition(":")[0]: each["related"] for each in listed(at) if each["related"]}
+    ids = {each["content"]: each["id"] for each in listed(at)}
+    tea = ids["Tea Brewing: Green tea at 80 degrees"]
+    coffee = ids["Coffee Brewing: Filter coffee is made for guests. #coffee #home"]
+    assert links == {
+        "Coffee Brewing": [{"id": tea, "relationship": "relates-to"}],
+        "Tea Brewing": [{"id": coffee, "relationship": "refines"}],
+    }
+    lost = [each["why"] for each in done.json["left"] if "link" in each["why"]]
+    assert lost == [
+        "a link to 'water', which is not imported",
+        "a link to 'instant coffee', which is not imported",
+    ]
+
+
+def test_a_link_leads_to_the_memory_that_says_the_same_already(at, tmp_path):
+    for name in ("coffee.md", "tea.md"):
+        shutil.copy(FILES / name, tmp_path)
+    at.run("remember", "Tea Brewing: Green tea at 80 degrees")
+    (own,) = listed(at)
+
+    done = at.run("import", str(tmp_path), "--yes", "--json")
+
+    assert became(done)["tea.md:6"] == "there"
+    links = [edge["id"] for each in listed(at) for edge in each["related"]]
+    assert links == [own["id"]]
+
+
+def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, repo, tmp_path):
+    shop, blog = tmp_path / "shop", tmp_path / "blog"
+    for top in (shop, blog):
+        (top / ".git").mkdir(parents=True)
+
+    here = at.run("import", str(FILES / "claude-mem.json"), "--yes", "--workspace", str(shop))
+    told = at.run(
+        "import", str(FILES / "claude-mem.json"), "--yes", "--into", f"blog={blog}", "--into", f"shop={shop}"
+    )
+
+    assert "it is of the repository 'blog'; --into NAME=PATH says where that is" in here.out
+    assert (len(stored(shop)), len(stored(blog)), len(stored(repo))) == (2, 1, 0)
+    assert told.code == 0
+
+
+def test_entries_of_mem0_become_the_users(daemon, at):
+    assert at.run("import", str(FILES / "mem0.json"), "--yes").code == 0
+
+    assert len(stored(daemon.home)) == 2
+    (first,) = [each for each in listed(at) if each["content"] == "Prefers async communication"]
+    assert (first["scope"], first["created_at"]) == ("user", "2025-01-15T10:30:00.123456-08:00")
+
+
+# --- there and back ------------------------------------------------------------------------------------
+
+
+def furnished(daemon, at, repo):
+    """A home and a repository with memories of all kinds: ours, the Go program's, by hand, in versions."""
+    shutil.copytree(SAMPLES, daemon.home / ".forge/memory")
+    (daemon.home / ".forge/memory/by hand.md").write_text(BY_HAND)
+    first = memory(f"{CHAIN}1", "Tabs are two wide.", related=[f"{CHAIN}9"])
+    second = memory(f"{CHAIN}2", "Tabs are four wide.", supersedes=f"{CHAIN}1", version=2)
+    put(repo, first, second)
+    odd = repo / ".forge/memory/renamed.md"
+    odd.write_text(f"---\nid: {CHAIN}3\nmood: calm\nversion: 1\n---\r\nWith a key of its own.\r\n")
+    daemon.trust(repo)
+    assert at.run("remember", "Releases are cut on Mondays.", "--cue", "cutting a release").code == 0
+    assert (
+        at.run("remember", "Answer briefly.", "--scope", "user", "--category", "coding-preferences").code == 0
+    )
+
+
+def test_an_export_that_is_imported_in_a_new_home_gives_equal_files(
+    daemon, at, repo, tmp_path, tmp_path_factory
+):
+    furnished(daemon, at, repo)
+    told = at.run("export", "--to", str(tmp_path / "out"))
+    assert told.code == 0, told.err
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_file()} == {
+        0o600
+    }
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_dir()} == {0o700}
+    new_home, new_repo = tmp_path_factory.mktemp("home"), tmp_path / "elsewhere/repo"
+    (new_repo / ".git").mkdir(parents=True)
+
+    with running(new_home) as other:
+        there = Shell(new_home, other.socket, new_repo)
+        done = there.run("import", str(tmp_path / "out"), "--yes")
+        assert done.code == 0, (done.out, done.err)
+
+        assert stored(new_home) == stored(daemon.home)
+        assert stored(new_repo) == stored(repo)
+        assert {each["id"] for each in listed(there, "--all-versions")} == {
+            each["id"] for each in listed(at, "--all-versions")
+        }
+        assert [each["version"] for each in there.run("history", f"{CHAIN}1", "--json").json["memories"]] == [
+            1,
+            2,
+        ]
+        assert {each["origin"] for each in listed(there)} == {"import"}
+        again = there.run("import", str(tmp_path / "out"), "--yes")
+        assert "nothing new" in again.err
+        assert standing(other, new_repo) == set()
+        assert standing(daemon, repo) != set()
+
+
+def test_with_mine_the_files_are_believed_and_stand_as_before(daemon, at, tmp_path, tmp_path_factory):
+    at.run("remember", "Answer briefly.", "--scope", "user", "--category", "coding-preferences")
+    at.run("export", "--to", str(tmp_path / "out"))
+    new_home = tmp_path_factory.mktemp("home")
+
+    with running(new_home) as other:
+        there = Shell(new_home, other.socket, new_home)
+        assert there.run("import", str(tmp_path / "out"), "--yes", "--mine").code == 0
+        assert [each["origin"] for each in listed(there)] == ["explicit"]
+        assert standing(other, new_home) == {"Answer briefly."}
+
+
+def test_a_file_with_the_id_of_another_is_named_and_nothing_is_overwritten(at, repo, tmp_path):
+    at.run("remember", "Releases are cut on Mondays.")
+    at.run("export", "--to", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/repos/repo/.forge/memory").glob("*.md")
+    before = stored(repo)
+    file.write_bytes(file.read_bytes().replace(b"Mondays", b"Fridays"))
+
+    done = at.run("import", str(tmp_path / "out"), "--yes")
+
+    assert (done.code, stored(repo)) == (1, before)
+    assert "this id is there with another content; it stays as it is" in done.out
+
+
+def test_a_file_that_would_replace_a_memory_is_told(at, repo, tmp_path):
+    at.run("remember", "Tabs are two wide.")
+    (older,) = listed(at)
+    put(tmp_path, memory(f"{CHAIN}2", "Tabs are four wide.", supersedes=older["id"], version=2))
+
+    shown = at.run("import", str(tmp_path / ".forge"), "--dry-run").out
+
+    assert "1 memory that is there would become an older version of an imported one" in shown
+
+
+def test_what_is_withheld_is_not_exported_and_said_so(daemon, at, repo, tmp_path):
+    put(repo, memory(f"{CHAIN}1", "From a stranger."))
+
+    told = at.run("export", "--to", str(tmp_path / "out"))
+
+    assert f"not exported: repos/repo/.forge/memory/{CHAIN}1.md: it is withheld" in told.out
+    assert list((tmp_path / "out").rglob("*.md")) == []
+
+
+def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
+    at.run("remember", "Releases are cut on Mondays.")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/keep.txt").write_text("mine")
+
+    for option in ((), ("--force",)):
+        refused = at.run("export", "--to", str(tmp_path / "mine"), *option)
+        assert (refused.code, "is no export of forged" in refused.err) == (1, True)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["keep.txt"]
+    at.run("export", "--to", str(tmp_path / "out"))
+    assert at.run("export", "--to", str(tmp_path / "out")).code == 1
+    at.run("remember", "The database is PostgreSQL.")
+    assert at.run("export", "--to", str(tmp_path / "out"), "--force").code == 0
+    assert len(list((tmp_path / "out").rglob("*.md"))) == 2
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("out")) == ["out"]
+
+
+def test_json_and_a_page_show_what_the_daemon_shows(at, repo, tmp_path):
+    at.run("remember", "The lock is <b>optimistic</b>\x1b[31m.")
+    at.run("remember", f"The token is {SECRET}", "--allow-secret", "--scope", "user")
+
+    (document,) = [json.loads(at.run("export", "--format", "json").out)]
+    page = at.run("export", "--format", "markdown").out
+
+    assert {each["content"] for each in document["memories"]} == {each["content"] for each in listed(at)}
+    assert document["schema_version"] == 1
+    assert ("## Yours" in page, "## repo" in page, "\x1b" in page) == (True, True, False)
+    assert at.run("export", "--format", "json", "--to", str(tmp_path / "a.json")).code == 0
+    assert json.loads((tmp_path / "a.json").read_text()) == document
+    assert at.run("export", "--format", "json", "--to", str(tmp_path / "a.json")).code == 1
+
+
+# --- a kill --------------------------------------------------------------------------------------------
+
+
+def cut_off(shell, daemon, top, *arguments, after):
+    """Begin an import, and kill the daemon once so many files are there; what is there then."""
+    begun = shell.start("import", *arguments, "--yes", "--no-autostart", "--timeout", "30")
+    eventually(lambda: len(stored(top)) > after)
+    daemon.kill()
+    _, told = begun.communicate(timeout=30)
+    assert begun.returncode != 0, told
+    return stored(top)
+
+
+def test_an_import_whose_daemon_is_killed_goes_on_where_it_was_and_doubles_nothing(daemon, at, repo):
+    wanted = {f"Rule {number} of the house holds for part {number * 7}." for number in range(2000)}
+    (repo / "AGENTS.md").write_text("".join(f"- {each}\n" for each in sorted(wanted)))
+    part = cut_off(at, daemon, repo, "AGENTS.md", after=300)
+
+    assert 300 < len(part) < 2000
+    daemon.start()
+    assert at.run("import", "AGENTS.md", "--yes", "--timeout", "30").code == 0
+
+    assert part.items() <= stored(repo).items()
+    assert len(stored(repo)) == 2000
+    said = [each.rpartition(b"---\n")[2].decode().strip() for each in stored(repo).values()]
+    assert sorted(said) == sorted(wanted)
+
+
+def test_memory_files_whose_import_is_cut_off_are_equal_once_it_is_asked_for_again(
+    daemon, at, repo, tmp_path
+):
+    texts = [f"Rule {number} of the house." for number in range(800)]
+    put(tmp_path, *(memory(f"mem_{number}", text) for number, text in enumerate(texts)))
+    part = cut_off(at, daemon, repo, str(tmp_path / ".forge"), after=50)
+
+    assert 50 < len(part) < 800
+    daemon.start()
+    assert at.run("import", str(tmp_path / ".forge"), "--yes").code == 0
+    assert stored(repo) == stored(tmp_path)
+    assert len(listed(at)) == 800  # each of them counts, those from before the kill as well

@@ -1,0 +1,100 @@
+"""What goes where: repositories by name, each text once, and links between what is there in the end."""
+
+from __future__ import annotations
+
+from forged.importing import Item, Left, Link, Place, Places, edges, planned
+from forged.importing.values import fitting_cues, new_id
+
+HERE = Places("/w/shop", "shop", {"blog": "/w/blog"})
+
+
+def item(text, where="a:1", **fields):
+    return Item(text=text, where=where, **fields)
+
+
+def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_person_stands():
+    moves, left = planned(
+        (
+            item("a", scope="user"),
+            item("b"),
+            item("c", repo="shop"),
+            item("d", repo="blog"),
+            item("e", repo="mail", where="x:5"),
+            item("f", place="/w/other"),
+        ),
+        HERE,
+    )
+
+    assert [(move.item.text, move.place) for move in moves] == [
+        ("a", Place("/w/shop", "user")),
+        ("b", Place("/w/shop", "repo")),
+        ("c", Place("/w/shop", "repo")),
+        ("d", Place("/w/blog", "repo")),
+        ("f", Place("/w/other", "repo")),
+    ]
+    assert left == (Left("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),)
+
+
+def test_what_is_said_of_all_repositories_holds_for_those_that_were_not_named():
+    places = Places("/w/shop", "shop", {"": "/w/all", "blog": "/w/blog"})
+    moves, left = planned(
+        (item("a"), item("b", repo="mail"), item("c", repo="blog"), item("d", place="/x")), places
+    )
+
+    assert ([move.place.workspace for move in moves], left) == (["/w/all", "/w/all", "/w/blog", "/w/all"], ())
+
+
+def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
+    moves, left = planned(
+        (
+            item("Use tabs."),
+            item("use *tabs*", where="b:2"),
+            item("Use tabs.", where="c:3", scope="user"),
+            item("x", file=b"1", memory_id="mem_a", where="d.md"),
+            item("x", file=b"1", memory_id="mem_a", where="e.md"),
+            item("y", file=b"2", memory_id="mem_a", where="f.md"),
+        ),
+        HERE,
+    )
+
+    assert [move.item.where for move in moves] == ["a:1", "c:3", "d.md"]
+    assert left == (
+        Left("b:2", "it says the same as a:1"),
+        Left("e.md", "it says the same as d.md"),
+        Left("f.md", "another file has the same id: d.md"),
+    )
+
+
+def test_an_id_is_the_same_each_time_and_another_for_another_text():
+    assert new_id("Use tabs.") == new_id("use tabs")
+    assert new_id("Use tabs.") != new_id("Never use tabs.")
+
+
+def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_scope():
+    moves, _ = planned(
+        (
+            item(
+                "a",
+                keys=("one",),
+                links=(Link("two", "refines"), Link("one", "relates-to"), Link("far", "refines")),
+            ),
+            item("b", where="b:1", keys=("two",)),
+            item("c", where="c:1", keys=("far",), scope="user"),
+        ),
+        HERE,
+    )
+    ids = {(move.place, move.memory_id): move.memory_id for move in moves}
+    ids[moves[1].place, moves[1].memory_id] = "mem_that_was_there"
+
+    found, left = edges(moves, ids)
+
+    assert found == {0: (("mem_that_was_there", "refines"),), 1: (), 2: ()}
+    assert [each.why for each in left] == [
+        "a link to 'one', which is not imported",
+        "a link to 'far', which is not imported",
+    ]
+
+
+def test_cues_fit_into_a_memory():
+    assert fitting_cues(("a  b", "a b", "", *"cdefgh")) == ("a b", "c", "d", "e", "f")
+    assert [len(cue) for cue in fitting_cues(("x" * 900,))] == [200]

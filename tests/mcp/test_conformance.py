@@ -1,0 +1,78 @@
+"""The bridge as the official SDK's client sees it, with a real daemon: every tool, resource and prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.mcp.agent import COMMAND
+
+
+@asynccontextmanager
+async def connected(shared, repo, mode: str = "auto") -> AsyncIterator[Client]:
+    shared.trust(repo)
+    command, *arguments = (*COMMAND, "sdk")
+    server = StdioServerParameters(command=command, args=arguments, env=dict(shared.env), cwd=str(repo))
+    async with Client(stdio_client(server), mode=mode, read_timeout_seconds=30) as client:
+        yield client
+
+
+def text(result) -> str:
+    assert not result.is_error, result
+    return "".join(part.text for part in result.content)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_its_client_negotiates_and_reads_what_is_offered(shared, repo, mode):
+    """`auto` asks for a discovery of a later version first, and falls back to the handshake."""
+    async with connected(shared, repo, mode) as client:
+        tools = (await client.list_tools()).tools
+        prompts = (await client.list_prompts()).prompts
+        templates = (await client.list_resource_templates()).resource_templates
+        resources = (await client.list_resources()).resources
+
+        assert client.protocol_version == "2025-11-25"
+        assert client.server_info.name == "forged"
+        assert client.instructions.startswith("Long-term memory")
+
+    assert [tool.name for tool in tools][:2] == ["search_memories", "get_memories"]
+    assert {tool.name for tool in tools if tool.annotations.destructive_hint} == {"forget"}
+    assert all(tool.title and tool.annotations.open_world_hint is False for tool in tools)
+    assert [prompt.arguments[0].name for prompt in prompts] == ["topic"]
+    assert [template.uri_template for template in templates] == ["memory://{id}"]
+    assert resources == []
+
+
+async def test_its_client_calls_every_tool_and_reads_resource_and_prompt(shared, repo):
+    async with connected(shared, repo) as client:
+        kept = text(await client.call_tool("remember", {"text": "Backups run at dawn.", "cues": ["backup"]}))
+        memory_id = re.search(r"mem_[\w-]+", kept)[0]
+        found = text(await client.call_tool("search_memories", {"hypotheses": ["Backups run at dawn."]}))
+        whole = text(await client.call_tool("get_memories", {"ids": [memory_id]}))
+        listed = text(await client.call_tool("list_memories", {"scope": "repo"}))
+        (resource,) = (await client.read_resource(f"memory://{memory_id}")).contents
+        prompt = await client.get_prompt("recall", {"topic": "backups"})
+        status = text(await client.call_tool("memory_status", {}))
+        gone = text(await client.call_tool("forget", {"ids": [memory_id]}))
+
+    assert all(memory_id in each for each in (found, whole, listed, resource.text, gone))
+    assert "backups" in prompt.messages[0].content.text
+    assert "This repository: 1 memory." in status
+
+
+async def test_its_client_is_told_what_it_does_wrong(shared, repo):
+    async with connected(shared, repo) as client:
+        wrong = await client.call_tool("search_memories", {"hypotheses": []})
+        with pytest.raises(MCPError) as unknown:
+            await client.call_tool("drop_memories", {})
+        with pytest.raises(MCPError) as missing:
+            await client.read_resource("memory://mem_nothing")
+
+    assert wrong.is_error
+    assert "a list of 1 to 5 texts" in wrong.content[0].text
+    assert (unknown.value.error.code, missing.value.error.code) == (-32602, -32002)

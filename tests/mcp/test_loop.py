@@ -1,0 +1,293 @@
+"""The loop as an agent meets it: what it answers without a daemon, and that nothing ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from forged import __version__
+from forged.mcp import chosen, offered
+from forged.mcp.loop import LONGEST
+from forged_client.protocol import ListMemories, Memories
+from tests.mcp.agent import BRIDGE, COMMAND, started
+from tests.support.daemon import FORGECTL, Shell
+from tests.support.daemon.shell import Terminal
+
+BEFORE = [
+    b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}',
+    b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    *(
+        b'{"jsonrpc":"2.0","id":"%s","method":"%s"}' % (method, method)
+        for method in (
+            *(b"tools/list", b"prompts/list", b"resources/list", b"resources/templates/list", b"ping"),
+        )
+    ),
+]
+
+
+def test_a_version_that_is_known_is_taken_and_for_any_other_the_newest_is_offered(agent):
+    def negotiated(version: object) -> object:
+        return agent.result("initialize", protocolVersion=version, capabilities={})["protocolVersion"]
+
+    assert [negotiated(version) for version in offered.VERSIONS] == list(offered.VERSIONS)
+    assert {negotiated(version) for version in ("2026-07-28", "", None, 5, [])} == {offered.VERSIONS[0]}
+
+
+def test_it_says_who_it_is_and_what_it_offers(agent):
+    told = agent.result("initialize", protocolVersion="2025-11-25", capabilities={})
+
+    assert told["serverInfo"] == {"name": "forged", "title": "forged memory", "version": __version__}
+    assert told["instructions"] == offered.INSTRUCTIONS
+    assert set(told["capabilities"]) == {"tools", "resources", "prompts"}
+    assert agent.result("tools/list") == {"tools": list(offered.TOOLS)}
+    assert agent.result("resources/templates/list")["resourceTemplates"][0]["uriTemplate"] == "memory://{id}"
+    assert agent.result("resources/list") == {"resources": []}
+    assert agent.result("ping") == {}
+
+
+def test_until_a_tool_is_called_nothing_is_imported_that_costs_time(tmp_path):
+    """With `-X importtime`, as agents start it; the answers are there, all of them."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-I", "-S", BRIDGE, "claude"],
+        input=b"\n".join(BEFORE) + b"\n",
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=30,
+    )
+    imported = set(re.findall(r"\| +([\w.]+)$", done.stderr.decode(), re.MULTILINE))
+
+    assert done.stdout.count(b"\n") == len(BEFORE) - 1
+    assert "forged.mcp.loop" in imported
+    costly = ("msgspec", "asyncio", "site", "typing", "threading", "socket", "subprocess", "forged_client")
+    assert imported.isdisjoint({*costly, "forged.mcp.calls", "click"})
+
+
+def test_the_prompt_asks_for_a_search_about_its_topic(agent):
+    (message,) = agent.result("prompts/get", name="recall", arguments={"topic": "our releases"})["messages"]
+
+    assert agent.result("prompts/list")["prompts"][0]["arguments"][0]["name"] == "topic"
+    assert message["role"] == "user"
+    assert "our releases" in message["content"]["text"]
+    assert "search_memories" in message["content"]["text"]
+    for wrong in ({"name": "other"}, {"name": "recall"}, {"name": "recall", "arguments": {"topic": " "}}):
+        assert agent.refused("prompts/get", **wrong)["code"] == -32602
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("server/discover", {}, -32601),
+        ("logging/setLevel", {"level": "debug"}, -32601),
+        ("tools/call", {"name": "drop_memories"}, -32602),
+        ("tools/call", {"name": ["forget"]}, -32602),
+        ("tools/call", {}, -32602),
+        ("resources/read", {"uri": "file:///etc/passwd"}, -32002),
+        ("resources/read", {"uri": "memory://"}, -32002),
+        ("resources/read", {}, -32002),
+    ],
+)
+def test_what_is_not_offered_is_refused_by_its_code(agent, method, params, code):
+    assert agent.refused(method, **params)["code"] == code
+    assert agent.result("ping") == {}
+
+
+def test_what_is_no_message_is_answered_and_the_next_one_is_dealt_with(agent):
+    agent.write(b"no json\n\n  \n")
+    assert agent.next()["error"]["code"] == -32700
+    agent.write(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n')
+    assert "one message a line" in agent.next()["error"]["message"]
+    agent.write(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n')
+    assert agent.next() == {"jsonrpc": "2.0", "id": "\ud800", "result": {}}
+    agent.notify("notifications/of another version", anything=1)
+    agent.notify("notifications/cancelled", requestId=["not", "an id"])
+    agent.send({"jsonrpc": "2.0", "id": 99, "result": {"to": "nothing that was asked"}})
+    assert agent.result("ping") == {}
+
+
+def test_a_line_beyond_all_measure_is_passed_over_and_the_next_one_is_dealt_with(agent):
+    agent.write(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"' + b"x" * (2 * LONGEST) + b'"}}\n')
+
+    assert agent.next()["error"]["code"] == -32600
+    assert agent.result("ping") == {}
+
+
+def test_it_ends_when_the_agent_hangs_up(agent):
+    agent.result("ping")
+
+    assert agent.hang_up() == 0
+    assert (agent.line(), agent.complaints()) == (b"", "")
+
+
+def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
+    agent.result("ping")
+    agent.process.stdout.close()
+    agent.begin("ping")
+
+    assert agent.process.wait(30) == 0
+    assert agent.complaints() == ""
+
+
+@pytest.mark.parametrize("command", [COMMAND, (FORGECTL, "mcp")])
+def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
+    """As where a person types Ctrl-C at an agent, and the terminal tells all that it has started."""
+    with started(tmp_path, command=command) as agent:
+        agent.result("ping")
+        agent.process.send_signal(signal.SIGINT)
+
+        assert agent.process.wait(30) == 130
+        assert agent.complaints() == ""
+
+
+def test_a_person_who_starts_it_is_told_whom_it_is_for(home, tmp_path):
+    def act(terminal: Terminal) -> None:
+        terminal.wait_for("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
+        terminal.type("\x04")
+
+    code, _ = Shell(home, f"{home}/s", tmp_path).on_terminal("mcp", act=act)
+
+    assert code == 0
+
+
+def test_a_ping_is_answered_while_a_tool_waits_for_the_daemon(daemon, tmp_path):
+    daemon.answers[ListMemories] = lambda _: daemon.stop_answering()
+    with started(tmp_path) as agent:
+        agent.begin("tools/call", name="list_memories", arguments={})
+        assert daemon.waits.wait(30)
+
+        assert agent.result("ping") == {}
+        assert agent.result("tools/list")["tools"]
+
+
+def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again(daemon, tmp_path):
+    waits, goes_on = threading.Event(), threading.Event()
+
+    def answer(_: object) -> Memories:
+        waits.set()
+        goes_on.wait(30)
+        return Memories(status="empty")
+
+    daemon.answers[ListMemories] = answer
+    with started(tmp_path) as agent:
+        agent.begin("tools/call", "a", name="list_memories", arguments={})
+        assert waits.wait(30)
+        agent.begin("tools/call", "a", name="list_memories", arguments={})
+        refused = agent.next()
+        agent.notify("notifications/cancelled", requestId="a", reason="the user said stop")
+        agent.begin("tools/call", "a", name="list_memories", arguments={"scope": "user"})
+        assert agent.result("ping") == {}
+        goes_on.set()
+        answered = agent.next()
+
+        assert (refused["id"], refused["error"]["message"]) == ("a", "this id is in use")
+        assert answered["result"]["content"][0]["text"] == "There are no such memories."
+        assert agent.hang_up() == 0
+        assert agent.line() == b""
+
+
+def test_calls_without_number_are_refused_and_not_a_thread_is_begun_for_them(daemon, tmp_path):
+    daemon.answers[ListMemories] = lambda _: daemon.stop_answering()
+    with started(tmp_path) as agent:
+        for _ in range(64):
+            agent.begin("tools/call", name="list_memories", arguments={})
+
+        refused = agent.refused("tools/call", name="list_memories", arguments={})
+        assert "too many calls" in refused["message"]
+        assert len(os.listdir(f"/proc/{agent.process.pid}/task")) <= 65
+
+
+def test_what_was_asked_before_the_agent_hung_up_is_answered(daemon, tmp_path):
+    """As where somebody pipes a few lines into it."""
+    daemon.answers[ListMemories] = Memories(status="empty")
+    with started(tmp_path) as agent:
+        agent.begin("tools/call", "last", name="list_memories", arguments={})
+
+        assert agent.hang_up() == 0
+        assert agent.next()["result"]["content"][0]["text"] == "There are no memories yet."
+
+
+def test_the_folders_of_an_agent_are_asked_for_where_it_has_such(daemon, tmp_path):
+    daemon.answers[ListMemories] = Memories(status="empty")
+    roots = {"roots": [{"uri": "file:///home/me/my%20project"}, {"uri": "file:///elsewhere"}]}
+    with started(tmp_path) as agent:
+        agent.result("initialize", protocolVersion="2025-11-25", capabilities={"roots": {}})
+        agent.notify("notifications/initialized")
+        agent.result("ping")
+        (question,) = agent.asked
+        agent.send({"jsonrpc": "2.0", "id": question["id"], "result": roots})
+        agent.tool("list_memories")
+
+    assert question["method"] == "roots/list"
+    assert daemon.asked(ListMemories).workspace == "/home/me/my project"
+
+
+@pytest.mark.parametrize("roots", [None, [], ["x"], [{}], [{"uri": "https://x/y"}], [{"uri": 5}]])
+def test_folders_that_are_none_leave_it_where_it_stands(daemon, tmp_path, roots):
+    daemon.answers[ListMemories] = Memories(status="empty")
+    with started(tmp_path) as agent:
+        agent.send({"jsonrpc": "2.0", "id": "forged-roots", "result": {"roots": roots}})
+        agent.tool("list_memories")
+
+    assert daemon.asked(ListMemories).workspace == str(tmp_path.resolve())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--workspace", "/w", "claude"], "/w"),
+        (["--workspace", "below"], "{here}/below"),
+        (["claude"], "/project"),
+        (["codex"], "{here}"),
+        ([], "{here}"),
+    ],
+)
+def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_where_it_stands(
+    daemon, tmp_path, arguments, expected
+):
+    """A variable of one harness means nothing to another, which may have been started from its shell."""
+    daemon.answers[ListMemories] = Memories(status="empty")
+    env = {**os.environ, "CLAUDE_PROJECT_DIR": "/project"}
+    with started(tmp_path, env, *arguments) as agent:
+        agent.tool("list_memories")
+
+    assert daemon.asked(ListMemories).workspace == expected.format(here=tmp_path.resolve())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ("", "")),
+        (["claude"], ("claude", "")),
+        (["--workspace", "/w"], ("", "/w")),
+        (["--workspace", "/w", "codex"], ("codex", "/w")),
+        (["gemini", "--workspace", "w"], ("gemini", "w")),
+        (["--workspace"], None),
+        (["--help"], None),
+        (["a", "b"], None),
+        (["../x"], None),
+        ([""], None),
+    ],
+)
+def test_a_command_line_names_a_harness_and_a_workspace_or_is_none(arguments, expected):
+    assert chosen(arguments) == expected
+
+
+def test_a_command_line_that_is_none_is_answered_with_the_usage(tmp_path):
+    with started(tmp_path, None, "--wrong") as agent:
+        assert agent.process.wait(30) == 2
+        assert agent.complaints().startswith("usage:")
+
+
+def test_forgectl_mcp_is_the_same_for_a_person_and_does_without_click(tmp_path):
+    with started(tmp_path, None, "mcp", command=(FORGECTL,)) as agent:
+        assert agent.result("tools/list") == {"tools": list(offered.TOOLS)}
+        assert agent.hang_up() == 0
+    code = "import sys; sys.modules['click'] = None; from forged.cli import main; main()"
+    with started(tmp_path, None, "mcp", "claude", command=(sys.executable, "-c", code)) as agent:
+        assert agent.result("ping") == {}

@@ -1,0 +1,55 @@
+"""The list that an agent has in its context: what it costs, and that it says what the daemon knows."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from forged.mcp import offered
+from forged.mcp.calls import Calls
+from forged.memory import MOST_CUE_CHARS, MOST_CUES, Category, Scope
+
+
+def field(tool: str, name: str) -> dict[str, object]:
+    return offered.BY_NAME[tool]["inputSchema"]["properties"][name]
+
+
+def test_the_list_of_tools_fits_into_1500_tokens_and_has_six_at_most():
+    listed = json.dumps({"tools": offered.TOOLS}, ensure_ascii=False)
+
+    assert len(offered.TOOLS) <= 6
+    assert -(-len(listed.encode()) // 4) <= 1500
+    assert len(offered.INSTRUCTIONS) <= 500
+
+
+def test_scopes_categories_and_cues_are_those_that_there_are():
+    assert set(offered.CATEGORIES) == set(Category)
+    for tool in ("list_memories", "remember"):
+        assert set(field(tool, "scope")["enum"]) == set(Scope)
+        assert set(field(tool, "category")["enum"]) == set(Category)
+    assert field("remember", "cues")["maxItems"] == MOST_CUES
+    assert field("remember", "cues")["items"]["maxLength"] == MOST_CUE_CHARS
+
+
+def test_every_tool_that_is_listed_takes_the_arguments_that_are_listed():
+    tools = Calls()._tools
+
+    assert list(tools) == list(offered.BY_NAME)
+    for name, tool in tools.items():
+        properties = offered.BY_NAME[name]["inputSchema"]["properties"]
+        inspect.signature(tool).bind("/w", **dict.fromkeys(properties, None))
+
+
+def test_only_what_takes_something_away_is_called_destructive_and_what_reads_says_so():
+    hints = {tool["name"]: tool["annotations"] for tool in offered.TOOLS}
+
+    assert {name for name, each in hints.items() if each.get("destructiveHint")} == {"forget"}
+    assert {name for name, each in hints.items() if not each["readOnlyHint"]} == {"remember", "forget"}
+    assert not any(each["openWorldHint"] for each in hints.values())
+
+
+def test_the_versions_are_those_of_the_official_sdk_that_begin_with_a_handshake():
+    assert set(offered.VERSIONS) == set(HANDSHAKE_PROTOCOL_VERSIONS)
+    assert list(offered.VERSIONS) == sorted(offered.VERSIONS, reverse=True)

@@ -1,0 +1,14 @@
+"""Payloads of hooks: as real harnesses sent them (with other paths), and of two as they are documented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+PAYLOADS = Path(__file__).parents[1] / "data" / "hooks"
+
+
+def payload(harness: str, name: str) -> dict:
+    """What the harness told at this event."""
+    found: dict = json.loads((PAYLOADS / harness / f"{name}.json").read_text())
+    return found
