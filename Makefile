@@ -25,7 +25,7 @@ LINKS ?= $(HOME)/.local/bin
 
 install:
 	$(PYTHON) -m venv $(PREFIX)
-	$(PREFIX)/bin/python -m pip install --quiet --disable-pip-version-check ./client '.[local]'
+	$(PREFIX)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade ./client '.[local]'
 	mkdir -p $(LINKS)
 	ln -sf $(PREFIX)/bin/forged $(PREFIX)/bin/forgectl $(LINKS)/
 	@echo 'forgectl is in $(LINKS); connect your agents: $(LINKS)/forgectl setup'

@@ -62,7 +62,7 @@ def setup_command(
         return
     _agree(call, plan, removes=removes, yes=yes)
     outcomes = tuple(_carried_out(call, machine, chosen, removes=removes, service=has_service))
-    left = () if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
+    left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
     if call.as_json:
         show(call, {"plan": plan, "done": outcomes, "left": left}, ())
     else:

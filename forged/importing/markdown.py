@@ -24,10 +24,13 @@ TITLE = "the title of the file"
 EMPTY_HEADING = "a heading with nothing below it"
 COMMENT = "a comment"
 TOOL_BLOCK = "written and rewritten there by a tool"
+TAGS = "tags of HTML alone"
 TOO_LONG = f"longer than {MOST_CHARS:,} characters; make several of it"
 
 _MOST_LEAD_CHARS = 200
 _JOINED = frozenset(("steps", "table", "code"))  # one statement with the line above that leads to it
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+_QUOTE = re.compile(r"^(?:>[ \t]?)+")
 _OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # what begins like this needs a line of its own
 
 
@@ -143,7 +146,9 @@ class _Cutting:
 
     def _add(self, statement: Statement) -> bool:
         """Whether it is one: not if it is marks alone, or too long."""
-        if not any(map(str.isalnum, statement.text)):
+        if not any(map(str.isalnum, _TAG.sub("", statement.text))):
+            if any(map(str.isalnum, statement.text)):
+                self._left.append((statement.first, statement.last, TAGS))
             return False
         headings = tuple(filter(None, (told for _, told, _ in self._headings)))
         whole = msgspec.structs.replace(statement, headings=headings)
@@ -174,8 +179,8 @@ def _said(block: Block) -> str:
 
 
 def _flowing(text: str) -> str:
-    """A paragraph with its lines as they are, without what stands around them."""
-    return "\n".join(line.strip() for line in text.split("\n"))
+    """A paragraph with its lines as they are, without what stands around them; a quotation is one too."""
+    return "\n".join(_QUOTE.sub("", line.strip(), count=1).strip() for line in text.split("\n"))
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:
