@@ -176,6 +176,6 @@ def _is_of_harness(name: str) -> bool:
 
 
 def test_the_table_in_the_manual_is_what_was_seen(walks, agents):
-    from tests.agents.matrix import MANUAL, table  # noqa: PLC0415
+    from tests.agents.matrix import MANUAL, table
 
     assert table(walks, agents) in Path(MANUAL).read_text()
