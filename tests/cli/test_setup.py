@@ -150,6 +150,17 @@ def test_one_agent_that_fails_does_not_keep_the_others_from_it(setup, qwen, path
     assert "done  Qwen Code: wrote" in shown.out
 
 
+def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(setup, qwen, home):
+    (home / ".qwen").mkdir()
+    (home / ".qwen/settings.json").write_text("{]")
+    shown = setup("--yes")
+
+    assert shown.code == 69
+    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; mend it" in shown.out
+    assert '\n    "SessionStart": [\n' in shown.out
+    assert (home / ".qwen/settings.json").read_text() == "{]"
+
+
 def test_an_agent_that_is_named_and_not_here_is_told_how_to_come_by(setup, qwen, home):
     shown = setup("gemini", "qwen", "--yes")
 
