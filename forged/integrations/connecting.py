@@ -23,9 +23,12 @@ from forged.integrations.rows import Row
 
 def connect(machine: Machine, row: Row) -> Iterator[str]:
     """Connect an agent, or bring its connection up to date."""
-    now = standing.state(machine, row)
+    now = standing.state(machine, row, exact=True)
     if now.connection == "connected":
         yield "is connected already"
+        return
+    if now.connection == "off":
+        yield f"{now.detail}, and stays so"
         return
     if not os.path.isfile(machine.hook):
         raise NotDone(f"{machine.hook} is not there: install forged-memory again")
@@ -35,7 +38,7 @@ def connect(machine: Machine, row: Row) -> Iterator[str]:
         yield from _write_files(machine, row)
     else:
         yield from _write_settings(machine, row)
-    after = standing.state(machine, row)
+    after = standing.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
         raise NotDone(f"it says that it is done, but nothing of it is there ({after.detail or 'no plug-in'})")
 

@@ -31,13 +31,16 @@ def read(path: str) -> str | None:
         return None
     except OSError as error:
         raise NotDone(f"{path} cannot be read: {error.strerror}") from error
-    with open(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise NotDone(f"{path} is no file: move it away and say it again")
         if found.st_uid != os.geteuid():
             raise NotDone(f"{path} belongs to user {found.st_uid} and is left as it is")
-        data = file.read(MOST_BYTES + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > MOST_BYTES:
         raise NotDone(f"{path} is larger than {MOST_BYTES:,} bytes and is left as it is")
     try:

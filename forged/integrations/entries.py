@@ -49,6 +49,8 @@ def add(text: str, entries: Sequence[Entry], head: Head) -> tuple[str, tuple[Pat
 
 def remove(text: str, made: Collection[Path], head: Head) -> str:
     """The text without entries of ours, and without those of the containers that nothing is left in."""
+    if _is_blank(text):
+        return text
     while (found := next(_ours(text), None)) is not None:
         text = cut(text, *found)
     for path in sorted(filter(None, made), key=len, reverse=True):
@@ -61,11 +63,17 @@ def has_entries(text: str) -> bool:
     return next(_ours(text), None) is not None
 
 
-def has_all(text: str, entries: Sequence[Entry]) -> bool:
-    """Whether just these entries of ours are in it."""
-    wanted = [entry.value for entry in entries]
-    found = [parent.values[number].value for parent, number in _ours(text)]
+def has_all(text: str, entries: Sequence[Entry], *, exact: bool = True) -> bool:
+    """Whether just these entries of ours are in it; `exact`: with the same environment."""
+    wanted = [_judged(entry.value, exact=exact) for entry in entries]
+    found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
     return len(found) == len(wanted) and all(value in found for value in wanted)
+
+
+def _judged(value: object, *, exact: bool) -> object:
+    if exact or not isinstance(value, dict):
+        return value
+    return {key: each for key, each in value.items() if key != "env"}
 
 
 def _with(text: str, entry: Entry, made: list[Path]) -> str:
@@ -83,7 +91,7 @@ def _with(text: str, entry: Entry, made: list[Path]) -> str:
     if node.kind != ("{" if entry.key else "["):
         raise Unfit(f"its {'.'.join(entry.path)} is of another kind")
     if entry.key in node.keys:
-        raise Unfit(f"its {'.'.join(entry.path)} has a {entry.key} already that is not this one")
+        raise Unfit(f"its {'.'.join((*entry.path, entry.key))} is there already and runs something else")
     return insert(text, node, entry.key or None, entry.value)
 
 

@@ -54,7 +54,7 @@ def _run(
 ) -> tuple[int | None, str]:
     """Exit code, None for one that did not end, and all that was said."""
     try:
-        process = subprocess.Popen(
+        with subprocess.Popen(
             words,
             env=env,
             cwd=folder,
@@ -62,17 +62,20 @@ def _run(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-        )
+        ) as process:
+            return _heard(process, within_s)
     except OSError as error:
         return 127, f"{error.strerror}"
+
+
+def _heard(process: subprocess.Popen[bytes], within_s: float) -> tuple[int | None, str]:
+    """What it says until it ends; then its whole group is ended."""
     try:
         said, _ = process.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
-        said = b""
         return None, ""
     else:
         return process.returncode, said.decode(errors="replace")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

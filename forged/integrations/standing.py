@@ -22,6 +22,8 @@ from forged.integrations.jsonc import NotJson, parse
 from forged.integrations.machine import Machine
 from forged.integrations.rows import Row, rows
 
+# What a server is told of the shell in which setup was run.
+_ENV = re.compile(r',\s*"env(?:ironment)?": \{[^{}]*\}')
 Connection = Literal["", "connected", "older", "off", "damaged"]
 PLUGIN = "forged@forged-memory"
 # As words of a shell or of a list.
@@ -59,11 +61,11 @@ def report(machine: Machine, names: Sequence[str] = (), *, versions: bool = True
     return tuple(state(machine, row, versions=versions) for row in wanted)
 
 
-def state(machine: Machine, row: Row, *, versions: bool = False) -> AgentState:
-    """How one agent stands."""
+def state(machine: Machine, row: Row, *, versions: bool = False, exact: bool = False) -> AgentState:
+    """How one agent stands; `exact`: also what its server is told of the shell in which setup was run."""
     program, folder = machine.program(row.program), machine.folder(row)
     known = folder if os.path.isdir(folder) and (row.way == "settings" and not row.tried) else ""
-    connection, detail = _connection(machine, row)
+    connection, detail = _connection(machine, row, exact=exact)
     return AgentState(
         agent=row.name,
         title=row.title,
@@ -97,18 +99,20 @@ def place_of(machine: Machine, row: Row, place: str) -> str:
     return machine.path(place) if place.startswith("~/") else os.path.join(machine.folder(row), place)
 
 
-def _connection(machine: Machine, row: Row) -> tuple[Connection, str]:
+def _connection(machine: Machine, row: Row, *, exact: bool) -> tuple[Connection, str]:
     try:
         if row.way == "settings":
-            return _by_settings(settings(machine, row))
+            return _by_settings(settings(machine, row), exact=exact)
         wanted = rendering.files(row, machine)
         if row.way == "file":
-            return _by_files({os.path.join(machine.folder(row), name): text for name, text in wanted.items()})
+            return _by_files(
+                {os.path.join(machine.folder(row), name): text for name, text in wanted.items()}, exact=exact
+            )
         folder = machine.folder(row)
         copies = {
             path: wanted[name] for name, copy in row.copies.items() for path in _copies(row, folder, copy)
         }
-        connection, detail = _by_files(copies)
+        connection, detail = _by_files(copies, exact=exact)
         if connection and (off := _switched_off(folder, row)):
             return "off", off
     except (NotDone, NotJson) as error:
@@ -116,21 +120,27 @@ def _connection(machine: Machine, row: Row) -> tuple[Connection, str]:
     return connection, detail
 
 
-def _by_files(wanted: dict[str, str]) -> tuple[Connection, str]:
+def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
     found = [(path, here, text) for path, text in wanted.items() if (here := disk.read(path)) is not None]
     if not found:
         return "", ""
-    is_same = all(here == text for _, here, text in found)
+    is_same = all(here == text or (not exact and _bare(here) == _bare(text)) for _, here, text in found)
     return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
-def _by_settings(wanted: dict[str, tuple[Entry, ...]]) -> tuple[Connection, str]:
+def _by_settings(wanted: dict[str, tuple[Entry, ...]], *, exact: bool) -> tuple[Connection, str]:
     texts = {path: disk.read(path) or "" for path in wanted}
     ours = [path for path, text in texts.items() if text.strip() and entries.has_entries(text)]
     if not ours:
         return "", ""
-    is_same = all(path in ours and entries.has_all(texts[path], each) for path, each in wanted.items())
+    is_same = all(
+        path in ours and entries.has_all(texts[path], each, exact=exact) for path, each in wanted.items()
+    )
     return _judged(is_same, "".join(texts[path] for path in ours), ours[0])
+
+
+def _bare(text: str) -> str:
+    return _ENV.sub("", text)
 
 
 def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:

@@ -47,10 +47,10 @@ SERVERS: Mapping[str, tuple[int, str, str, str]] = {
 }
 
 
-def servers(known: Mapping[str, tuple[int, str, str, str]] = SERVERS) -> tuple[Server, ...]:
+def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[Server, ...]:
     """The model servers that answer on loopback."""
     found = []
-    for name, (port, path, section, field) in known.items():
+    for name, (port, path, section, field) in (SERVERS if known is None else known).items():
         names = _asked(port, path, section, field)
         if names is not None:
             found.append(Server(name, f"http://127.0.0.1:{port}/v1", names))

@@ -209,6 +209,14 @@ def test_filters_show_what_they_name(look, field, value, ids):
     assert set(rows(page)) == ids
 
 
+def test_roots_of_one_name_are_told_apart(look):
+    twin = replace(FAR, root="/srv/shop")
+    page = look(replace(SEEN, memories=(NEW, twin)))
+
+    assert page.texts("#list .about")[0].split()[-1] == TOP
+    assert "/srv/shop (1)" in page.text('select[data-field="root"]')
+
+
 def test_filters_and_words_hold_together_and_name_how_many_there_are(look):
     page = look()
 
@@ -244,7 +252,7 @@ def test_the_text_is_whole_and_beside_it_stands_where_it_is_from_and_what_became
     assert page.texts("#detail section h3") == ["Comes back when", "Stands on", "Injected", "Facts"]
     assert "Makefile:3 changed since" in page.texts("#detail li")
     search(page, "tuesdays")
-    assert "1 turn of 1 session" in page.text("#detail")
+    assert "1 turn of 1 session in the last 30 days; 2 sessions ever got this version" in page.text("#detail")
     assert "codex much spoke for it" in page.text("#detail")
     assert "a rule matched what was typed; judged by builtin:rules" in page.text("#detail dl")
     search(page, "queues")

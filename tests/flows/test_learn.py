@@ -247,3 +247,35 @@ def test_a_session_of_our_own_classifier_is_none(small):
 
     assert done["sessions"] == {"claude": 1}
     assert done["left_out"] == {"ours": 1}
+
+
+def test_all_of_a_repository_is_kept_at_once_and_then_found(small):
+    stage, shell = small
+    assert shell.run("learn", "--yes").code == 0
+    done = shell.run("review", "--keep-all", "--yes")
+    elsewhere = shell.run("review", "../b", "--keep-all", "--yes")
+
+    assert (done.code, elsewhere.code) == (0, 0)
+    assert sorted(each.content for each in on_disk(shell.directory)) == sorted([rule(0), rule(3)])
+    assert sorted(each.content for each in on_disk(shell.directory.parent / "b")) == sorted(
+        [rule(1), rule(4)]
+    )
+    assert stage.client.review(str(shell.directory)).waiting == ()
+    assert "nothing new" in shell.run("learn", "--yes").out
+
+
+def test_numbers_are_asked_for_on_a_terminal(small):
+    stage, shell = small
+    assert shell.run("learn", "--yes").code == 0
+
+    def answer(terminal) -> None:
+        terminal.wait_for("Keep which?")
+        terminal.type("1\n")
+        terminal.wait_for("Drop which of the others?")
+        terminal.type("2\n")
+
+    code, seen = shell.on_terminal("review", "--pick", act=answer)
+
+    assert code == 0, seen
+    assert [each.content for each in on_disk(shell.directory)] == [rule(0)]
+    assert stage.client.review(str(shell.directory)).waiting == ()

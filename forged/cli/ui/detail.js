@@ -82,7 +82,7 @@ function troubles(store, entry) {
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
   if (entry.kind === "withheld")
     found.push([
-      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would: ", foreign(entry.file.effect), ".")),
+      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would ", foreign(entry.file.effect), ".")),
       run("Use this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
       run("Look at all that it brought, and decide: ", "trust"),
     ]);
@@ -154,8 +154,9 @@ function injected(store, entry) {
   const item = ([turn, memory]) =>
     el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
+  const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
-    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days.`),
+    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} ever got this version by a search` : ""}.`),
     el("ul", {}, turns.slice(0, MOST_TURNS).map(item)),
     turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} more before`),
   ];

@@ -35,6 +35,8 @@ class Talk:
         self.bytes_since_compaction = 0
         self.was_told_of_version = False
         self._turns: OrderedDict[str, None] = OrderedDict()
+        self._told = ("", 0)  # turn and hash of the prompt that was told last
+        self._is_open = False  # whether what ends now may be the turn of the newest prompt
         self._open_spans = 0
         self._said = self._captured = self._compacted = 0  # messages, those that are gone included
 
@@ -43,36 +45,29 @@ class Talk:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    @property
-    def prompt(self) -> str:
-        """The newest prompt, as far as it may be remembered."""
-        return next((_text(each) for each in reversed(self.messages) if each.role == "user"), "")
-
     def asked(self, event: Event) -> None:
         """A prompt was sent. One that is told twice was sent once."""
-        prompt, self._open_spans = private_left(event.prompt, self._open_spans)
-        is_again = bool(event.turn_id) and event.turn_id == self.turn_id and prompt == self.prompt
-        if is_again or not prompt.strip():
+        told = (event.turn_id, hash(event.prompt))
+        if event.turn_id and told == self._told:
             return
-        self.turn_id = event.turn_id
-        self._turns[event.turn_id] = None
-        while len(self._turns) > _TURNS:
-            self._turns.popitem(last=False)
-        self.since_compaction += 1
-        self._add("user", prompt)
+        self._told = told
+        prompt, self._open_spans = private_left(event.prompt, self._open_spans)
+        self._is_open = bool(prompt.strip())
+        if self._is_open:
+            self._begin(event.turn_id)
+            self._add("user", prompt)
 
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
-        if event.prompt and private_left(event.prompt, 0)[0] != self.prompt:
+        if event.prompt and hash(event.prompt) != self._told[1]:
             self.asked(event)
         reply = "" if self._open_spans else private_left(event.reply, 0)[0]
-        if not self.messages:
-            return False
-        newest = self.messages[-1]
+        newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and _text(newest) == reply:
             return True
-        if event.turn_id not in self._turns if event.turn_id else newest.role == "assistant":
+        if not (event.turn_id in self._turns if event.turn_id else self._is_open):
             return False
+        self._is_open = False
         if reply.strip():
             self._add("assistant", reply)
         return True
@@ -80,8 +75,10 @@ class Talk:
     def recalled(self, turn_id: str, said: Sequence[Utterance]) -> None:
         """Take over the newest turn of what a harness has written down, without the turns before it."""
         places = [at for at, each in enumerate(said) if each.role == "user"]
+        if places:
+            self._is_open = True
+            self._begin(turn_id)
         for each in said[places[-1] :] if places else ():
-            self._turns[turn_id] = None
             self._add(each.role, each.text)
 
     @property
@@ -104,6 +101,13 @@ class Talk:
         places = [at for at, each in enumerate(self.messages) if each.role == "user"]
         self.messages = self.messages[places[-1] :] if places else []
         self.since_compaction = self.bytes_since_compaction = 0
+
+    def _begin(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self._turns[turn_id] = None
+        while len(self._turns) > _TURNS:
+            self._turns.popitem(last=False)
+        self.since_compaction += 1
 
     def _add(self, role: str, text: str) -> None:
         self._said += 1

@@ -137,7 +137,7 @@ async def test_a_prompt_is_understood_by_what_was_said_before_it(home, store):
 
 
 async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
-    put(repo, *(memory(f"m{n}", f"The walrus number {n} " + "eats clams. " * 60) for n in range(40)))
+    put(repo, *(memory(f"m{n}", f"The walrus number {n} " + "eats clams. " * 160) for n in range(40)))
     async with assembled(home, config=Config(memory=MemoryConfig(injection_token_budget=0))) as parts:
         text = await Session(parts, repo).asks(WALRUS, "1")
 
@@ -305,6 +305,21 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         ]
 
 
+async def test_what_is_private_stays_so_when_an_end_says_its_prompt_again(home, repo):
+    first, second = "Deploy on Fridays. <private>The code is", "7391, really. </private> Thanks."
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, repo, "gemini")
+        for prompt in (first, second):
+            await gemini.asks(prompt)
+            await gemini.ends("Noted: 7391.", prompt=prompt)
+        await gemini.asks("<private>And 7391 again.</private>")
+        await gemini.ends("7391 it is.", prompt="<private>And 7391 again.</private>")
+
+        assert "Thanks." in str(ear.windows)
+        assert "really" not in str(ear.windows)
+        assert "it is" not in str(ear.windows)
+
+
 async def test_while_paused_nothing_is_answered_captured_or_held(home, store):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, store)
@@ -389,6 +404,15 @@ async def test_a_harness_that_takes_nothing_then_gets_it_with_the_next_prompt(ho
 
         assert "clams" in await codex.asks(WALRUS, "2")
         assert await codex.asks(TUSKS, "3") == ""
+
+
+async def test_the_plug_in_of_opencode_is_answered_at_once(home, store):
+    async with assembled(home) as parts:
+        opencode = Session(parts, store, "opencode")
+        await opencode.hears("UserPromptSubmit", turn_id="1", prompt=WALRUS)
+        done = await opencode.hears("PostCompact")
+
+        assert "clams" in text_of(done)
 
 
 async def test_a_compaction_that_gemini_only_speaks_of_changes_nothing(home, store):

@@ -1,0 +1,284 @@
+"""Connecting agents by their settings, and what happens when their own commands refuse.
+
+Real agents are connected in tests/agents; the stand-ins here only do what those do when something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forged.integrations import NotDone, connect, disconnect, remove_own, report, rows
+from tests.support.daemon.processes import wait_for_end
+
+SETTINGS = '{\n  // mine\n  "theme": "dark",\n}\n'
+
+
+def done(machine, agent):
+    return list(connect(machine, rows()[agent]))
+
+
+def undone(machine, agent):
+    return [*disconnect(machine, rows()[agent]), *remove_own(machine)]
+
+
+def state(machine, agent):
+    (found,) = report(machine, [agent])
+    return found
+
+
+def contents(home: Path) -> dict[str, object]:
+    """Every file, folder and mode below HOME."""
+    return {
+        str(path.relative_to(home)): (
+            stat.S_IMODE(path.lstat().st_mode),
+            path.read_bytes() if path.is_file() else os.readlink(path) if path.is_symlink() else None,
+        )
+        for path in sorted(home.rglob("*"))
+    }
+
+
+@pytest.fixture
+def used(home):
+    """A HOME whose person has settings of all three agents that are connected by theirs."""
+    for name, text in {
+        ".qwen/settings.json": SETTINGS,
+        ".cursor/hooks.json": '{"version": 1, "hooks": {"stop": [{"command": "notify"}]}}',
+        ".cursor/mcp.json": "",
+        ".config/Code/User/mcp.json": '{\r\n\t"servers": {}\r\n}',
+    }.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(text.encode())
+        (home / name).chmod(0o640)
+    return home
+
+
+@pytest.mark.parametrize("agent", ["qwen", "cursor", "vscode", "opencode"])
+@pytest.mark.parametrize("existing", ["used", "home"])
+def test_what_was_connected_and_taken_away_again_leaves_home_as_it_was(machine, agent, existing, request):
+    home = request.getfixturevalue(existing)
+    before = contents(home)
+
+    assert done(machine, agent)
+    assert state(machine, agent).connection == "connected"
+    assert contents(home) != before
+    assert undone(machine, agent)
+    assert contents(home) == before
+
+
+@pytest.mark.parametrize("agent", ["qwen", "cursor", "vscode", "opencode"])
+def test_connected_twice_is_connected_once(machine, used, agent):
+    done(machine, agent)
+    first = contents(used)
+
+    assert done(machine, agent) == ["is connected already"]
+    assert contents(used) == first
+
+
+def test_settings_keep_their_mode_and_their_comments(machine, used):
+    done(machine, "qwen")
+    file = used / ".qwen/settings.json"
+
+    assert "// mine" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("agent", ["qwen", "cursor", "vscode", "opencode"])
+def test_the_connection_of_an_installation_that_is_gone_is_found_and_replaced(machine, used, agent):
+    before = contents(used)
+    elsewhere = used / "old/forged_client/hook.py"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.touch()
+    done(msgspec.structs.replace(machine, hook=str(elsewhere)), agent)
+    assert state(machine, agent).connection == "older"
+    elsewhere.unlink()
+    gone = state(machine, agent)
+
+    assert gone.connection == "damaged"
+    assert f"{elsewhere}, which is gone" in gone.detail
+    assert gone.remedy == f"`forgectl setup {agent}`"
+    done(machine, agent)
+    assert state(machine, agent).connection == "connected"
+    elsewhere.parent.rmdir()
+    elsewhere.parent.parent.rmdir()
+    undone(machine, agent)
+    assert contents(used) == before
+
+
+def test_an_agent_that_has_written_its_settings_anew_keeps_what_it_wrote(machine, used):
+    done(machine, "qwen")
+    file = used / ".qwen/settings.json"
+    told = {"theme": "light", "hooks": {}, "mcpServers": {}}
+    entries = json.loads(file.read_text().replace("// mine", "").replace('"dark",', '"dark"'))
+    file.write_text(json.dumps({**entries, "theme": "light"}, indent=4))
+    undone(machine, "qwen")
+
+    assert {**told, **json.loads(file.read_text())} == told
+
+
+def test_without_its_record_entries_are_taken_out_all_the_same(machine, used):
+    done(machine, "qwen")
+    os.unlink(f"{machine.data}/setup.json")
+    undone(machine, "qwen")
+
+    assert "hook.py" not in (used / ".qwen/settings.json").read_text()
+    assert state(machine, "qwen").connection == ""
+
+
+@pytest.mark.parametrize("record", ["", "{", '{"agents": 1}', "[]"])
+def test_a_record_that_cannot_be_read_is_none(machine, used, record):
+    done(machine, "qwen")
+    Path(machine.data, "setup.json").write_text(record)
+
+    assert undone(machine, "qwen")
+    assert state(machine, "qwen").connection == ""
+
+
+def test_settings_behind_a_link_are_changed_where_they_lie(machine, used):
+    real = used / "dotfiles/settings.json"
+    real.parent.mkdir()
+    (used / ".qwen/settings.json").rename(real)
+    (used / ".qwen/settings.json").symlink_to(real)
+    before = contents(used)
+    done(machine, "qwen")
+
+    assert (used / ".qwen/settings.json").is_symlink()
+    assert "hook.py" in real.read_text()
+    undone(machine, "qwen")
+    assert contents(used) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b'{"a": ', "no JSON at line 1; mend it, or put these in yourself"),
+        (b"[]", "holds no object; mend it"),
+        (b'{"hooks": []}', "its hooks"),
+        (
+            b'{"mcpServers": {"forged": {"command": "x"}}}',
+            "mcpServers.forged is there already and runs something else",
+        ),
+        (b"\xff\xfe{}", "is not UTF-8 and is left as it is"),
+        (b" " * (1 << 20) + b"{}", "larger than 1,048,576 bytes"),
+    ],
+)
+def test_settings_that_are_not_understood_are_left_as_they_are(machine, used, text, reason):
+    file = used / ".qwen/settings.json"
+    file.write_bytes(text)
+    with pytest.raises(NotDone, match=reason):
+        done(machine, "qwen")
+
+    assert file.read_bytes() == text
+
+
+def test_the_lines_to_put_in_by_hand_are_the_ones_that_setup_would_have_put_in(machine, used):
+    (used / ".qwen/settings.json").write_text("[]")
+    with pytest.raises(NotDone) as refused:
+        done(machine, "qwen")
+    by_hand = str(refused.value).partition("leave the rest as it is: ")[2]
+    (used / ".qwen/settings.json").write_text(by_hand)
+
+    assert state(machine, "qwen").connection == "connected"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "foreign"])
+def test_what_is_no_file_of_the_person_is_no_settings(machine, used, kind, monkeypatch):
+    file = used / ".qwen/settings.json"
+    if kind == "foreign":
+        monkeypatch.setattr("os.geteuid", lambda: 4711)
+    else:
+        file.unlink()
+        file.mkdir() if kind == "folder" else os.mkfifo(file)
+    with pytest.raises(NotDone, match=r"move it away|belongs to user|cannot be read"):
+        done(machine, "qwen")
+    assert state(machine, "qwen").connection == "damaged"
+
+
+def test_settings_that_change_between_looking_and_writing_are_left_alone(machine, used, monkeypatch):
+    from forged.integrations import disk
+
+    file = used / ".qwen/settings.json"
+    real = disk.make_folders
+
+    def meanwhile(folder: str) -> list[str]:
+        if folder == str(file.parent):
+            file.write_text('{"theme": "new"}')
+        return real(folder)
+
+    monkeypatch.setattr(disk, "make_folders", meanwhile)
+    with pytest.raises(NotDone, match="changed meanwhile"):
+        done(machine, "qwen")
+    assert file.read_text() == '{"theme": "new"}'
+
+
+# --- an agent's own command that does not do what it is told -------------------------------------------
+
+
+def test_an_agent_whose_interpreter_is_missing_is_told_so(machine, stand_in, programs):
+    (programs / "claude").write_text("#!/usr/bin/env no-such-node\n")
+    (programs / "claude").chmod(0o755)
+    with pytest.raises(NotDone, match=r"claude cannot run: it needs Node\.js, which is not in PATH"):
+        done(machine, "claude")
+
+
+def test_what_a_command_says_when_it_fails_is_passed_on(machine, stand_in):
+    stand_in("claude", 'echo "first"; echo "no   space left" >&2; exit 3')
+    with pytest.raises(NotDone, match=r"`claude plugin marketplace add .*` failed: first no space left"):
+        done(machine, "claude")
+
+
+def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(machine, stand_in):
+    stand_in("gemini")
+    with pytest.raises(NotDone, match="says that it is done, but nothing of it is there"):
+        done(machine, "gemini")
+
+
+def test_a_command_that_never_ends_is_ended_with_all_that_it_started(
+    machine, stand_in, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("forged.integrations.harness._WITHIN_S", 0.5)
+    stand_in("codex", f"sleep 600 & echo $! > {tmp_path}/pid; wait")
+    with pytest.raises(NotDone, match=r"did not end within .* run it yourself"):
+        done(machine, "codex")
+
+    wait_for_end(int((tmp_path / "pid").read_text()))
+
+
+def test_an_agent_that_is_not_here_is_named_with_the_way_to_it(machine):
+    with pytest.raises(
+        NotDone, match="codex is not in PATH: npm install -g @openai/codex, then `forgectl setup"
+    ):
+        done(machine, "codex")
+
+
+def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
+    machine, stand_in, tmp_path, home
+):
+    beside = stand_in(
+        "codex", f'node; echo "$FORGED_BYPASS $PWD $HOME" > {tmp_path}/told', home / ".local/bin"
+    )
+    stand_in("node", f"touch {tmp_path}/ran", beside.parent)
+    with pytest.raises(NotDone):
+        done(machine, "codex")
+
+    assert (tmp_path / "ran").exists()
+    assert (tmp_path / "told").read_text() == f"1 {machine.plugin} {home}\n"
+
+
+def test_a_plug_in_whose_program_is_gone_cannot_be_taken_away_and_says_by_what(machine, home):
+    with pytest.raises(NotDone, match="gemini is not there any more, and it alone removes its plug-in: npm"):
+        undone(machine, "gemini")
+
+
+def test_a_home_that_cannot_be_written_is_a_sentence(machine, home, monkeypatch):
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system", "x")
+
+    monkeypatch.setattr("os.mkdir", read_only)
+    with pytest.raises(NotDone, match=r"cannot be (written|made): Read-only file system"):
+        done(machine, "opencode")

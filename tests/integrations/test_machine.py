@@ -1,0 +1,112 @@
+"""Where an agent and forged lie on a machine, and which programs are never run."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import msgspec
+import pytest
+
+from forged.integrations import machine_of, rows
+from forged_client.errors import AddressError
+
+
+def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
+    python, *flags, hook, agent = machine.hook_words("claude")
+
+    assert python == sys.executable
+    assert flags == ["-I", "-S"]
+    assert os.path.isfile(hook)
+    assert os.path.isfile(machine.bridge)
+    assert agent == "claude"
+
+
+def test_a_path_with_blanks_is_one_word_for_the_shell_that_runs_it(machine):
+    spaced = msgspec.structs.replace(machine, python="/opt/my python/bin/python")
+
+    assert spaced.hook_line("qwen").startswith("'/opt/my python/bin/python' -I -S /")
+
+
+def test_a_program_is_found_in_path_and_where_installers_put_it(machine, stand_in, home):
+    path = stand_in("codex")
+    beside = stand_in("claude", folder=home / ".local/bin")
+
+    assert machine.program("codex") == str(path)
+    assert machine.program("claude") == str(beside)
+    assert machine.program("gemini") == ""
+
+
+@pytest.mark.parametrize("where", ["node_modules/.bin", "."])
+def test_a_program_of_the_repository_where_the_person_stands_is_never_one(
+    machine, stand_in, repo, programs, where
+):
+    """Neither by PATH nor by a link that lies elsewhere; one of the same name elsewhere is found."""
+    hostile = stand_in("claude", folder=repo / where)
+    environ = {**machine.environ, "PATH": f"{hostile.parent}:{programs}"}
+    inside = msgspec.structs.replace(machine, environ=environ, workspace=str(repo / "src"))
+    (repo / "src").mkdir()
+    assert inside.program("claude") == ""
+
+    (programs / "claude").symlink_to(hostile)
+    assert inside.program("claude") == ""
+
+    (programs / "claude").unlink()
+    stand_in("claude")
+    assert inside.program("claude") == str(programs / "claude")
+
+
+def test_neither_a_folder_that_is_relative_nor_a_file_that_nobody_may_run_is_looked_at(
+    machine, programs, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (programs / "claude").write_text("#!/bin/sh\n")
+    relative = msgspec.structs.replace(machine, environ={"PATH": f":.:programs:{programs}"})
+
+    assert relative.program("claude") == ""
+
+
+def test_a_home_that_is_a_repository_may_bring_its_own_programs(machine, stand_in, home):
+    (home / ".git").mkdir()
+    path = stand_in("claude", folder=home / ".local/bin")
+    at_home = msgspec.structs.replace(machine, workspace=str(home))
+
+    assert at_home.program("claude") == str(path)
+
+
+def test_an_agents_own_variable_moves_its_folder(home, repo):
+    environ = {
+        "HOME": str(home),
+        "CODEX_HOME": "/c",
+        "GEMINI_CLI_HOME": "/g",
+        "CLAUDE_CONFIG_DIR": "relative",
+    }
+    machine = machine_of(environ, str(repo))
+
+    assert machine.folder(rows()["codex"]) == "/c"
+    assert machine.folder(rows()["gemini"]) == "/g/.gemini"
+    assert machine.folder(rows()["claude"]) == f"{home}/.claude"
+    assert machine.folder(rows()["opencode"]) == f"{home}/.config/opencode"
+
+
+def test_a_server_is_told_where_forgeds_things_are_only_if_the_person_has_moved_them(machine):
+    moved = {
+        **machine.environ,
+        "FORGED_SOCKET": "/s/forged.sock",
+        "XDG_STATE_HOME": "",
+        "OPENAI_API_KEY": "sk",
+    }
+
+    assert "env" not in machine.server("claude")
+    assert msgspec.structs.replace(machine, environ=moved).server("claude")["env"] == {
+        "FORGED_SOCKET": "/s/forged.sock"
+    }
+
+
+def test_without_a_home_there_is_a_sentence(monkeypatch):
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(AddressError, match="set HOME"):
+        machine_of({}, "/")

@@ -1,0 +1,91 @@
+"""What is rendered: whole, for every agent, and for nobody but this installation."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import msgspec
+import pytest
+
+import forged
+from forged.integrations import rendering, rows
+from forged.integrations.rows import template
+from forged.text.harnesses import HOOKS
+
+JSON = [row for row in rows().values() if row.way == "plugin"]
+
+
+@pytest.mark.parametrize("name", [name for name in rows() if name != "opencode"])
+def test_an_agent_is_asked_for_the_events_that_forged_understands_and_for_no_others(name):
+    known = {event.partition(":")[0] for event in HOOKS[name].events}
+    has_none = {"SessionEnd"} if name == "vscode" else set()
+
+    assert set(rows()[name].events) == known - has_none
+
+
+def test_the_file_for_opencode_tells_all_the_events_that_forged_understands():
+    told = set(re.findall(r'happened\("(\w+)"', template("opencode.js")))
+
+    assert told == set(HOOKS["opencode"].events)
+
+
+@pytest.mark.parametrize("row", JSON, ids=lambda row: row.name)
+def test_every_file_is_json_with_all_places_filled(row, machine):
+    for text in rendering.files(row, machine).values():
+        assert isinstance(json.loads(text), dict)
+        assert "@" not in text.replace("forged@", "")
+
+
+def test_a_plug_in_has_the_version_its_hooks_with_their_timeouts_and_the_server(machine):
+    files = {name: json.loads(text) for name, text in rendering.plugin_files(machine).items()}
+    line = machine.hook_line("gemini")
+
+    assert files["forged/.claude-plugin/plugin.json"]["version"] == forged.__version__
+    assert files["gemini-extension.json"]["mcpServers"]["forged"]["args"][-1] == "gemini"
+    assert files["hooks/hooks.json"]["hooks"]["BeforeAgent"] == [
+        {"hooks": [{"type": "command", "command": line, "timeout": 10_000}]}
+    ]
+    assert files["forged/hooks/hooks.json"]["hooks"]["Stop"][0]["hooks"][0]["timeout"] == 10
+    assert files["forged/codex/hooks.json"]["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] <= 3
+
+
+def test_each_agent_is_named_to_the_hook_that_it_runs(machine):
+    for row in rows().values():
+        for text in (*rendering.files(row, machine).values(), json.dumps(rendering.hooks(row, machine))):
+            assert text.count("hook.py") == text.count(f"hook.py {row.name}") + text.count(
+                f'hook.py", "{row.name}'
+            )
+
+
+def test_agents_have_hooks_and_servers_in_their_own_forms(machine):
+    cursor, vscode, opencode = (rows()[name] for name in ("cursor", "vscode", "opencode"))
+
+    assert rendering.hooks(cursor, machine)["sessionEnd"][0].keys() == {"command", "timeout"}
+    assert rendering.hooks(vscode, machine)["Stop"][0]["type"] == "command"
+    assert rendering.server(vscode, machine)["type"] == "stdio"
+    assert rendering.server(opencode, machine)["command"][0] == machine.python
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_the_file_for_opencode_is_javascript_whatever_is_in_a_path(machine, tmp_path):
+    odd = msgspec.structs.replace(machine, python="/odd \"'\\ $`/python", hook="/ü/forged_client/hook.py")
+    (text,) = rendering.files(rows()["opencode"], odd).values()
+    module = tmp_path / "forged.mjs"
+    module.write_text(text)
+    told = subprocess.run(["node", "--check", module], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        [
+            "node",
+            "-e",
+            f"{text.split('export')[0].replace('import', '//')}; console.log(JSON.stringify(HOOK))",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert told.returncode == 0, told.stderr
+    assert json.loads(shown.stdout) == list(odd.hook_words("opencode"))
