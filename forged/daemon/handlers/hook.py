@@ -176,12 +176,6 @@ async def _compacted(told: _Told) -> Answered:
     return Answered() if talk is None else await _injected(told, talk)
 
 
-async def _context_lost(told: _Told) -> Answered:
-    daemon = told.context.daemon
-    daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=False)
-    return await _start(told)
-
-
 async def _session_end(told: _Told) -> Answered:
     if (talk := told.talk) is not None:
         await _captured(told, talk, "session_end")
@@ -202,7 +196,6 @@ _ANSWERS: Mapping[EventKind, Callable[[_Told], Awaitable[Answered]]] = {
     "turn_end": _turn_end,
     "compaction": _compaction,
     "compacted": _compacted,
-    "context_lost": _context_lost,
     "cleared": _cleared,
     "session_end": _session_end,
 }
