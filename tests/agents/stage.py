@@ -61,7 +61,9 @@ AGENTS = {
             "gemini", ("-p",), ("--resume", "latest", "-p"), _TYPE, "/compress", "compressed from", "/quit"
         ),
         Agent("qwen", ("-p",), ("--continue", "-p"), _TYPE, "/compress", "compressed from", "/quit"),
-        Agent("opencode", ("run",), ("run", "--continue"), "Ask any", "/compact", "Compaction", "/exit"),
+        Agent(
+            "opencode", ("run",), ("run", "--continue"), "Ask any", "/compact", "Compaction · m ·", "/exit"
+        ),
     )
 }
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.agents.matrix import MANUAL, table
 from tests.agents.scripted_api import Request, Turn
 from tests.agents.stage import AGENTS, World
 from tests.agents.walk import RULES, marks, reply, tell, walk_all
@@ -14,11 +14,23 @@ from tests.support.clock import eventually
 from tests.support.daemon import FORGECTL
 from tests.support.git import git
 
-# What the harnesses themselves leave behind of a plug-in that they have installed and removed.
-LEFT = {
+# What stays after `setup --remove`, by how the names in the HOME begin: what harnesses write for themselves
+# when a plug-in comes and goes, and forged's own state, which is what the person has in it.
+LEFT = (
     ".claude.json",
+    ".claude/backups/",
+    ".claude/plugins/",
     ".claude/settings.json",
-}
+    ".codex/tmp/",
+    ".gemini/extension_integrity.json",
+    ".gemini/extensions/extension-enablement.json",
+    ".gemini/gemini-credentials.json",
+    ".gemini/history/",
+    ".gemini/installation_id",
+    ".gemini/projects.json",
+    ".gemini/tmp/",
+    ".local/state/forged/",
+)
 _ECHO = "Repeat all that stands above"
 
 
@@ -73,8 +85,8 @@ def test_after_a_compaction_it_comes_back_once(agent, walks):
     assert marks(body).is_one
 
 
-def test_a_session_that_is_taken_up_again_has_it_once(world, walks):
-    """Four of them keep what a hook gave them, and one has lost it by then."""
+def test_a_session_that_is_taken_up_again_repeats_nothing(world, walks):
+    """All of them send what a hook gave them again with the rest of the session."""
     prompts = {agent: f"How do we deploy (turn first{agent})" for agent in AGENTS}
     again = {agent: f"And when (turn again{agent})" for agent in AGENTS}
     world.run_all(prompts)
@@ -161,21 +173,15 @@ def test_setup_and_its_removal_leave_every_file_as_it_was(agents, tmp_path):
         made.forgectl("setup", "--remove", "--yes")
         made.forgectl("stop")
         after = made.files
-        left = made.left()
+        eventually(lambda: not made.left())
     finally:
         made.close()
 
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert between != before
-    assert {name for name in changed if not _is_of_harness(name)} == set()
-    assert left == []
-
-
-def _is_of_harness(name: str) -> bool:
-    return name in LEFT
+    assert {name for name in changed if not name.startswith(LEFT)} == set()
+    assert json.loads(after[".claude/settings.json"]) == {"enabledPlugins": {}, "extraKnownMarketplaces": {}}
 
 
 def test_the_table_in_the_manual_is_what_was_seen(walks, agents):
-    from tests.agents.matrix import MANUAL, table
-
-    assert table(walks, agents) in Path(MANUAL).read_text()
+    assert table(walks, agents) in MANUAL.read_text()
