@@ -6,6 +6,8 @@ REAL_VENV ?= .venv-real
 REAL_BIN := $(REAL_VENV)/bin
 BENCH_VENV ?= .venv-bench
 BENCH_BIN := $(BENCH_VENV)/bin
+AGENTS_VENV ?= .venv-agents
+AGENTS_BIN := $(AGENTS_VENV)/bin
 
 .PHONY: demo install test test-agents test-faults test-real lint bench flows head clean test-mutations test-install
 
@@ -23,7 +25,7 @@ LINKS ?= $(HOME)/.local/bin
 
 install:
 	$(PYTHON) -m venv $(PREFIX)
-	$(PREFIX)/bin/python -m pip install --quiet --disable-pip-version-check ./client '.[local]'
+	$(PREFIX)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade ./client '.[local]'
 	mkdir -p $(LINKS)
 	ln -sf $(PREFIX)/bin/forged $(PREFIX)/bin/forgectl $(LINKS)/
 	@echo 'forgectl is in $(LINKS); connect your agents: $(LINKS)/forgectl setup'
@@ -60,6 +62,12 @@ $(REAL_VENV)/.installed: pyproject.toml client/pyproject.toml
 test-real: $(REAL_VENV)/.installed
 	$(REAL_BIN)/python -m pytest tests/real
 
+# Two SDKs for agents in Python (480 MB), of which the examples of client/ are made, in a venv of their own.
+$(AGENTS_VENV)/.installed: pyproject.toml client/pyproject.toml
+	$(PYTHON) -m venv $(AGENTS_VENV)
+	$(AGENTS_BIN)/python -m pip install --quiet --disable-pip-version-check -e ./client -e '.[dev,agents]'
+	touch $@
+
 # Real agents from npm (800 MB; node 20), in build/, against a scripted model API on loopback: no login, no network.
 build/agents/.installed: tests/agents/package.json
 	mkdir -p build/agents
@@ -67,8 +75,8 @@ build/agents/.installed: tests/agents/package.json
 	cd build/agents && npm install --no-package-lock --no-audit --no-fund
 	touch $@
 
-test-agents: $(VENV)/.installed build/agents/.installed
-	$(BIN)/python -m pytest tests/agents
+test-agents: $(AGENTS_VENV)/.installed build/agents/.installed
+	$(AGENTS_BIN)/python -m pytest tests/agents
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -97,4 +105,4 @@ flows: $(VENV)/.installed
 	$(BIN)/python -m tests.walks $(if $(WRITE),--write $(WRITE))
 
 clean:
-	rm -rf $(VENV) $(REAL_VENV) $(BENCH_VENV) build dist
+	rm -rf $(VENV) $(REAL_VENV) $(BENCH_VENV) $(AGENTS_VENV) build dist

@@ -18,6 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forged_client.address import socket_path, state_dir
     from forged_client.aio import AsyncClient
+    from forged_client.aio_observer import AsyncObserver
     from forged_client.client import Client
     from forged_client.errors import *
     from forged_client.observer import Observer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressError",
     "AsyncClient",
+    "AsyncObserver",
     "CaptureReport",
     "Captured",
     "Chain",
@@ -44,6 +46,7 @@ __all__ = [
     "DeadlineExceeded",
     "Departed",
     "Edge",
+    "EndpointReport",
     "Explained",
     "FileProblem",
     "Forgotten",
@@ -51,6 +54,8 @@ __all__ = [
     "FrameTooLarge",
     "GateReport",
     "Hit",
+    "Judged",
+    "JudgedPage",
     "MalformedFrame",
     "Memories",
     "MemoryRecord",
@@ -61,6 +66,7 @@ __all__ = [
     "Paused",
     "Pong",
     "Progress",
+    "Proposed",
     "ProtocolMismatch",
     "Rebuilt",
     "Remembered",
@@ -69,12 +75,19 @@ __all__ = [
     "RequestFailed",
     "Restored",
     "Retrieved",
+    "Reviewed",
     "RootReport",
+    "RootTrust",
     "SettingReport",
     "StatusReport",
+    "Stayed",
     "Trashed",
+    "Trial",
+    "Tried",
+    "Trusted",
     "Undone",
     "Version",
+    "WithheldFile",
     "__version__",
     "socket_path",
     "state_dir",
@@ -82,6 +95,7 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "aio",
+    "AsyncObserver": "aio_observer",
     "Client": "client",
     "Observer": "observer",
     "__version__": "version",

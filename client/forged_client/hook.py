@@ -17,7 +17,7 @@ import posix
 import sys
 import time
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType

@@ -38,7 +38,8 @@ def started(within_s: float) -> _socket.socket:
             else:
                 sock.setblocking(True)
                 return sock
-            time.sleep(min(pause, deadline.left("starting the daemon")))
+            left = deadline.left("starting the daemon")
+            time.sleep(min(pause, left))
     finally:
         starting.done()
     raise AssertionError  # the pauses never end

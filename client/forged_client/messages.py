@@ -24,6 +24,8 @@ _LONGEST_SECRET = 16_000
 
 READ_ROLES = ("user", "assistant")
 GEMINI_ROLES = {"model": "assistant"}
+# Of the Claude Agent SDK, whose messages say by their class who speaks.
+_SPEAKING = {"UserMessage": "user", "AssistantMessage": "assistant"}
 TEXT_TYPES = ("text", "input_text", "output_text")
 # What the model was shown and nobody reads here; Gemini's parts have a field of that name and no type.
 _GEMINI_MEDIA = ("inline_data", "file_data", "inlineData", "fileData")
@@ -95,10 +97,16 @@ def listed(messages: Iterable[object] | None) -> tuple[object, ...]:
 
 def role_of(given: object) -> str:
     try:
-        role = _field(given, "role")
+        role = _field(given, "role") or _speaking(given)
     except Exception:  # noqa: BLE001 - as above
         return ""
     return GEMINI_ROLES.get(role, role) if isinstance(role, str) and role.isascii() else ""
+
+
+def _speaking(given: object) -> str:
+    """Who speaks by the message's class; a subagent's messages are told by nobody, like a tool's."""
+    role = _SPEAKING.get(type(given).__name__, "")
+    return role if role and not _field(given, "parent_tool_use_id") else ""
 
 
 def _read(given: object, open_spans: int) -> tuple[Message | None, int]:

@@ -6,9 +6,8 @@ moment it is made, and stays until a reply says that it was taken, or that it ne
 broke, a time that ran out and a daemon that is stopping are all asked again, more and more slowly, and the id
 makes that harmless where the first attempt had worked.
 
-A turn that waits is replaced by one that begins with all that it says. Compactions and the session's end are
-different: that text is about to disappear from the conversation, so they queue in order, before the turns,
-and are never replaced. The alternative, a queue of all turns, would grow behind a stopped daemon.
+What waits in the meantime, and in which order, is the backlog's affair (backlog.py). The alternative, a queue
+of all turns, would grow behind a stopped daemon.
 
 At the end of the process what waits is delivered, in 300 ms for all observers together, whether they were
 closed or not. The interpreter runs such functions while background threads still live.
@@ -17,24 +16,22 @@ closed or not. The interpreter runs such functions while background threads stil
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 from weakref import WeakSet
 
 from forged_client import settling
+from forged_client.backlog import Backlog, Event
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
-from forged_client.protocol import Capture, Captured
+from forged_client.protocol import Captured
 from forged_client.said import Said
 from forged_client.settling import Verdict
 
-MAX_LASTING = 16
-MAX_WINDOWS = 16
 EXIT_S = 0.3
 
 # Nobody waits for the background thread, so a slow disk may have its time.
@@ -45,26 +42,6 @@ _LAST_RETRY_S = 60.0
 # How long the sender keeps the interpreter at a time, and how long it then leaves it alone.
 _SLICE_S = 0.001
 _PAUSE_S = 0.001
-
-# Of answers that may be about the event itself, so many are taken for bad luck.
-_MOST_ODD = 5
-
-_TURN, _END = "turn", "session_end"
-
-
-class _Event:
-    """What an agent has handed over, and how the attempts at it went."""
-
-    __slots__ = ("id", "kind", "odd", "said")
-
-    def __init__(self, event_id: str, kind: str, said: Said) -> None:
-        self.id = event_id
-        self.kind = kind
-        self.said = said
-        self.odd = 0  # answers that may be its own fault
-
-    def covers(self, other: _Event) -> bool:
-        return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
 
 
 class Observer:
@@ -93,32 +70,28 @@ class Observer:
         self._client = Client(
             address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, strict=True, name="forged-observer"
         )
-        self.last_reply: Captured | None = None
         self._begin()
         _observers.add(self)
 
     def _begin(self) -> None:
-        self._pid = os.getpid()
+        self._backlog = Backlog()
         self._changed = threading.Condition()
-        self._turns: list[_Event] = []  # oldest first
-        self._lasting: deque[_Event] = deque()
-        self._in_hand: _Event | None = None
-        self._counts: Counter[str] = Counter()
         self._sender: threading.Thread | None = None
         self._closing = False
         self._slice_ends = 0.0
-        # Ids are counted on from here: to ask the system for each would let go of the interpreter.
-        self._stem, self._made = os.urandom(12).hex(), 0
 
     @property
     def counts(self) -> Mapping[str, int]:
         with self._changed:
-            waiting = self._waiting()
-            return {**self._counts, **({"waiting": waiting} if waiting else {})}
+            return self._backlog.counts()
+
+    @property
+    def last_reply(self) -> Captured | None:
+        return self._backlog.last_reply
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as it is now; `messages` may be changed afterwards."""
-        self._add(_TURN, Said(messages, last_summary_index))
+        self._add("turn", Said(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The messages that are about to be replaced by a summary."""
@@ -126,7 +99,7 @@ class Observer:
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
-        self._add(_END, Said(messages, last_summary_index))
+        self._add("session_end", Said(messages, last_summary_index))
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
@@ -135,7 +108,7 @@ class Observer:
             self._send_all()  # an interpreter that ends may start no thread
         with self._changed:
             ended = self._changed.wait_for(lambda: self._sender is None, timeout_s)
-            return ended and not self._waiting()
+            return ended and not self._backlog.waiting
 
     def hurry(self) -> None:
         """Begin to close, and do not wait."""
@@ -147,38 +120,14 @@ class Observer:
     def _add(self, kind: str, said: Said) -> None:
         self._revive_after_fork()
         with self._changed:
-            self._made += 1
-            event = _Event(f"{self._stem}-{self._made}", kind, said)
-            if kind == _TURN:
-                self._replace(event)
-                self._turns.append(event)
-                self._drop_oldest_windows()
-            elif len(self._lasting) < MAX_LASTING:
-                self._replace(event)
-                self._lasting.append(event)
-            else:
-                self._counts["dropped"] += 1
+            self._backlog.add(kind, said)
             self._wake_sender()
         if _ending.by is not None:  # an agent's own last act, after ours
             self.close(_ending.seconds())
 
     def _revive_after_fork(self) -> None:
-        # A forked child has neither the thread nor, perhaps, an open lock; its parent sends what waited.
-        if self._pid != os.getpid():
+        if self._backlog.is_of_parent:  # it has neither the thread nor, perhaps, an open lock
             self._begin()
-
-    def _waiting(self) -> int:
-        return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
-
-    def _replace(self, event: _Event) -> None:
-        left = [waiting for waiting in self._turns if not event.covers(waiting)]
-        self._count(replaced=len(self._turns) - len(left))
-        self._turns = left
-
-    def _drop_oldest_windows(self) -> None:
-        while len(self._turns) > MAX_WINDOWS:
-            del self._turns[0]
-            self._counts["dropped"] += 1
 
     def _wake_sender(self) -> None:
         self._closing = False
@@ -206,40 +155,21 @@ class Observer:
             if self._sender is threading.current_thread():  # broken off
                 self._end()
 
-    def _taken(self) -> _Event | None:
+    def _taken(self) -> Event | None:
         """The next event, turns last; None when closed with nothing left: the thread ends."""
         with self._changed:
-            self._changed.wait_for(lambda: self._turns or self._lasting or self._closing)
-            if self._lasting:
-                self._in_hand = self._lasting.popleft()
-            elif self._turns:
-                self._in_hand = self._turns.pop(0)
-            else:
+            self._changed.wait_for(lambda: self._backlog.has_next or self._closing)
+            if not self._backlog.has_next:
                 self._end()
-            return self._in_hand
+            return self._backlog.take()
 
-    def _is_settled(self, event: _Event) -> bool:
+    def _is_settled(self, event: Event) -> bool:
         """Send an event and count the reply; one that may be taken another time waits again."""
-        request = Capture(
-            workspace=self._workspace,
-            session_id=self._session_id,
-            kind=event.kind,
-            event_id=event.id,
-            agent=self._agent,
-        )
+        request = event.request(self._workspace, self._session_id, self._agent)
         parts = Parts(request, event.said, meanwhile=self._breathe)
         reply, verdict = self._answer(parts)
         with self._changed:
-            self._in_hand = None
-            self.last_reply = reply
-            self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
-            event.odd += verdict == "odd"
-            if verdict != "settled" and event.odd < _MOST_ODD:
-                self._put_back(event)
-                return False
-            given_up = int(verdict != "settled")
-            self._count(given_up=given_up, unread=reply.unread, repaired=parts.repaired)
-            return True
+            return self._backlog.answered(event, reply, verdict, parts.repaired)
 
     def _answer(self, parts: Parts) -> tuple[Captured, Verdict]:
         """The reply that ended it: the last part's, or the first that is a refusal."""
@@ -252,22 +182,7 @@ class Observer:
         except ClientError as error:
             return failed_reply(part, error), settling.of_error(error)
         reply = of_all_parts(replies)
-        is_whole = part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1
-        return reply, settling.of_reply(reply, is_whole=is_whole)
-
-    def _count(self, **numbers: int) -> None:
-        for name, number in numbers.items():
-            if number:
-                self._counts[name] += number
-
-    def _put_back(self, event: _Event) -> None:
-        if event.kind != _TURN:
-            self._lasting.appendleft(event)
-        elif any(other.covers(event) for other in (*self._turns, *self._lasting)):
-            self._counts["replaced"] += 1
-        else:
-            self._turns.insert(0, event)
-            self._drop_oldest_windows()
+        return reply, settling.of_part(part, reply)
 
     def _may_retry_after(self, seconds: float) -> bool:
         """Wait before the next attempt; a closing observer makes none."""
@@ -292,6 +207,13 @@ class Observer:
             self._changed.notify_all()
 
 
+class Held(Protocol):
+    """An observer that has no thread, as long as something of it waits."""
+
+    def at_exit(self) -> Observer | None:
+        """Who sends what waits when the process ends."""
+
+
 class _Ending:
     """The end of the process: when it has to be over with, once it has begun."""
 
@@ -304,12 +226,13 @@ class _Ending:
 
 _ending = _Ending()
 _observers: WeakSet[Observer] = WeakSet()
+held: set[Held] = set()
 
 
 @atexit.register
 def _deliver_at_exit() -> None:
     _ending.by = time.monotonic() + EXIT_S
-    observers = list(_observers)
+    observers = [*_observers, *filter(None, (each.at_exit() for each in held))]
     for observer in observers:
         observer.hurry()
     for observer in observers:

@@ -53,9 +53,20 @@ class Said:
             role, content = self._flat[at : at + 2]
             yield role, content, at >= self.start  # type: ignore[misc]
 
+    @property
+    def characters(self) -> int:
+        """How much there is to look into, roles included."""
+        return sum(map(_length, self._flat))
+
     def begins_with(self, other: Said) -> bool:
         """Whether all that another window says is said here too, in the same place."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
+
+
+def _length(said: object) -> int:
+    if isinstance(said, str):
+        return len(said)
+    return sum(len(each) for each in said if isinstance(each, str)) if isinstance(said, tuple) else 0
 
 
 def _take(given: tuple[object, ...], flat: list[object]) -> None:

@@ -17,7 +17,7 @@ from forged_client.errors import (
     ProtocolMismatch,
     RequestFailed,
 )
-from forged_client.protocol import Captured
+from forged_client.protocol import Capture, Captured
 
 # `settled`: taken, or refused for good. `again`: not now. `odd`: not now, and perhaps never.
 Verdict = Literal["settled", "again", "odd"]
@@ -35,6 +35,12 @@ def of_reply(reply: Captured, *, is_whole: bool) -> Verdict:
     if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):
         return "odd"
     return "settled"
+
+
+def of_part(part: Capture, reply: Captured) -> Verdict:
+    """The verdict on the reply to a part: the last one of what is told once is answered for all of them."""
+    is_whole = part.kind != "turn" and part.parts > 1 and part.part == part.parts - 1
+    return of_reply(reply, is_whole=is_whole)
 
 
 def of_error(error: ClientError) -> Verdict:

@@ -183,8 +183,8 @@ class Verbs(ChainVerbs):
     def capture(
         self,
         workspace: str,
-        session_id: str,
         messages: Iterable[object],
+        session_id: str,
         *,
         kind: str = "turn",
         last_summary_index: int = 0,
@@ -194,11 +194,14 @@ class Verbs(ChainVerbs):
         """Hand over a finished turn, or another `kind` of event, to be turned into memories.
 
         What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
-        `retrieve` gets, too. `window_id` says nothing any more.
+        `retrieve` gets, too. `window_id` says nothing any more. The order of old, with `session_id` before
+        `messages`, still works and warns.
         """
-        from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
+        from forged_client.order import in_order  # noqa: PLC0415 - most processes only ask
+        from forged_client.parts import Parts  # noqa: PLC0415
         from forged_client.said import Said  # noqa: PLC0415
 
+        messages, session_id = in_order(messages, session_id)
         request = Capture(
             workspace=workspace,
             session_id=session_id,

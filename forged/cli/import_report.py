@@ -16,7 +16,7 @@ from forged.cli.call import Invocation, show
 from forged.cli.exits import NOT_DONE
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, tell
-from forged.importing import Left, Move, Place, Taken
+from forged.importing import Left, Move, Place
 from forged_client import protocol as wire
 
 _MOST_TOLD = 10
@@ -49,11 +49,11 @@ class Report(msgspec.Struct, frozen=True):
 def report_of(
     moves: Sequence[Move],
     fates: Sequence[wire.Fate],
-    found: Taken,
+    formats: dict[str, int],
     left: Sequence[Left],
     roots: Mapping[Place, str],
     *,
-    done: bool,
+    done: bool = False,
 ) -> Report:
     """All of it as one value; `done` says whether it was done."""
     entries = tuple(
@@ -69,7 +69,7 @@ def report_of(
         )
         for move, fate in zip(moves, fates, strict=True)
     )
-    return Report(done, dict(Counter(each.became for each in entries)), found.formats, entries, tuple(left))
+    return Report(done, dict(Counter(each.became for each in entries)), formats, entries, tuple(left))
 
 
 _TOLD = {

@@ -18,7 +18,7 @@ from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.import_report import end_with, lines_of, report_of
+from forged.cli.import_report import Report, end_with, lines_of, report_of
 from forged.cli.terminal import Bar, counted
 from forged.errors import WorkspaceError
 from forged.importing import FORMS, Asked, Left, Move, Place, Places, Taken, edges, joined, planned, taken
@@ -62,25 +62,30 @@ def import_command(
     yes: bool,
 ) -> None:
     """Take over memories from CLAUDE.md and its kin, notes, exports of other tools, other roots of forged."""
-    asked = Asked(call.environ.get("HOME", ""), form or "", scope or "")
-    found = _read(paths, asked)
+    found = _read(paths, Asked(call.environ.get("HOME", ""), form or "", scope or ""))
+    places = _into(into)
     if not (yes or dry_run):
         require_answer(call, "import")
     with daemon(call) as client:
-        places = Places(call.workspace, _repository_name(client, call.workspace), _into(into))
-        moves, twice = planned(found.items, places)
+        here = Places(call.workspace, _repository_name(client, call.workspace), places)
+        moves, twice = planned(found.items, here)
         one = _Import(call, client, moves, own=mine, allow_secret=allow_secret)
         looked = one.looked()
         left = (*found.left, *twice, *looked.unlinked)
-        report = report_of(moves, looked.fates, found, left, looked.roots, done=False)
-        if dry_run or not report.counts.get("new"):
-            end_with(call, report, verbose=verbose)
-            return
-        if not yes:
-            question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
-            confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
-        fates = one.written(looked)
-    end_with(call, report_of(moves, fates, found, left, looked.roots, done=True), verbose=verbose)
+        report = report_of(moves, looked.fates, found.formats, left, looked.roots)
+        if not dry_run and report.counts.get("new"):
+            if not yes:
+                _ask(report, verbose=verbose)
+                left, verbose = (left, verbose) if call.as_json else ((), False)  # it has been shown
+            done = one.written(looked)
+            report = report_of(moves, done, found.formats, left, looked.roots, done=True)
+    end_with(call, report, verbose=verbose)
+
+
+def _ask(report: Report, *, verbose: bool) -> None:
+    """Raises Stop unless the person wants it."""
+    question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
+    confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
 
 
 def _read(paths: Sequence[str], asked: Asked) -> Taken:

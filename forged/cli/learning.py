@@ -114,9 +114,9 @@ def _surveyed(
 
 def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> Report:
     needed = sum(calls(each, known) for each in new)
-    tokens = sum(each.tokens for each in new)
+    tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
     return Report(
-        sessions=dict(Counter(each.found.agent for each in new)),
+        sessions={agent: count for agent in FORMATS if (count := agents[agent])},
         left_out=dict(Counter(each.kind for each in past if each.kind != "new")),
         without_workspace=sum(each.is_homeless for each in new),
         messages=sum(each.messages for each in new),

@@ -163,8 +163,8 @@ def _dot_text(*lines: str) -> str:
 
 
 def _mermaid_text(*lines: str) -> str:
-    """A quoted string in which whatever could mean something stands by its number."""
-    return '"' + "<br>".join(map(_numbered, lines)) + '"'
+    """A quoted string in which whatever could mean something stands by its number; it may not be empty."""
+    return '"' + ("<br>".join(map(_numbered, lines)) or " ") + '"'
 
 
 def _numbered(line: str) -> str:

@@ -157,7 +157,7 @@ class _Captor:
 
     def hand_over(self, name: str, session: str, messages: Sequence[Words]) -> None:
         said = [each.message for each in messages]
-        reply = self._client.capture(self._workspace(name), session, said)
+        reply = self._client.capture(self._workspace(name), said, session)
         if not reply.is_taken and reply.reason != _NOTHING:
             raise MeasurementFailed(f"{session} was not taken: {reply.reason or reply.outcome}")
 

@@ -14,7 +14,7 @@ import msgspec
 
 # Of a comment; the end of one that goes on for longer is not looked for, line after line after line.
 _MOST_BLOCK_LINES = 500
-HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(\S.*))?[ \t]*")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _RULER = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)")

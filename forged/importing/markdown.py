@@ -24,9 +24,13 @@ TITLE = "the title of the file"
 EMPTY_HEADING = "a heading with nothing below it"
 COMMENT = "a comment"
 TOOL_BLOCK = "written and rewritten there by a tool"
+TAGS = "tags of HTML alone"
 TOO_LONG = f"longer than {MOST_CHARS:,} characters; make several of it"
 
 _MOST_LEAD_CHARS = 200
+_JOINED = frozenset(("steps", "table", "code"))  # one statement with the line above that leads to it
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+_QUOTE = re.compile(r"^(?:>[ \t]?)+")
 _OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # what begins like this needs a line of its own
 
 
@@ -75,7 +79,6 @@ class _Cutting:
         self._left: list[tuple[int, int, str]] = []
         self._headings: list[tuple[int, str, Block]] = []
         self._used: set[int] = set()  # lines of headings that something stands below
-        self._title = 0
         self._lead: Block | None = None  # waits for what it leads to
         self._is_led = False
         self._is_first = True
@@ -92,7 +95,7 @@ class _Cutting:
         elif block.kind == "text" and block.text.rstrip(" \t*_").endswith((":", "：")):
             self._let_lead_go()
             self._lead, self._is_led = block, False
-        elif block.kind == "code" and self._lead is None and self._may_take_code:
+        elif block.kind == "code" and self._may_take_code and (self._lead is None or self._is_led):
             self._append(block)
         else:
             self._statement(block)
@@ -107,12 +110,11 @@ class _Cutting:
         self._let_lead_go()
         self._may_take_code = False
         if self._is_first and block.level == 1:
-            self._title = block.first
             self._left.append((block.first, block.last, TITLE))
             return
         self._close(block.level)
         match = HEADING.fullmatch(block.lines[0])
-        told = (match[2] or "") if match else block.lines[0]
+        told = (match[2] or "").rstrip(" \t#") if match else block.lines[0]
         self._headings.append((block.level, told.strip().strip("*_ ").rstrip(":"), block))
 
     def _close(self, level: int) -> None:
@@ -123,21 +125,16 @@ class _Cutting:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
     def _statement(self, block: Block) -> None:
-        lead = self._lead
-        if lead is not None and (block.kind != "bullet" or len(lead.text) > _MOST_LEAD_CHARS):
-            joined = block.kind in {"steps", "table", "code"}
-            self._lead = None
-            if joined:
-                text = f"{_flowing(lead.text)}\n{_said(block)}"
-                self._add(Statement(text, lead.first, block.last))
-                return
-            if not self._is_led:
-                self._add(Statement(_flowing(lead.text), lead.first, lead.last))
-            lead = None
-        self._is_led = lead is not None
-        first = block.first
-        said = _flowing(lead.text) if lead else ""
-        self._add(Statement(_said(block), first, block.last, (), said))
+        lead, said = self._lead, _said(block)
+        if lead is not None and block.kind in _JOINED:
+            self._lead, self._is_led = None, False
+            self._add(Statement(f"{_flowing(lead.text)}\n{said}", lead.first, block.last))
+        elif lead is not None and block.kind == "bullet" and len(lead.text) <= _MOST_LEAD_CHARS:
+            led = Statement(said, block.first, block.last, (), _flowing(lead.text))
+            self._is_led = self._add(led) or self._is_led
+        else:
+            self._let_lead_go()
+            self._add(Statement(said, block.first, block.last))
 
     def _append(self, block: Block) -> None:
         before = self._statements[-1]
@@ -147,9 +144,12 @@ class _Cutting:
             return
         self._statements[-1] = msgspec.structs.replace(before, text=longer, last=block.last)
 
-    def _add(self, statement: Statement) -> None:
-        if not any(map(str.isalnum, statement.text)):
-            return  # marks alone
+    def _add(self, statement: Statement) -> bool:
+        """Whether it is one: not if it is marks alone, or too long."""
+        if not any(map(str.isalnum, _TAG.sub("", statement.text))):
+            if any(map(str.isalnum, statement.text)):
+                self._left.append((statement.first, statement.last, TAGS))
+            return False
         headings = tuple(filter(None, (told for _, told, _ in self._headings)))
         whole = msgspec.structs.replace(statement, headings=headings)
         self._used.update(block.first for _, _, block in self._headings)
@@ -158,6 +158,7 @@ class _Cutting:
             self._statements.append(whole)
         else:
             self._left.append((statement.first, statement.last, TOO_LONG))
+        return self._may_take_code
 
     def _let_lead_go(self) -> None:
         """A line that leads to nothing says what it says."""
@@ -178,8 +179,8 @@ def _said(block: Block) -> str:
 
 
 def _flowing(text: str) -> str:
-    """A paragraph with its lines as they are, without what stands around them."""
-    return "\n".join(line.strip() for line in text.split("\n"))
+    """A paragraph with its lines as they are, without what stands around them; a quotation is one too."""
+    return "\n".join(_QUOTE.sub("", line.strip(), count=1).strip() for line in text.split("\n"))
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:

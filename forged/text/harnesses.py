@@ -24,7 +24,6 @@ EventKind = Literal[
     "turn_end",
     "compaction",  # is about to be
     "compacted",  # is done
-    "context_lost",  # what hooks had added is gone, and what was said is there
     "cleared",
     "session_end",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import re
 import subprocess
 import sys
@@ -128,8 +130,50 @@ def _interpreter(*options: str) -> Side:
 _BARE_PYTHON = _interpreter("-S", "-c", "pass")
 
 
-def _run(command: list[str | Path], env: Mapping[str, str], directory: Path | None = None) -> str:
-    done = subprocess.run([str(word) for word in command], env=env, cwd=directory, capture_output=True)
+def _prompt(daemon: Daemon, number: int) -> bytes:
+    """What Claude Code tells its hook of a prompt: each of another session, so that all get something."""
+    told = {"hook_event_name": "UserPromptSubmit", "session_id": f"s{number}", "prompt_id": f"p{number}"}
+    return json.dumps({**told, "cwd": daemon.workspace, "prompt": _MESSAGE}).encode()
+
+
+@contextlib.contextmanager
+def _hook(checkout: Checkout) -> Iterator[Probe]:
+    """A prompt's hook as a plug-in runs it."""
+    where = "from forged_client import hook; print(hook.__file__)"
+    file = _run([checkout.python, "-c", where], plain_environment()).strip()
+    with standing(checkout, _FILES) as (daemon, _):
+        numbers = itertools.count()
+        command = [checkout.python, "-I", "-S", file, "claude"]
+
+        def call() -> None:
+            if "additionalContext" not in _run(
+                command, daemon.environment(), given=_prompt(daemon, next(numbers))
+            ):
+                raise Broken("a prompt got nothing")
+
+        yield lambda: median_of(call, _STARTS)
+
+
+@contextlib.contextmanager
+def _bare_python_and_the_daemon(checkout: Checkout) -> Iterator[Probe]:
+    """An interpreter that does nothing, and the same question over a connection that is open."""
+    with standing(checkout, _FILES) as (daemon, caller):
+        numbers = itertools.count()
+        command: list[str | Path] = [checkout.python, "-I", "-S", "-c", "pass"]
+
+        def call() -> None:
+            asked = protocol.Hook(id=2, harness="claude", payload=_prompt(daemon, next(numbers)))
+            _run(command, daemon.environment())
+            caller.call(asked)
+
+        yield lambda: median_of(call, _STARTS)
+
+
+def _run(
+    command: list[str | Path], env: Mapping[str, str], directory: Path | None = None, given: bytes = b""
+) -> str:
+    words = [str(word) for word in command]
+    done = subprocess.run(words, env=env, cwd=directory, input=given, capture_output=True)
     if done.returncode:
         raise Broken(f"{command[0]}: exit code {done.returncode}: {done.stderr.decode()[-200:]}")
     return done.stdout.decode()
@@ -164,6 +208,13 @@ ROWS = (
         Goal(1.2, "P13"),
         _process("forgectl", "retrieve", _MESSAGE, wanted=_MESSAGE),
         _BARE_PYTHON,
+    ),
+    Row(
+        "hook-prompt",
+        "a prompt's hook, as a plug-in runs it / python -I -S -c pass and the daemon's answer",
+        Goal(1.4, "a hook that nobody feels"),
+        _hook,
+        _bare_python_and_the_daemon,
     ),
     Row(
         "import-client",

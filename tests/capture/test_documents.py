@@ -14,9 +14,20 @@ from forged.capture import likely
 from forged.capture.documents import MAX_CONTENT_BYTES, ForgottenSince, decide
 from forged.capture.rules import newest
 from forged.capture.values import Classified, Proposal, Tally
+from forged.conversation import Utterance
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
-from forged.memory import Category, Memory, Origin, Related, Relationship, Scope, is_valid_id
+from forged.memory import (
+    Category,
+    Memory,
+    Origin,
+    Related,
+    Relationship,
+    Scope,
+    is_valid_id,
+    time_ns,
+    utc,
+)
 from forged.state import Document, Event
 from forged.state.digests import digest
 from tests.data.memories import memory
@@ -458,3 +469,58 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
     assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
     assert sorted(asked) == sorted([(there,), (npm,)])
     assert held.like([REPO], pnpm) == likely.Held(REPO, npm, stands=pnpm)
+
+
+# --- past sessions -----------------------------------------------------------------------------------
+
+JUNE, JULY = 1_780_000_000.0, 1_783_000_000.0
+SAID = (
+    (JUNE, "user", "goose speaks REST"),
+    (JUNE + 9, "assistant", "noted"),
+    (JULY, "user", "atlas speaks gRPC"),
+)
+
+
+def past(*said: tuple[float, str, str]) -> Event:
+    window = tuple(Utterance(role, text) for _, role, text in said or SAID)
+    times_of = tuple(at for at, *_ in said or SAID)
+    return Event(
+        kind="learned", session_id="s1", roots=(REPO, USER), window=window, heard_at=times_of, agent="codex"
+    )
+
+
+def learned(*proposals: Proposal, existing: Existing | None = None, event: Event | None = None):
+    found, tally = decide(event or past(), Classified(proposals), existing or {}, nothing_forgotten, NOW)
+    return found, tally
+
+
+def test_all_of_a_past_session_waits_and_is_as_old_as_what_was_said():
+    (one, other), _ = learned(GOOD, propose("atlas speaks gRPC", scope="user"))
+
+    assert one.waits
+    assert other.waits
+    assert (one.agent, other.learned_at) == ("codex", time_ns(NOW) / 1e9)
+    assert [each.memory.created_at for each in (one, other)] == [utc(JUNE), utc(JULY)]
+    assert one.memory.updated_at == one.memory.created_at
+
+
+def test_what_nobody_said_in_so_many_words_is_as_old_as_the_newest_of_the_session():
+    (one,), _ = learned(propose("Zebras graze."))
+
+    assert one.memory.created_at == utc(JULY)
+
+
+@pytest.mark.parametrize(("known_since", "is_proposed"), [(JUNE - 9, True), (JUNE + 9, False)])
+def test_what_is_known_since_then_is_not_replaced(known_since, is_proposed):
+    known = memory("mem_old", "goose speaks SOAP", created_at=utc(known_since))
+    found, tally = learned(propose("goose speaks REST", supersedes="mem_old"), existing={REPO: [known]})
+
+    assert [each.memory.supersedes for each in found] == (["mem_old"] if is_proposed else [])
+    assert tally.duplicates == (0 if is_proposed else 1)
+
+
+def test_of_a_past_session_the_same_is_proposed_once():
+    found, tally = learned(GOOD, propose("Goose speaks REST."))
+
+    assert len(found) == 1
+    assert tally.duplicates == 1

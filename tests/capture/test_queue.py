@@ -17,7 +17,7 @@ from forged.state import Event
 from tests.faults.amount import times
 
 REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
-DURABLE = ["compaction", "session_end", "explicit"]
+DURABLE = ["compaction", "session_end", "explicit", "learned"]
 
 
 def turn(number: int, session: str = "a", window: str = "w", size: int = 0, **fields: object) -> Event:
@@ -57,6 +57,14 @@ def queue() -> CaptureQueue:
 
 
 # Order.
+
+
+def test_past_sessions_come_after_all_others(queue):
+    waits(queue, turn(0, "past", kind="learned"), turn(1, "old", kind="learned"), turn(2), turn(3, "b"))
+
+    assert queue.holds(queue.waiting()[0].session)
+    assert drained(queue) == [2, 3, 0, 1]
+    assert not queue.holds("past")
 
 
 def test_sessions_are_served_in_the_order_they_came(queue):

@@ -180,7 +180,7 @@ _DOT_LINE = re.compile(
     rf"digraph memories {{|}}|  (?:rankdir=RL|node \[.*\]|edge \[.*\]);"
     rf"|  m\d+ \[label={_QUOTED}(?:, style=dashed)?\];|  m\d+ -> m\d+ \[label={_QUOTED}(?:, style=bold)?\];"
 )
-_PLAIN = r'"(?:[\w .,:/\'()+\-]|<br>|#\d+;)*"'
+_PLAIN = r'"(?:[\w .,:/\'()+\-]|<br>|#\d+;)+"'
 _MERMAID_LINE = re.compile(
     rf"flowchart RL|  classDef older stroke-dasharray: 4 3|  m\d+\[{_PLAIN}\](?::::older)?"
     rf"|  m\d+ (?:==>|-->)\|{_PLAIN}\| m\d+",

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from forged_client import AsyncClient, Client
+from forged_client import AsyncClient, AsyncObserver, Client, Observer
 from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
@@ -43,6 +43,15 @@ def test_help_shows_a_verbs_real_parameters_and_its_reply():
     )
     assert str(told) == f"({parameters}) -> 'Found'"
     assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
+
+
+def test_both_observers_are_told_in_the_same_way():
+    names = ("__init__", "on_turn_complete", "on_compaction", "on_session_end")
+
+    for name in names:
+        one, other = (inspect.signature(getattr(kind, name)) for kind in (Observer, AsyncObserver))
+        assert one == other
+    assert inspect.signature(Observer.close).parameters == inspect.signature(AsyncObserver.aclose).parameters
 
 
 def test_replies_find_their_request_in_any_order(serve, socket_file):

@@ -33,7 +33,7 @@ def _bypass(monkeypatch: pytest.MonkeyPatch) -> None:
 # Whatever carries a person's text, and what it is answered with.
 ANSWERED = {
     "retrieve": (("/w", SAID), Retrieved(status="disabled", reason=REASON)),
-    "capture": (("/w", "s", SAID), Captured(status="disabled", reason=REASON, outcome="rejected")),
+    "capture": (("/w", SAID, "s"), Captured(status="disabled", reason=REASON, outcome="rejected")),
     "search": (("/w", "q"), Found(status="disabled", reason=REASON)),
     "why": (("/w",), Explained(status="disabled", reason=REASON)),
     "remember": (("/w", "c"), Remembered(status="disabled", reason=REASON)),

@@ -31,7 +31,7 @@ CALLS: dict[str, Callable[[Client], protocol.Reply]] = {
     "relate": lambda c: c.relate("/w", "a", [protocol.Edge("b")], remove=["c"]),
     "move": lambda c: c.move("/w", "a", "user"),
     "restore": lambda c: c.restore("/w", "a"),
-    "capture": lambda c: c.capture("/w", "s", [{"role": "user", "content": "q"}]),
+    "capture": lambda c: c.capture("/w", [{"role": "user", "content": "q"}], "s"),
     "get": lambda c: c.get("/w", ["a", "b"]),
     "list": lambda c: c.list("/w", scope="repo"),
     "history": lambda c: c.history("/w", "a"),

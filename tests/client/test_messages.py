@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from forged_client.framing import encode
 from forged_client.messages import RETRIEVE_BYTES, window
 from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
-from tests.data.forms import FORMS, HIDDEN, ROLELESS, SAID
+from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
 
 def read(*messages: object, last_summary_index: int = 0, limit: int = 10_000) -> tuple[Message, ...]:
@@ -47,6 +48,33 @@ class SdkPart:
 )
 def test_every_common_form_of_a_message_is_read(given):
     assert read(given) == (Message("user", "hello"),)
+
+
+def test_of_messages_that_say_by_their_class_who_speaks_those_of_a_subagent_are_nobodys():
+    """As the Claude Agent SDK has them: blocks without a type, too."""
+    said = [UserMessage("a question"), AssistantMessage([Block(thinking="hm"), Block(text="an answer")])]
+    results = [UserMessage([Block(content="of a tool")]), UserMessage("do this part", "toolu_1")]
+
+    assert read(*said, *results) == (
+        Message("user", "a question"),
+        Message("assistant", "an answer"),
+        Message("user", None),
+        Message(""),
+    )
+
+
+class Block(SimpleNamespace):
+    pass
+
+
+@dataclass
+class UserMessage:
+    content: object
+    parent_tool_use_id: str | None = None
+
+
+class AssistantMessage(UserMessage):
+    pass
 
 
 @pytest.mark.parametrize(
@@ -135,9 +163,10 @@ def test_a_full_window_fits_into_a_request():
 STRUCTURED = {name: form for name, form in FORMS.items() if "xml" not in name} | {"roleless": ROLELESS}
 
 
+@pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES)
 @pytest.mark.parametrize("form", STRUCTURED.values(), ids=STRUCTURED)
-def test_of_every_form_only_what_was_said_is_sent(form):
-    sent = encode(Retrieve(workspace="/w", messages=read(*form)))
+def test_of_every_form_only_what_was_said_is_sent(form, dress):
+    sent = encode(Retrieve(workspace="/w", messages=read(*dress(form))))
 
     assert HIDDEN.encode() not in sent
     assert SAID.encode() in sent

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import subprocess
 import sys
+import typing
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -11,8 +14,9 @@ import msgspec
 import pytest
 
 import forged_client
-from forged_client import errors
+from forged_client import AsyncClient, AsyncObserver, Client, Observer, errors, protocol
 
+NAMED = inspect.Parameter.KEYWORD_ONLY
 PACKAGE = Path(forged_client.__file__).parent
 HEAVY = {"numpy", "httpx", "asyncio", "click", "platformdirs", "socket", "threading", "subprocess", "logging"}
 
@@ -34,7 +38,7 @@ def test_importing_the_package_imports_nothing():
 
 
 def test_the_clients_import_only_msgspec_and_the_standard_library():
-    for name in ("Client", "AsyncClient", "Observer"):
+    for name in ("Client", "AsyncClient", "Observer", "AsyncObserver"):
         top = {module.partition(".")[0] for module in modules_after(f"from forged_client import {name}")}
         others = {"forged_client", "msgspec", "typing_extensions", "__main__"}
         assert top - set(sys.stdlib_module_names) <= others
@@ -59,6 +63,92 @@ def test_all_names_exist_and_are_typed():
 
     assert set(forged_client.__all__) == set(dir(forged_client)) <= typed
     assert all(getattr(forged_client, name) is not None for name in forged_client.__all__)
+
+
+def test_every_reply_of_a_method_and_all_that_stands_in_it_is_exported():
+    told = {
+        name
+        for method in public_methods(Client)
+        for kind in hints(method).values()
+        for name in structs_in(kind)
+    }
+
+    assert {"Retrieved", "Hit", "Trusted", "Judged", "Progress"} <= told <= set(forged_client.__all__)
+
+
+def public_methods(kind: type) -> list[Callable[..., object]]:
+    return [method for name, method in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
+
+
+def hints(named: Callable[..., object]) -> dict[str, object]:
+    names = {**vars(protocol), **getattr(named, "__globals__", {})}
+    return typing.get_type_hints(named, names)
+
+
+def structs_in(kind: object) -> Iterator[str]:
+    """Names of the structs of which a value of this type is made."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind.__name__
+        for field in typing.get_type_hints(kind).values():
+            yield from structs_in(field)
+    for part in typing.get_args(kind):
+        yield from structs_in(part)
+
+
+def test_every_method_that_is_about_a_workspace_takes_it_first_then_what_and_all_options_by_name():
+    first = {"messages", "query", "content", "memory_id", "ids", "accept"}
+    for method in public_methods(Client):
+        given = [each for name, each in inspect.signature(method).parameters.items() if name != "self"]
+        names = [each.name for each in given if each.kind is each.POSITIONAL_OR_KEYWORD]
+        assert {each.kind for each in given} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, NAMED}, method
+        if "workspace" in {each.name for each in given}:
+            assert names[0] == "workspace", method
+            assert len(names) < 2 or names[1] in first, method
+        assert all(each.default is not each.empty for each in given if each.kind is NAMED), method
+
+
+def test_every_verb_says_what_it_does_and_gives_back_to_help_and_to_a_type_checker(folder):
+    asked = folder / "asked.py"
+    asked.write_text(_TYPED)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), str(asked)],
+        env={"PATH": os.environ["PATH"], "MYPYPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "Success: no issues found in 1 source file\n")
+    for kind in (Client, AsyncClient, Observer, AsyncObserver):
+        assert [method.__name__ for method in public_methods(kind) if not method.__doc__] == []
+
+
+# What a type checker holds true of both clients and both observers. What it must refuse is ignored by name:
+# an ignore that is not needed is an error of `--strict`.
+_TYPED = """
+from typing import assert_type
+
+from forged_client import AsyncClient, AsyncObserver, Captured, Client, Observer, Retrieved
+
+said = [{"role": "user", "content": "text"}]
+
+
+def blocking(client: Client, observer: Observer) -> None:
+    assert_type(client.retrieve("/w", said, session_id="s"), Retrieved)
+    assert_type(client.capture("/w", said, "s", kind="turn"), Captured)
+    client.capture("/w", "s", said)  # type: ignore[arg-type]
+    client.search("/w", "query", limits=3)  # type: ignore[call-arg]
+    observer.on_turn_complete(said)
+    assert_type(observer.close(), bool)
+
+
+async def awaited(client: AsyncClient, observer: AsyncObserver) -> None:
+    assert_type(await client.retrieve("/w", said, session_id="s"), Retrieved)
+    assert_type(await client.capture("/w", said, "s", kind="turn"), Captured)
+    await client.capture("/w", "s", said)  # type: ignore[arg-type]
+    await client.search("/w", "query", limits=3)  # type: ignore[call-arg]
+    observer.on_turn_complete(said)
+    assert_type(await observer.aclose(), bool)
+"""
 
 
 def test_every_exception_is_exported_and_an_unknown_name_is_an_attribute_error():

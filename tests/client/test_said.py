@@ -10,7 +10,7 @@ from forged_client.parts import Parts
 from forged_client.protocol import Capture, Message, Part
 from forged_client.said import Said
 from tests.client.test_messages import Explodes
-from tests.data.forms import FORMS, HIDDEN, ROLELESS, SAID
+from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
 
 @dataclass
@@ -62,9 +62,10 @@ def test_an_assistant_of_gemini_is_one_and_its_thoughts_stay_behind(role):
 STRUCTURED = {name: form for name, form in FORMS.items() if "xml" not in name} | {"roleless": ROLELESS}
 
 
+@pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES)
 @pytest.mark.parametrize("form", STRUCTURED.values(), ids=STRUCTURED)
-def test_of_every_form_only_what_was_said_leaves(form):
-    texts = "\n".join(read(*form))
+def test_of_every_form_only_what_was_said_leaves(form, dress):
+    texts = "\n".join(read(*dress(form)))
 
     assert SAID in texts
     assert HIDDEN not in texts

@@ -6,6 +6,8 @@ other roles and in private spans. Each form is one conversation, as dicts that c
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 SAID, HIDDEN = "WORDS-SAID", "WORDS-HIDDEN"
 
 Form = list[dict[str, object]]
@@ -149,3 +151,28 @@ ROLELESS: Form = [
     {"type": "function_call_output", "output": HIDDEN, "content": HIDDEN},
     {"type": "reasoning", "content": [_text(HIDDEN)], "summary": []},
 ]
+
+
+def as_objects(given: object) -> object:
+    """The same as an SDK holds it: every dict an object with attributes."""
+    if isinstance(given, dict):
+        return SimpleNamespace(**{name: as_objects(each) for name, each in given.items()})
+    return [as_objects(each) for each in given] if isinstance(given, list) else given
+
+
+def mixed(form: Form) -> list[object]:
+    """Messages as dicts with parts that are objects, and the other way round, in turns."""
+    given: list[object] = []
+    for at, message in enumerate(form):
+        bodies = [message.get("content"), message.get("parts")]
+        if at % 2:
+            given.append(SimpleNamespace(**message))
+        elif any(isinstance(body, list) for body in bodies):
+            given.append({name: as_objects(each) for name, each in message.items()})
+        else:
+            given.append(message)
+    return given
+
+
+DRESSES = {"dicts": list, "objects": as_objects, "mixed": mixed}
+"""How the messages of a form may come."""

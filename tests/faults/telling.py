@@ -98,7 +98,7 @@ class Telling:
         """Tell a fact in an event of its own; the session is the first part of its name."""
         messages = [{"role": "user", "content": said(name)}]
         session = name.partition("-")[0]
-        told = (client or self.client).capture(str(self.top), session, messages, kind=kind)
+        told = (client or self.client).capture(str(self.top), messages, session, kind=kind)
         if told.outcome == "durable":
             self.durable.append(name)
         return told

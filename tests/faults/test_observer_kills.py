@@ -17,7 +17,7 @@ from collections import Counter
 import pytest
 
 from forged_client import Observer
-from forged_client.observer import MAX_LASTING
+from forged_client.backlog import MAX_LASTING
 from forged_client.parts import Parts
 from tests.faults.amount import times
 from tests.faults.telling import Telling, said, telling

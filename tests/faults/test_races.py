@@ -40,7 +40,7 @@ class Racing:
     def tell(self, text: str, session: str) -> None:
         """Capture something that is sure to be judged."""
         said = [{"role": "user", "content": text}]
-        assert self.client.capture(str(self.top), session, said, kind="explicit").outcome == "durable"
+        assert self.client.capture(str(self.top), said, session, kind="explicit").outcome == "durable"
 
     def judged(self) -> None:
         """Wait until nothing waits any more."""

@@ -44,7 +44,7 @@ def handed_over(stage: Stage, top: Path, attacks: Sequence[Attack]) -> dict[str,
     for number, attack in enumerate(attacks):
         places[attack.name] = place = top / f"repo{number}"
         (place / ".git").mkdir(parents=True)
-        taken = stage.client.capture(str(place), f"attack{number}", attack.messages)
+        taken = stage.client.capture(str(place), attack.messages, f"attack{number}")
         assert taken.outcome != "rejected" or taken.reason == "nothing_to_capture", taken
     stage.settle(60)
     return places

@@ -717,7 +717,7 @@ def test_the_log_holds_nothing_that_was_said_or_kept(stage, repo):
     kept = client.remember(top, f"A {mark} note.", session_id=f"{mark} session")
     client.remember(top, f"A {mark} note.", category=mark), client.remember(top, mark, supersedes=mark)
     client.forget(top, kept.memory_id), client.forget(top, mark), client.get(top, [mark])
-    client.capture(top, mark, said(mark), kind=mark), client.dead(mark), client.dead("drop", [mark])
+    client.capture(top, said(mark), mark, kind=mark), client.dead(mark), client.dead("drop", [mark])
     client.list(top, scope=mark), client.retrieve(f"/{mark}", said(mark))
     (repo / ".forge/memory" / "odd.md").write_text(f"---\nversion: {mark} is no number\n---\n{mark}\n")
     (repo / ".forge/memory" / "broken.md").write_text(f"---\n{mark}: [\n{mark}\n---\n{mark}\n")
@@ -728,7 +728,7 @@ def test_the_log_holds_nothing_that_was_said_or_kept(stage, repo):
         # Beside one that can be kept, as a reply of nothing but faults is tried again for a while.
         answer = reply(proposal(text, supersedes=text, category=text), proposal("Ports are open."))
         stage.provider.chat = _playing(lambda answer=answer: answer)
-        client.capture(top, "s", said(f"{text} again"))
+        client.capture(top, said(f"{text} again"), "s")
         stage.settle()
     buried = stage.buried(repo, f"They died of {mark}.", kind="explicit")
     client.dead("show"), client.dead("retry"), stage.settle()

@@ -105,7 +105,7 @@ def test_all_repos_shows_every_repository_and_the_way_back_works_from_anywhere(h
 def test_on_a_narrow_terminal_nothing_is_wider_than_it_and_colours_can_be_off(home, repo):
     with capturing(home) as stage:
         stage.client.capture(
-            str(repo), "s", said("数据库迁移必须能够回滚，记住：永远不要删除列。🎉"), kind="explicit"
+            str(repo), said("数据库迁移必须能够回滚，记住：永远不要删除列。🎉"), "s", kind="explicit"
         )
         stage.captured(repo, RULE, "ok", ASKED)
         shell = shell_of(stage, repo)

@@ -73,7 +73,7 @@ def _asked(client: Client | AsyncClient, workspace: str, number: int) -> Reply |
         lambda: client.get(workspace, ["mem_a"]),
         lambda: client.history(workspace, "mem_a"),
         lambda: client.why(workspace),
-        lambda: client.capture(workspace, "s", WINDOW),
+        lambda: client.capture(workspace, WINDOW, "s"),
         lambda: client.rebuild(workspace),
         lambda: client.forget(workspace, "mem_none"),
     )

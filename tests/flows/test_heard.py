@@ -95,7 +95,7 @@ def test_what_was_compacted_away_comes_again(client, repo, kind):
     first = ask(client, repo, WALRUS, mode="append")
     assert ask(client, repo, TUSKS, mode="append").text == ""
 
-    client.capture(str(repo), "s", [{"role": "user", "content": WALRUS}], kind=kind)
+    client.capture(str(repo), [{"role": "user", "content": WALRUS}], "s", kind=kind)
 
     assert ids(ask(client, repo, ICE, mode="append")) == ids(first)
 
@@ -107,7 +107,7 @@ def test_what_a_turn_left_out_as_heard_is_found_when_it_was_compacted_away_withi
         client.rebuild(str(repo), wait=True, timeout_s=20)
         first = ask(client, repo, WALRUS, "1", mode="append")
         left_out = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
-        client.capture(str(repo), "s", [{"role": "user", "content": WALRUS}], kind="compaction")
+        client.capture(str(repo), [{"role": "user", "content": WALRUS}], "s", kind="compaction")
         again = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
 
     assert (ids(first), ids(left_out), ids(again)) == (["m0"], [], ["m0"])
@@ -253,7 +253,7 @@ def test_no_standing_budget_nothing_stands(home, repo):
 
 def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, repo):
     client.capture(
-        str(repo), "s", [{"role": "user", "content": "Remember that the tests run with pytest -q."}]
+        str(repo), [{"role": "user", "content": "Remember that the tests run with pytest -q."}], "s"
     )
 
     def told() -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def test_a_request_over_one_mebibyte_is_refused_and_the_connection_goes_on(daemo
 def test_a_capture_may_have_two_mebibytes(daemon):
     window = (protocol.Message("user", "x" * (protocol.MAX_REQUEST_BYTES + 1)),)
     with daemon.client() as client:
-        assert client.capture("/", "s", window).outcome == "accepted"
+        assert client.capture("/", window, "s").outcome == "accepted"
 
 
 _HELLO, _FROM_LATER = protocol.Hello(id=1), protocol.Hello(id=1, protocol_min=7, protocol_max=9)

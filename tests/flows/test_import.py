@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ FILES = Path(__file__).parents[1] / "data/imports"
 SAMPLES = Path(__file__).parents[1] / "data/samples"
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 BY_HAND = "Written by hand: the \xe9tag is weak.\n"
+SESSIONS = map("session-{}".format, itertools.count())
 CHAIN = "mem_0c000000-0000-4000-8000-00000000000"
 
 
@@ -47,7 +49,7 @@ def standing(daemon, workspace):
     """What comes into a session without being searched for."""
     with daemon.client() as client:
         said = [Message("user", "What does the walrus eat?")]
-        reply = client.retrieve(str(workspace), said, session_id="s1", mode="append")
+        reply = client.retrieve(str(workspace), said, session_id=next(SESSIONS), mode="append")
     return {hit.content for hit in reply.memories if hit.via == "standing"}
 
 
@@ -72,6 +74,18 @@ def test_rules_are_shown_then_written_and_found_and_asked_again_nothing_is_new(d
     assert {each["origin"] for each in listed(at)} == {"import"}
     assert "make test" in at.run("search", "how do I run all tests before a push").out
     assert standing(daemon, repo) == set()  # nobody has reviewed them, so they stand in no session
+
+
+def test_who_gives_the_text_of_an_imported_memory_again_makes_it_their_own(daemon, at, repo):
+    (repo / "AGENTS.md").write_text("- Answer briefly.\n")
+    at.run("import", "AGENTS.md", "--yes")
+    (there,) = listed(at)
+    assert standing(daemon, repo) == set()
+
+    assert at.run("edit", there["id"], "Answer briefly.").code == 0
+
+    assert [each["origin"] for each in listed(at)] == ["explicit"]
+    assert standing(daemon, repo) == {"Answer briefly."}
 
 
 def test_a_person_is_shown_what_would_be_imported_and_asked(at, repo):
@@ -311,22 +325,40 @@ def test_json_and_a_page_show_what_the_daemon_shows(at, repo, tmp_path):
 # --- a kill --------------------------------------------------------------------------------------------
 
 
+def cut_off(shell, daemon, top, *arguments, after):
+    """Begin an import, and kill the daemon once so many files are there; what is there then."""
+    begun = shell.start("import", *arguments, "--yes", "--no-autostart", "--timeout", "30")
+    eventually(lambda: len(stored(top)) > after)
+    daemon.kill()
+    _, told = begun.communicate(timeout=30)
+    assert begun.returncode != 0, told
+    return stored(top)
+
+
 def test_an_import_whose_daemon_is_killed_goes_on_where_it_was_and_doubles_nothing(daemon, at, repo):
     wanted = {f"Rule {number} of the house holds for part {number * 7}." for number in range(2000)}
     (repo / "AGENTS.md").write_text("".join(f"- {each}\n" for each in sorted(wanted)))
-    shell = Shell(daemon.home, daemon.socket, repo)
-    cut_off = shell.start("import", "AGENTS.md", "--yes", "--no-autostart", "--timeout", "30")
-    eventually(lambda: len(stored(repo)) > 300)
-    daemon.kill()
-    _, told = cut_off.communicate(timeout=30)
+    part = cut_off(at, daemon, repo, "AGENTS.md", after=300)
 
-    assert cut_off.returncode != 0, told
-    part = stored(repo)
     assert 300 < len(part) < 2000
     daemon.start()
-    assert shell.run("import", "AGENTS.md", "--yes", "--timeout", "30").code == 0
+    assert at.run("import", "AGENTS.md", "--yes", "--timeout", "30").code == 0
 
     assert part.items() <= stored(repo).items()
     assert len(stored(repo)) == 2000
     said = [each.rpartition(b"---\n")[2].decode().strip() for each in stored(repo).values()]
     assert sorted(said) == sorted(wanted)
+
+
+def test_memory_files_whose_import_is_cut_off_are_equal_once_it_is_asked_for_again(
+    daemon, at, repo, tmp_path
+):
+    texts = [f"Rule {number} of the house." for number in range(800)]
+    put(tmp_path, *(memory(f"mem_{number}", text) for number, text in enumerate(texts)))
+    part = cut_off(at, daemon, repo, str(tmp_path / ".forge"), after=50)
+
+    assert 50 < len(part) < 800
+    daemon.start()
+    assert at.run("import", str(tmp_path / ".forge"), "--yes").code == 0
+    assert stored(repo) == stored(tmp_path)
+    assert len(listed(at)) == 800  # each of them counts, those from before the kill as well

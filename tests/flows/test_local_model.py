@@ -118,7 +118,7 @@ def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: C
     built(client, filled, len(FACTS))
     before = client.status().counters["captures_finished"]
     said = [{"role": "user", "content": "From now on, always run the linter before you commit."}]
-    client.capture(str(filled), "s", said)
+    client.capture(str(filled), said, "s")
     eventually(lambda: client.status().counters["captures_finished"] > before, _PATIENCE_S)
     family = [shared.pid, *children_of(shared.pid)]
 

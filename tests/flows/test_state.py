@@ -133,7 +133,7 @@ def test_ping_and_status_do_not_wait_for_the_file(home, repo):
         with daemon.client() as client:
             assert client.ping().status == "ok"
             eventually(lambda: "not a regular file" in " ".join(client.status().warnings))
-            assert client.capture(str(repo), "s", [{"role": "user", "content": "x"}]).outcome == "rejected"
+            assert client.capture(str(repo), [{"role": "user", "content": "x"}], "s").outcome == "rejected"
         assert daemon.stop() == 0
 
 

@@ -65,7 +65,7 @@ def said(stage: Scene, top: Path) -> str:
         client.get(str(top), [each.id for each in (*HOSTILE, *OF_A_BRANCH)]),
     ]
     client.capture(
-        str(top), "s", [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "so"}]
+        str(top), [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "so"}], "s"
     )
     stage.settle()
     return "\n".join([*map(repr, told), *(str(request.json) for request in stage.provider.received)])
@@ -160,7 +160,7 @@ async def test_what_the_worker_writes_into_a_repository_that_nobody_trusts_count
         {"role": "user", "content": "Deploys go through make release."},
         {"role": "assistant", "content": "ok"},
     ]
-    client.capture(str(ours), "s", talk)
+    client.capture(str(ours), talk, "s")
     stage.settle()
     client.rebuild(str(ours), wait=True, timeout_s=20)
 

@@ -30,7 +30,7 @@ MEANINGS = {
     "codex/compacted": "compacted",
     "codex/end": "session_end",
     "gemini/start": "session_start",
-    "gemini/resume": "context_lost",
+    "gemini/resume": "session_start",
     "gemini/prompt": "prompt",
     "gemini/prompt_with_context": "prompt",
     "gemini/precompress_auto": "compaction",

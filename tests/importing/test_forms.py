@@ -74,6 +74,15 @@ def test_rules_in_the_home_of_an_agent_are_the_users(read, home, name):
     assert (item.scope, item.category, item.place) == ("user", "coding-preferences", "")
 
 
+def test_what_an_agent_added_to_its_rules_by_itself_is_of_the_user_and_without_its_heading(read, home):
+    (home / ".gemini").mkdir()
+    (home / ".gemini/GEMINI.md").write_text("## Gemini Added Memories\n- Lives in Graz\n")
+
+    (item,) = read(home / ".gemini").items
+
+    assert (item.text, item.category, item.scope) == ("Lives in Graz", "user-facts", "user")
+
+
 def test_rules_of_a_folder_say_which_folder_they_hold_for(read, repo):
     (repo / "src/api").mkdir(parents=True)
     (repo / "src/api/AGENTS.md").write_text("# API\n- Handlers return problem+json\n")

@@ -28,7 +28,7 @@ def _settled(scene: RealScene):
 def test_an_answer_in_whatever_form_ends_its_event(tmp_path, repo, chat_url):
     """HTTP 500 to the schema, then JSON that is none, is cut off or empty: an answer that keeps nothing."""
     with real_scene(tmp_path / "home", chat_url, classifier_model=CHAT_MODEL) as scene:
-        assert scene.client.capture(str(repo), "s", list(TURN)).outcome == "accepted"
+        assert scene.client.capture(str(repo), list(TURN), "s").outcome == "accepted"
         after = _settled(scene)
 
         assert (after.dead, after.turns, after.spooled) == (0, 0, 0)
@@ -43,7 +43,7 @@ def test_an_agent_is_answered_in_time_while_the_classifier_keeps_the_server_busy
     settings = {"classifier_model": CHAT_MODEL, "retrieval_model": CHAT_MODEL}
     with real_scene(tmp_path / "home", chat_url, **settings) as scene:
         scene.load(repo)
-        scene.client.capture(str(repo), "s", list(TURN))
+        scene.client.capture(str(repo), list(TURN), "s")
         eventually(lambda: scene.capture.in_hand, 20)
 
         started = time.monotonic()
@@ -58,7 +58,7 @@ def test_an_event_waits_for_a_server_that_is_not_there(tmp_path, repo):
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     with real_scene(tmp_path / "home", url, classifier_model=CHAT_MODEL) as scene:
-        assert scene.client.capture(str(repo), "s", list(TURN), kind="compaction").outcome == "durable"
+        assert scene.client.capture(str(repo), list(TURN), "s", kind="compaction").outcome == "durable"
         waiting = eventually(lambda: now if (now := scene.capture).last_error else None, 30)
         assert (waiting.finished, waiting.dead, waiting.spooled) == (0, 0, 1)
 

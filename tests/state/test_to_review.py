@@ -74,6 +74,48 @@ async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
     assert sorted(kept._waiting) == ["mem_2", "mem_3"]  # from the file as well
 
 
+def learned(number: int, *, at: float = NOW, **fields: object) -> Document:
+    """One of a past session, in which it was said long ago."""
+    one = proposal(number, at=NOW - 90 * 24 * 3600.0, **fields)
+    return msgspec.structs.replace(one, learned_at=at)
+
+
+async def test_what_was_learned_neither_pushes_out_nor_is_pushed_out(waiting):
+    kept = waiting(most=2, clock=lambda: NOW)
+    await kept.add([learned(n) for n in range(5)])
+    await kept.add([proposal(n, at=NOW - 10 + n) for n in range(5, 8)])
+    await kept.add([learned(n) for n in range(8, 10)])
+
+    assert sorted(ids(kept)) == [f"mem_{n}" for n in (0, 1, 2, 3, 4, 6, 7, 8, 9)]
+    assert kept.learned == 7
+
+
+async def test_what_was_learned_waits_a_month_from_then_on_however_old_it_is(waiting):
+    clock = [NOW]
+    kept = waiting(clock=lambda: clock[0])
+    await kept.add([learned(1)])
+    clock[0] = NOW + HELD_S - 1
+    assert ids(kept) == ["mem_1"]
+    clock[0] = NOW + HELD_S + 1
+    assert ids(kept) == []
+
+
+async def test_of_two_that_wait_the_one_that_replaces_takes_the_place_of_the_other(directory):
+    """What that was to replace, it replaces; and so a third one, also of the same call."""
+
+    def after(number: int, other: str) -> Document:
+        one = learned(number, at=time.time())
+        memory = msgspec.structs.replace(one.memory, supersedes=other, version=7)
+        return msgspec.structs.replace(one, memory=memory)
+
+    async with opened(directory) as state:
+        await state.to_review.add([after(1, "mem_file")])
+        assert await state.to_review.add([after(2, "mem_1"), after(3, "mem_2")]) == ("mem_2", "mem_3")
+    async with opened(directory) as state:
+        (left,) = state.to_review.of()
+        assert (left.memory.id, left.memory.supersedes, left.memory.version) == ("mem_3", "mem_file", 7)
+
+
 async def test_what_is_forgotten_waits_no_longer_nor_stands_beside_what_does(directory):
     unwanted = [words_of("the walrus password is sealion")]
     async with opened(directory) as state:

@@ -267,10 +267,13 @@ def test_nothing_is_followed_out_of_the_folder_of_the_harness(agent, tmp_path, t
     outside.write_text(json.dumps(TEXTS[agent]("user", "LEAK")))
     inside = (home / PLACES[agent]).with_name("rollout-session-b.jsonl")
     inside.symlink_to(outside)
+    folder = (home / PLACES[agent]).parent
+    elsewhere = folder.with_name("linked")
+    elsewhere.symlink_to(tmp_path, target_is_directory=True)
     found = sessions(agent, str(home))
 
     assert [each.path for each in found] == [str(home / PLACES[agent])]
-    for path in (inside, outside, home / ".." / "outside.jsonl"):
+    for path in (inside, outside, home / ".." / "outside.jsonl", elsewhere / "outside.jsonl"):
         with pytest.raises(TranscriptError):
             read_tail(str(path), agent, 1 << 20, home=str(home))
 

@@ -82,7 +82,7 @@ function troubles(store, entry) {
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);
   if (entry.kind === "withheld")
     found.push([
-      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would: ", foreign(entry.file.effect), ".")),
+      el("p", {}, "The repository brought this file and nobody accepted it, so no agent gets it: ", foreign(entry.file.why), ". ", entry.file.effect && el("span", {}, "Accepted it would ", foreign(entry.file.effect), ".")),
       run("Use this file: ", "review", "--accept", entry.file.sha256.slice(0, 16)),
       run("Look at all that it brought, and decide: ", "trust"),
     ]);
@@ -125,13 +125,20 @@ function versions(store, entry, go) {
   return el("ol", { class: "versions" }, [...chain].reverse().map(item));
 }
 
+/** What changed, compared once somebody looks. */
 function changes(before, after, open) {
-  const runs = difference(before, after);
-  if (runs === null) return el("p", {}, foreign(firstLine(after)), " (too long to compare here)");
   if (before === after) return el("p", { class: "hint" }, "the same text");
+  const told = el("p", { class: "changes", dir: "auto" });
+  const compare = () => told.hasChildNodes() || told.append(...compared(before, after));
+  if (open) compare();
+  return el("details", { open, ontoggle: compare }, el("summary", {}, "What changed"), told);
+}
+
+function compared(before, after) {
+  const runs = difference(before, after);
+  if (runs === null) return [foreign(firstLine(after)), " (too long to compare here)"];
   const tags = { same: "span", gone: "del", new: "ins" };
-  const told = el("p", { class: "changes", dir: "auto" }, runs.map(([kind, text]) => el(tags[kind], {}, foreign(text))));
-  return el("details", { open }, el("summary", {}, "What changed"), told);
+  return runs.map(([kind, text]) => el(tags[kind], {}, foreign(text)));
 }
 
 function links(store, entry, go) {
@@ -154,8 +161,9 @@ function injected(store, entry) {
   const item = ([turn, memory]) =>
     el("li", {}, `${localTime(turn.at)} `, el("strong", {}, foreign(turn.agent || "an agent without a name")), " ", el("span", { class: "hint" }, cameOf(memory)));
   const sessions = new Set(turns.map(([turn]) => JSON.stringify([turn.agent, turn.session_id]))).size;
+  const searched = Math.max(...turns.map(([, memory]) => memory.sessions));
   return [
-    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days.`),
+    el("p", {}, `${counted(turns.length, "turn")} of ${counted(sessions, "session")} in the last 30 days${searched ? `; ${counted(searched, "session")} ever got this version by a search` : ""}.`),
     el("ul", {}, turns.slice(0, MOST_TURNS).map(item)),
     turns.length > MOST_TURNS && el("p", { class: "hint" }, `and ${turns.length - MOST_TURNS} more before`),
   ];

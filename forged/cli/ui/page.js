@@ -7,6 +7,7 @@ const DRAWN = { captures: capturesView, injections: injectionsView, attention: a
 
 const byId = (id) => document.getElementById(id);
 const store = new Store(JSON.parse(byId("data").textContent));
+const ROOTS = store.values("root").map(([root]) => root);
 const state = {
   view: "memories",
   mode: "text",
@@ -23,16 +24,21 @@ const graph = new GraphView(byId("graph"), store, go);
 
 function drawRow(entry) {
   const terms = markerOf(termsOf(state.query));
-  const about = [localDay(entry.created), entry.category, entry.scope === "user" ? "user" : baseName(entry.root)];
+  const about = [localDay(entry.created), entry.category, entry.scope === "user" ? "user" : nameOf(entry.root)];
   const word = entry.kind !== "memory" ? entry.kind : !entry.isHead ? `v${entry.version}, superseded` : entry.stale.length ? "stale" : entry.rivals.length ? "fork" : "";
   return [
     el("p", { class: "line", dir: "auto" }, foreign(lineAround(entry.content, terms) || "(no text)", terms)),
-    el("p", { class: "about" }, foreign(about.filter(Boolean).join("  ")), word && el("span", { class: "badge warn" }, word)),
+    el("p", { class: "about" }, el("span", {}, foreign(about.filter(Boolean).join("  "))), word && el("span", { class: "badge warn" }, word)),
   ];
 }
 
 function baseName(path) {
   return path.split("/").filter(Boolean).at(-1) ?? path;
+}
+
+/** A root by its last name, or whole where another one has the same. */
+function nameOf(root) {
+  return plain(ROOTS.some((other) => other !== root && baseName(other) === baseName(root)) ? root : baseName(root));
 }
 
 function search() {
@@ -117,7 +123,7 @@ function drawFilters() {
     choice("scope", "Scope", values("scope", "Every scope")),
     choice("category", "Category", values("category", "Every category")),
     choice("origin", "Origin", values("origin", "Every origin")),
-    choice("root", "Root", values("root", "Every root", (root) => plain(baseName(root)))),
+    choice("root", "Root", values("root", "Every root", nameOf)),
   );
 }
 
@@ -207,6 +213,7 @@ function begin() {
   const { data } = store;
   const where = data.all_repos ? "all repositories" : baseName(data.workspace);
   byId("about").append(foreign(`${where}, as of ${localTime(data.made_at)}`));
+  document.title = `forged: ${plain(where)}`;
   byId("about").title = plain(`${data.workspace}, forged ${data.forged}`);
   const waiting = store.entries.filter(needsAttention).length;
   if (waiting) byId("tab-attention").append(el("span", { class: "badge warn" }, waiting.toLocaleString("en")));

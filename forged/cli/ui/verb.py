@@ -44,22 +44,18 @@ def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) ->
     told = {"path": path, "memories": len(found.memories), "opened": opened}
     show(call, told, (escape_line(path),))
     if not call.as_json:
-        versions = counted(len(found.memories), "version")
-        tell(
-            f"the page shows {versions} of memories as they are now" + ("" if opened or no_open else _BY_HAND)
-        )
-
-
-_BY_HAND = "; open it in a browser"
+        heads = counted(sum(each.is_head for each in found.memories), "memory", "memories")
+        tell(f"the page shows {heads} as of now" + ("" if opened or no_open else "; open it in a browser"))
 
 
 def _write(path: str, content: bytes) -> None:
     """The file, readable by its owner alone, whole or as it was. Raises Stop."""
     if os.path.isdir(path):
         raise Stop("usage", f"{path} is a directory; say --out FILE")
-    beside = f"{path}.{secrets.token_hex(4)}.part"
+    folder = os.path.dirname(path)
+    beside = os.path.join(folder, f".forged-{secrets.token_hex(4)}")
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:

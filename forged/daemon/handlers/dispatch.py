@@ -112,9 +112,10 @@ class Dispatcher:
         self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
-        if type(request) in IN_WORKSPACE or isinstance(request, wire.Hook):
+        if type(request) in IN_WORKSPACE:
             self._daemon.activity.asked()
         if isinstance(request, wire.Hook):
+            self._daemon.activity.asked()
             return self._answer_hook(request)
         frame = self._again(request) if isinstance(request, wire.Retrieve) else None
         return frame or self._answer(request)

@@ -122,9 +122,8 @@ async def _start(told: _Told) -> Answered:
 
 async def _prompt(told: _Told) -> Answered:
     talk = _begun(told)
-    talk.asked(told.event)
     told.context.daemon.state.agents.count(told.agent, turns=1)
-    return await _injected(told, talk)
+    return await _injected(told, talk) if talk.asked(told.event) else Answered()
 
 
 def _begun(told: _Told) -> Talk:
@@ -176,12 +175,6 @@ async def _compacted(told: _Told) -> Answered:
     return Answered() if talk is None else await _injected(told, talk)
 
 
-async def _context_lost(told: _Told) -> Answered:
-    daemon = told.context.daemon
-    daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=False)
-    return await _start(told)
-
-
 async def _session_end(told: _Told) -> Answered:
     if (talk := told.talk) is not None:
         await _captured(told, talk, "session_end")
@@ -202,7 +195,6 @@ _ANSWERS: Mapping[EventKind, Callable[[_Told], Awaitable[Answered]]] = {
     "turn_end": _turn_end,
     "compaction": _compaction,
     "compacted": _compacted,
-    "context_lost": _context_lost,
     "cleared": _cleared,
     "session_end": _session_end,
 }
@@ -254,19 +246,19 @@ def _skew(told: _Told, talk: Talk) -> str:
 
 async def _captured(told: _Told, talk: Talk, kind: str) -> None:
     """Hand over what was said, if something of it is new; what is refused goes with the next that is not."""
-    is_whole = kind == "compaction"
-    if not (talk.has_grown if is_whole else talk.has_news):
+    is_whole, said = kind == "compaction", talk.said
+    if not (messages := talk.untold(whole=is_whole)):
         return
-    said = wire.Capture(
+    handed_over = wire.Capture(
         workspace=talk.workspace,
         session_id=told.event.session_id,
         kind=kind,
-        messages=tuple(talk.messages),
+        messages=messages,
         agent=told.agent,
     )
-    reply = await capture.keep(told.context, told.place, said)
+    reply = await capture.keep(told.context, told.place, handed_over)
     if reply.is_taken or reply.reason == "nothing_to_capture":
-        talk.captured(whole=is_whole)
+        talk.captured(said, whole=is_whole)
     else:
         _failed(told, reply.reason)
 

@@ -36,11 +36,15 @@ _MOST_SOURCE = 64
 
 
 class _There(msgspec.Struct, frozen=True):
-    """What a root holds: hashes by id, ids by what they say, and the names of the files."""
+    """What a root holds: hashes of the files that count by id, ids by what they say, and all names of files.
+
+    `withheld` are ids of what does not count.
+    """
 
     files: Mapping[str, tuple[str, ...]]
     by_text: Mapping[str, str]
     names: frozenset[str]
+    withheld: frozenset[str]
 
 
 async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
@@ -69,11 +73,14 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
 def _there(seen: Look) -> _There:
     files: dict[str, tuple[str, ...]] = {}
     names = set[str]()
+    withheld = {each.path for each in seen.admitted.withheld}
     for file in files_of(seen.snapshot):
-        files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
         names.add(file.path.rpartition("/")[2])
+        if file.path not in withheld:
+            files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
     texts = {normalised(each.content): each.id for each in seen.admitted.memories}
-    return _There(files, texts, frozenset(names))
+    ids = frozenset(each.id for each in seen.admitted.withheld)
+    return _There(files, texts, frozenset(names), ids)
 
 
 def _made(
@@ -99,6 +106,9 @@ def _made(
 def _known(new: Draft, there: _There) -> wire.Fate | None:
     """What becomes of a draft that is there already, as it is or as something else."""
     wanted = new.memory.id
+    if wanted in there.withheld and wanted not in there.files:
+        told = "it lies here and is withheld; `forgectl review` shows it"
+        return wire.Fate(became="refused", memory_id=wanted, reason=told)
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return wire.Fate(became="there", memory_id=wanted)

@@ -35,44 +35,40 @@ class Talk:
         self.bytes_since_compaction = 0
         self.was_told_of_version = False
         self._turns: OrderedDict[str, None] = OrderedDict()
+        self._told = ("", 0)  # turn and hash of the prompt that was told last
+        self._is_open = False  # whether what ends now may be the turn of the newest prompt
         self._open_spans = 0
-        self._said = self._captured = self._compacted = 0  # messages, those that are gone included
+        self.said = self._captured = self._compacted = 0  # messages, those that are gone included
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    @property
-    def prompt(self) -> str:
-        """The newest prompt, as far as it may be remembered."""
-        return next((_text(each) for each in reversed(self.messages) if each.role == "user"), "")
-
-    def asked(self, event: Event) -> None:
-        """A prompt was sent. One that is told twice was sent once."""
+    def asked(self, event: Event) -> bool:
+        """A prompt was sent; whether something of it is not private. One that is told twice was sent once."""
+        told = (event.turn_id, hash(event.prompt))
+        if event.turn_id and told == self._told:
+            return self._is_open
+        self._told = told
         prompt, self._open_spans = private_left(event.prompt, self._open_spans)
-        is_again = bool(event.turn_id) and event.turn_id == self.turn_id and prompt == self.prompt
-        if is_again or not prompt.strip():
-            return
-        self.turn_id = event.turn_id
-        self._turns[event.turn_id] = None
-        while len(self._turns) > _TURNS:
-            self._turns.popitem(last=False)
-        self.since_compaction += 1
-        self._add("user", prompt)
+        self._is_open = bool(prompt.strip())
+        if self._is_open:
+            self._begin(event.turn_id)
+            self._add("user", prompt)
+        return self._is_open
 
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
-        if event.prompt and private_left(event.prompt, 0)[0] != self.prompt:
+        if event.prompt and hash(event.prompt) != self._told[1]:
             self.asked(event)
         reply = "" if self._open_spans else private_left(event.reply, 0)[0]
-        if not self.messages:
-            return False
-        newest = self.messages[-1]
+        newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and _text(newest) == reply:
             return True
-        if event.turn_id not in self._turns if event.turn_id else newest.role == "assistant":
+        if not (event.turn_id in self._turns if event.turn_id else self._is_open):
             return False
+        self._is_open = False
         if reply.strip():
             self._add("assistant", reply)
         return True
@@ -80,24 +76,27 @@ class Talk:
     def recalled(self, turn_id: str, said: Sequence[Utterance]) -> None:
         """Take over the newest turn of what a harness has written down, without the turns before it."""
         places = [at for at, each in enumerate(said) if each.role == "user"]
+        if places:
+            self._is_open = True
+            self._begin(turn_id)
         for each in said[places[-1] :] if places else ():
-            self._turns[turn_id] = None
             self._add(each.role, each.text)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether something was said that was not captured."""
-        return self._said > self._captured
+    def untold(self, *, whole: bool) -> tuple[wire.Message, ...]:
+        """What is to be captured: what is new and a little before it, by which the rest is known; or nothing.
 
-    @property
-    def has_grown(self) -> bool:
-        """Whether something was said since the last compaction."""
-        return self._said > self._compacted
+        `whole`: for a compaction all that is held, if something was said since the last one.
+        """
+        new = self.said - (self._compacted if whole else self._captured)
+        if not new:
+            return ()
+        return tuple(self.messages[0 if whole else -(new + BEFORE) :])
 
-    def captured(self, *, whole: bool = False) -> None:
-        """All that was said was taken; `whole`: for a compaction."""
-        self._captured = self._said
-        self._compacted = self._said if whole else self._compacted
+    def captured(self, said: int, *, whole: bool) -> None:
+        """The first so many messages were taken; `whole`: for a compaction."""
+        self._captured = max(self._captured, said)
+        if whole:
+            self._compacted = said
 
     def compacted(self) -> None:
         """What was said before the newest prompt is a summary now."""
@@ -105,8 +104,15 @@ class Talk:
         self.messages = self.messages[places[-1] :] if places else []
         self.since_compaction = self.bytes_since_compaction = 0
 
+    def _begin(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self._turns[turn_id] = None
+        while len(self._turns) > _TURNS:
+            self._turns.popitem(last=False)
+        self.since_compaction += 1
+
     def _add(self, role: str, text: str) -> None:
-        self._said += 1
+        self.said += 1
         self.bytes_since_compaction += len(text.encode())
         self.messages.append(wire.Message(role, text))
         size = sum(len(_text(each)) for each in self.messages)

@@ -45,8 +45,12 @@ export const Forged = async ({ client, directory }) => {
     return told.hookSpecificOutput?.additionalContext ?? ""
   }
 
+  // `opencode run` puts quotation marks around a prompt with blanks, which makes it what somebody else said.
+  const bare = (text) =>
+    process.argv.includes("run") && /^"[^]*"$/.test(text) ? text.slice(1, -1).replaceAll('\\"', '"') : text
+
   const typed = (parts) =>
-    parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => part.text).join("\n")
+    parts.filter((part) => part.type === "text" && !part.synthetic && !part.ignored).map((part) => bare(part.text)).join("\n")
 
   const seen = {
     "session.created": ({ info }) => {

@@ -86,6 +86,22 @@ async def test_an_older_text_that_was_replaced_is_not_brought_back(home, repo):
     assert told == [("there", "mem_1")]
 
 
+async def test_what_lies_there_and_is_withheld_is_no_memory_and_told(home, repo):
+    put(repo, memory("mem_a", "From a stranger."), memory("mem_f", "Another."))
+    async with assembled(home, trusting=False) as parts:
+        file = wire.Draft(
+            memory_id="mem_f", file=(repo / ".forge/memory/mem_f.md").read_bytes(), name="mem_f.md"
+        )
+        told, reply = await fates(
+            parts, repo, draft("Use tabs.", "mem_a"), file, draft("From a stranger.", "mem_b")
+        )
+
+    assert told == [("refused", "mem_a"), ("refused", "mem_f"), ("new", "mem_b")]
+    assert {each.reason for each in reply.fates[:2]} == {
+        "it lies here and is withheld; `forgectl review` shows it"
+    }
+
+
 async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
     secret = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
     file = FILE.replace(b"calm", secret.encode())

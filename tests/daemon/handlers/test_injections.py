@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -14,12 +15,13 @@ from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 
 PYTEST = memory("mem_pytest", "The tests of this repository run with pytest and never with unittest.")
+QUESTION = "Which runner do the tests of this repository use, pytest or unittest?"
 ASK = wire.Retrieve(
     workspace="",
     session_id="s-1",
     agent="claude",
     turn_id="1",
-    messages=(wire.Message("user", "Which runner do the tests of this repository use, pytest or unittest?"),),
+    messages=(wire.Message("user", QUESTION),),
 )
 
 
@@ -128,3 +130,17 @@ async def test_what_is_forgotten_is_in_no_injection(home, repo):
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_pytest"))
 
         assert await listed(parts, repo) == ()
+
+
+async def test_what_a_hook_printed_for_an_agent_is_on_record_as_that_agents(home, repo):
+    put(repo, PYTEST)
+    said = {"session_id": "s-7", "cwd": str(repo), "hook_event_name": "UserPromptSubmit", "prompt": QUESTION}
+    async with assembled(home, lexical=True) as parts:
+        await parts.ask(wire.ListInjections(workspace=str(repo)))  # trusts the repository
+        request = wire.Hook(harness="codex", payload=json.dumps(said).encode(), within_ms=5_000)
+        assert b"pytest" in (await parts.ask(request)).output
+        parts.handlers.sent(request, whole=True)
+
+        (one,) = await listed(parts, repo)
+
+    assert (one.agent, one.session_id, [each.id for each in one.memories]) == ("codex", "s-7", ["mem_pytest"])

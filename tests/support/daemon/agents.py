@@ -79,6 +79,6 @@ class Agents:
             case 1:
                 self.told.append(f"fact-{name}")
                 messages = [{"role": "user", "content": f"Please remember fact-{name} for good."}]
-                return client.capture(str(self._repo), f"s{number}", messages, kind="explicit")
+                return client.capture(str(self._repo), messages, f"s{number}", kind="explicit")
             case _:
                 return client.search(str(self._repo), "which walrus sings?")

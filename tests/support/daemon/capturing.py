@@ -57,7 +57,7 @@ class Stage(Scene):
 
     def capture(self, top: Path, *texts: object, session: str = "s", **options: object) -> Captured:
         """Hand over a turn, or what `kind` says."""
-        return self.client.capture(str(top), session, said(*texts), **options)  # type: ignore[arg-type]
+        return self.client.capture(str(top), said(*texts), session, **options)  # type: ignore[arg-type]
 
     def captured(self, top: Path, *texts: object, **options: object) -> list[Memory]:
         """The repo's memories on disk once a turn has been handed over and dealt with."""

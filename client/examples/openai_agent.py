@@ -1,0 +1,49 @@
+"""An agent on openai-agents with a long-term memory: one turn for each line that it reads.
+
+    pip install openai-agents ./client
+    python client/examples/openai_agent.py WORKSPACE
+
+The instructions are made anew for each turn, so they get all that the session has heard, each time
+(`mode="block"`, the default). Without a daemon the agent works as ever, without memories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+
+from agents import Agent, Runner
+
+from forged_client import AsyncClient, AsyncObserver
+
+NAME = "openai-agents"  # by which `forgectl captured` tells agents apart
+RULES = "You are a helpful agent. Answer in one sentence."
+
+
+async def main(workspace: str) -> None:
+    session, said = uuid.uuid4().hex, []
+    async with (
+        AsyncClient(autostart=True) as forged,
+        AsyncObserver(workspace, session, agent=NAME) as observer,
+    ):
+        while line := await asyncio.to_thread(sys.stdin.readline):  # the loop goes on meanwhile, and sends
+            said.append({"role": "user", "content": line.strip()})
+            found = await forged.retrieve(
+                workspace, said, session_id=session, turn_id=str(len(said)), agent=NAME
+            )
+            for told in (*found.captured, found.notice):
+                if told:  # for the person, never for the model
+                    print(told, file=sys.stderr)
+
+            agent = Agent(name="Example", instructions=f"{RULES}\n\n{found.text}")
+            result = await Runner.run(agent, said)
+            print(result.final_output, flush=True)
+
+            said = result.to_input_list()
+            observer.on_turn_complete(said)  # does not wait; a task sends
+        observer.on_session_end(said)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

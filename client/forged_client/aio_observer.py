@@ -1,0 +1,193 @@
+"""The asyncio observer: tells the daemon about finished turns while the event loop goes on.
+
+As observer.py, with one task in place of the thread. The task is there only as long as something waits; a
+loop that cancels it takes no event away: the one in hand waits again, and its id makes the second attempt
+harmless. Texts that take their time are looked into in a thread of the loop's pool.
+
+What still waits when the process ends is delivered then, as of an `Observer`: the loop is gone by that time,
+and one takes over. Belongs to one event loop at a time; outside of a loop it only takes what it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from forged_client import observer, settling
+from forged_client.aio import AsyncClient
+from forged_client.backlog import Backlog, Event
+from forged_client.errors import ClientError
+from forged_client.exchange import failed_reply, of_all_parts
+from forged_client.parts import Parts
+from forged_client.protocol import Capture, Captured
+from forged_client.said import Said
+from forged_client.settling import Verdict
+
+_CLOSE_S = 2.0
+_SEND_TIMEOUT_S = 10.0
+_FIRST_RETRY_S = 1.0
+_LAST_RETRY_S = 60.0
+# Characters that are looked into at once, in about a millisecond.
+_SHORT = 100_000
+
+
+class AsyncObserver:
+    """Observes one session of an agent; nothing raises, `on_...` are no coroutines and never wait.
+
+    `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
+    """
+
+    def __init__(
+        self,
+        workspace: str,
+        session_id: str,
+        *,
+        address: str | None = None,
+        autostart: bool = False,
+        agent: str = "",
+    ) -> None:
+        self._workspace = workspace
+        self._session_id = session_id
+        self._address = address
+        self._autostart = autostart
+        self._agent = agent
+        self._begin()
+
+    def _begin(self) -> None:
+        self._backlog = Backlog()
+        self._client = AsyncClient(
+            self._address,
+            timeout_s=_SEND_TIMEOUT_S,
+            autostart=self._autostart,
+            strict=True,
+            name="forged-observer",
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return self._backlog.counts()
+
+    @property
+    def last_reply(self) -> Captured | None:
+        return self._backlog.last_reply
+
+    def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as it is now; `messages` may be changed afterwards."""
+        self._add("turn", Said(messages, last_summary_index))
+
+    def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The messages that are about to be replaced by a summary."""
+        self._add("compaction", Said(messages, last_summary_index))
+
+    def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
+        self._add("session_end", Said(messages, last_summary_index))
+
+    async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
+        """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more.
+
+        What was not sent by then waits for the next call, or for the end of the process.
+        """
+        if self._backlog.waiting:
+            self._wake()
+        self._closing.set()
+        task = self._task
+        if task is not None and not task.done():
+            await asyncio.wait([task], timeout=max(timeout_s, 0))
+            task.cancel()
+            await asyncio.wait([task])
+        return not self._backlog.waiting
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose(_CLOSE_S)
+
+    def at_exit(self) -> observer.Observer | None:
+        """For the end of the process: who sends what waits, without a loop."""
+        if self._backlog.is_of_parent or not self._backlog.waiting:
+            return None
+        self._backlog.put_back()
+        heir = observer.Observer(self._workspace, self._session_id, address=self._address, agent=self._agent)
+        heir._backlog = self._backlog
+        return heir
+
+    def _add(self, kind: str, said: Said) -> None:
+        if self._backlog.is_of_parent:
+            self._begin()
+        self._backlog.add(kind, said)
+        observer.held.add(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        """See to it that a task of the running loop sends."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        task = self._task
+        if task is None or task.done() or task.get_loop() is not loop:
+            self._backlog.put_back()  # the one in hand, if its task was cancelled
+            self._closing = asyncio.Event()
+            self._task = loop.create_task(self._send_all(), name="forged-observer")
+        self._closing.clear()
+
+    # In the task.
+
+    async def _send_all(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        try:
+            while (event := self._backlog.take()) is not None:
+                if await self._is_settled(event):
+                    retry_s = _FIRST_RETRY_S
+                elif await self._may_retry_after(retry_s):
+                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
+                else:
+                    return
+            observer.held.discard(self)
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None  # from here on another one is needed
+            await self._client.aclose()
+
+    async def _is_settled(self, event: Event) -> bool:
+        """Send an event and count the reply; one that may be taken another time waits again."""
+        request = event.request(self._workspace, self._session_id, self._agent)
+        parts = Parts(request, event.said)
+        reply, verdict = await self._answer(parts, event.said)
+        return self._backlog.answered(event, reply, verdict, parts.repaired)
+
+    async def _answer(self, parts: Parts, said: Said) -> tuple[Captured, Verdict]:
+        """The reply that ended it: the last part's, or the first that is a refusal."""
+        replies, walk, is_short = list[Captured](), iter(parts), said.characters < _SHORT
+        try:
+            while (part := next(walk, None) if is_short else await _next(walk)) is not None:
+                asked = part
+                replies.append(await self._client.ask(part))
+                if not replies[-1].is_taken:
+                    break
+        except ClientError as error:
+            return failed_reply(asked, error), settling.of_error(error)
+        reply = of_all_parts(replies)
+        return reply, settling.of_part(asked, reply)
+
+    async def _may_retry_after(self, seconds: float) -> bool:
+        """Wait before the next attempt; a closing observer makes none."""
+        if self._closing.is_set():
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        return True
+
+
+async def _next(walk: Iterator[Capture]) -> Capture | None:
+    return await asyncio.to_thread(next, walk, None)

@@ -1,0 +1,139 @@
+"""What an observer has been told and has not delivered yet, and what became of the rest.
+
+No I/O, no thread and no lock: its owner sees to these. Every event has an id from the moment it is made,
+and stays until a reply says that it was taken, or that it never will be. A turn that waits is replaced by one
+that begins with all that it says. Compactions and the session's end are different: that text is about to
+disappear from the conversation, so they queue in order, before the turns, and are never replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from forged_client.protocol import Capture, Captured
+from forged_client.said import Said
+from forged_client.settling import Verdict
+
+MAX_LASTING = 16
+MAX_WINDOWS = 16
+
+# Of answers that may be about the event itself, so many are taken for bad luck.
+_MOST_ODD = 5
+
+_TURN, _END = "turn", "session_end"
+
+
+class Event:
+    """What an agent has handed over, and how the attempts at it went."""
+
+    __slots__ = ("id", "kind", "odd", "said")
+
+    def __init__(self, event_id: str, kind: str, said: Said) -> None:
+        self.id = event_id
+        self.kind = kind
+        self.said = said
+        self.odd = 0  # answers that may be its own fault
+
+    def request(self, workspace: str, session_id: str, agent: str) -> Capture:
+        """Each attempt at it has the same id."""
+        return Capture(
+            workspace=workspace, session_id=session_id, kind=self.kind, event_id=self.id, agent=agent
+        )
+
+    def covers(self, other: Event) -> bool:
+        return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
+
+
+class Backlog:
+    """The events of one session, of the process that made it; `last_reply` is the newest one."""
+
+    def __init__(self) -> None:
+        self.last_reply: Captured | None = None
+        self._pid = os.getpid()
+        self._turns: list[Event] = []  # oldest first
+        self._lasting: deque[Event] = deque()
+        self._in_hand: Event | None = None
+        self._counts: Counter[str] = Counter()
+        # Ids are counted on from here: to ask the system for each would let go of the interpreter.
+        self._stem, self._made = os.urandom(12).hex(), 0
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether this process was forked since: the parent sends what waits."""
+        return self._pid != os.getpid()
+
+    @property
+    def has_next(self) -> bool:
+        return bool(self._turns or self._lasting)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._turns) + len(self._lasting) + (self._in_hand is not None)
+
+    def counts(self) -> Mapping[str, int]:
+        waiting = self.waiting
+        return {**self._counts, **({"waiting": waiting} if waiting else {})}
+
+    def add(self, kind: str, said: Said) -> None:
+        self._made += 1
+        event = Event(f"{self._stem}-{self._made}", kind, said)
+        if kind == _TURN:
+            self._replace(event)
+            self._turns.append(event)
+            self._drop_oldest_windows()
+        elif len(self._lasting) < MAX_LASTING:
+            self._replace(event)
+            self._lasting.append(event)
+        else:
+            self._counts["dropped"] += 1
+
+    def take(self) -> Event | None:
+        """The next event, turns last; it is in hand until it is answered or put back."""
+        if self._lasting:
+            self._in_hand = self._lasting.popleft()
+        elif self._turns:
+            self._in_hand = self._turns.pop(0)
+        return self._in_hand
+
+    def answered(self, event: Event, reply: Captured, verdict: Verdict, repaired: int) -> bool:
+        """Count the reply to the event in hand; whether it is settled, else it waits again."""
+        self.last_reply = reply
+        self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
+        event.odd += verdict == "odd"
+        if verdict != "settled" and event.odd < _MOST_ODD:
+            self.put_back()
+            return False
+        self._in_hand = None
+        given_up = int(verdict != "settled")
+        self._count(given_up=given_up, unread=reply.unread, repaired=repaired)
+        return True
+
+    def put_back(self) -> None:
+        """The event in hand, if there is one, waits again."""
+        event, self._in_hand = self._in_hand, None
+        if event is None:
+            return
+        if event.kind != _TURN:
+            self._lasting.appendleft(event)
+        elif any(other.covers(event) for other in (*self._turns, *self._lasting)):
+            self._counts["replaced"] += 1
+        else:
+            self._turns.insert(0, event)
+            self._drop_oldest_windows()
+
+    def _replace(self, event: Event) -> None:
+        left = [waiting for waiting in self._turns if not event.covers(waiting)]
+        self._count(replaced=len(self._turns) - len(left))
+        self._turns = left
+
+    def _drop_oldest_windows(self) -> None:
+        while len(self._turns) > MAX_WINDOWS:
+            del self._turns[0]
+            self._counts["dropped"] += 1
+
+    def _count(self, **numbers: int) -> None:
+        for name, number in numbers.items():
+            if number:
+                self._counts[name] += number

@@ -1,0 +1,118 @@
+"""Deciding about many proposals at once, against a scripted daemon."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.cli.picking import chosen
+from forged_client.protocol import Proposed, Review, Reviewed
+
+WAITING = tuple(
+    Proposed(
+        id=f"mem_{number}",
+        content=f"Order {number}\x1b[2J\nand more",
+        scope="user" if number == 3 else "repo",
+        agent="codex",
+        created_at="2026-05-01T10:00:00Z",
+        supersedes="mem_old" if number == 2 else "",
+    )
+    for number in range(1, 41)
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("1-3,5", [1, 2, 3, 5]),
+        (" 4 2, 2 ", [2, 4]),
+        ("ALL", [1, 2, 3, 4, 5]),
+        ("", []),
+        ("none", []),
+        ("0", None),
+        ("6", None),
+        ("3-2", None),
+        ("1-", None),
+        ("mem_1", None),
+        ("٣", None),
+    ],
+)
+def test_numbers_are_understood_or_asked_for_again(said, meant):
+    assert chosen(said, 5) == meant
+
+
+@pytest.fixture
+def deciding(daemon):
+    """A daemon at which proposals wait; what it was asked to keep and drop."""
+    daemon.answers[Review] = lambda asked: Reviewed(waiting=WAITING, kept=asked.keep, dropped=asked.drop)
+
+    def asked() -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        return [(each.keep, each.drop) for each in daemon.requests if isinstance(each, Review)]
+
+    return asked
+
+
+def answers(monkeypatch, *said: str) -> None:
+    """What the person types, one line after the other."""
+    lines = iter(said)
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(lines))
+    monkeypatch.setattr("click.confirm", lambda *_, **__: next(lines) == "y")
+
+
+def test_those_are_kept_and_dropped_whose_numbers_are_said(deciding, forgectl, monkeypatch):
+    answers(monkeypatch, "what?", "1-2", "2-3,7")
+    told = forgectl("review", "--pick", interactive=True)
+
+    assert deciding() == [((), ()), (("mem_1", "mem_2"), ("mem_3", "mem_7"))]
+    assert told.out.splitlines() == ["kept mem_1", "kept mem_2", "dropped mem_3", "dropped mem_7"]
+    assert "   2  2026-05-01, codex, for this repository, in place of mem_old" in told.err
+    assert "   3  2026-05-01, codex, for you in all projects" in told.err
+    assert "      | Order 3^[[2J\n      | and more\n" in told.err
+    assert "there are 1 to 40; say numbers" in told.err
+
+
+def test_where_all_are_kept_it_is_not_asked_what_to_drop(deciding, forgectl, monkeypatch):
+    answers(monkeypatch, "all")
+    told = forgectl("review", "--pick", interactive=True)
+    kept = [each for keep, _ in deciding() for each in keep]
+
+    assert told.code == 0
+    assert kept == [each.id for each in WAITING]
+    assert max(len(keep) for keep, _ in deciding()) == 16  # a few at a time
+
+
+@pytest.mark.parametrize(("option", "place"), [("--keep-all", 0), ("--drop-all", 1)])
+def test_all_are_decided_about_after_a_yes(deciding, forgectl, monkeypatch, option, place):
+    answers(monkeypatch, "n", "y")
+    declined = forgectl("review", option, interactive=True)
+    assert (declined.code, deciding()) == (1, [((), ())])
+    done = forgectl("review", option, interactive=True)
+
+    assert done.code == 0
+    assert len(done.out.splitlines()) == 40
+    assert [each for asked in deciding() for each in asked[place]] == [each.id for each in WAITING]
+    assert not any(asked[1 - place] for asked in deciding())
+
+
+def test_where_nobody_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(deciding, forgectl):
+    assert forgectl("review", "--pick").code == 2
+    assert forgectl("review", "--keep-all").code == 2
+    assert deciding() == []
+    assert forgectl("review", "--keep-all", "--yes").code == 0
+
+
+def test_where_nothing_waits_it_is_said(daemon, forgectl):
+    daemon.answers[Review] = Reviewed()
+    done = forgectl("review", "--keep-all", "--yes")
+
+    assert done.code == 1
+    assert "no proposal waits here" in done.err
+
+
+@pytest.mark.parametrize(
+    "with_it", [("--keep", "mem_1"), ("--drop-all",), ("--text", "x"), ("--accept-all",)]
+)
+def test_each_of_them_decides_by_itself(deciding, forgectl, with_it):
+    done = forgectl("review", "--keep-all", *with_it, "--yes")
+
+    assert done.code == 2
+    assert deciding() == []

@@ -1,0 +1,125 @@
+"""`learn` as the daemon carries it out: what is taken and refused, and how it is told how far it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from forged.config import Config
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.files import Root
+from forged.memory import Memory, Scope, new_id, utc_now
+from forged.state import MOST_LEARNED, Document
+from forged_client import protocol as wire
+from tests.daemon.parts import assembled
+
+AT = 1_780_000_000.0
+
+
+def past(repo, *texts: str, **fields: object) -> wire.Learn:
+    messages = tuple(wire.Message("user", text) for text in texts)
+    given = {"session_id": "s1", "agent": "codex", "mark": "all", "said_at": (AT,) * len(texts)} | fields
+    return wire.Learn(workspace=str(repo), messages=messages, **given)
+
+
+def waiting(root: Root, number: int) -> Document:
+    now = utc_now()
+    found = Memory(new_id(), f"order {number}", now, now, 1, root.scope, "patterns", "s", "cadence")
+    return Document(root, found, waits="it was said before", learned_at=1_900_000_000.0)
+
+
+async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no_prose(home, repo):
+    async with assembled(home) as parts:
+        said = (
+            "Use <system-reminder>LEAK</system-reminder>walrus.",
+            "<system-reminder>LEAK</system-reminder>",
+        )
+        reply = await parts.ask(
+            past(repo, "We use <private>LEAK</private>make.", *said, said_at=(AT, AT + 1, AT + 2))
+        )
+        (event,) = parts.capture._queue.events()
+
+    assert (reply.outcome, reply.reason) == ("waiting", "")  # no worker runs here
+    assert [each.text for each in event.window] == ["We use make.", "Use walrus."]
+    assert (event.kind, event.heard_at, event.agent) == ("learned", (AT, AT + 1), "codex")
+
+
+async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home, repo):
+    async with assembled(home) as parts:
+        await parts.ask(past(repo, "We use make.", "We use tox."))
+        again = await parts.ask(past(repo, "We use make.", "We use tox."))
+        known = await parts.ask(wire.ListPast(agents=("codex", "claude")))
+        more = await parts.ask(past(repo, "We use make.", "We use tox.", "We use ruff.", mark="more"))
+        events = parts.capture._queue.events()
+
+    assert (again.outcome, more.outcome) == ("waiting", "waiting")
+    assert known.marks == {"codex": {"s1": "all"}, "claude": {}}
+    assert [[each.text for each in event.window] for event in events] == [
+        ["We use make.", "We use tox."],
+        ["We use ruff."],
+    ]
+
+
+async def test_a_part_without_a_mark_is_not_all_of_it(home, repo):
+    async with assembled(home) as parts:
+        await parts.ask(past(repo, "We use make.", mark=""))
+        known = await parts.ask(wire.ListPast(agents=("codex",)))
+        await parts.ask(past(repo, "We use tox."))
+        rest = await parts.ask(wire.ListPast(agents=("codex",)))
+
+    assert (known.marks["codex"], rest.marks["codex"]) == ({"s1": ""}, {"s1": "all"})
+
+
+async def test_without_messages_it_is_told_how_far_it_is(home, repo):
+    async with assembled(home) as parts:
+        before = await parts.ask(past(repo))
+        await parts.ask(past(repo, "We use make."))
+        after = await parts.ask(past(repo))
+
+    assert (before.outcome, after.outcome) == ("judged", "waiting")
+
+
+async def test_where_too_much_waits_nothing_more_is_taken_and_nothing_of_it_goes(home, repo):
+    root = Root(str(repo), Scope.REPO)
+    async with assembled(home) as parts:
+        await parts.state.to_review.add([waiting(root, number) for number in range(MOST_LEARNED)])
+        reply = await parts.ask(past(repo, "We use make."))
+        assert parts.state.to_review.learned == MOST_LEARNED
+        assert not parts.capture._queue.events()
+
+    assert (reply.outcome, reply.to_review) == ("rejected", MOST_LEARNED)
+    assert "`forgectl review`" in reply.reason
+
+
+async def test_where_nothing_may_be_kept_on_disk_nothing_is_learned(home, repo):
+    config = Config()
+    config = msgspec.structs.replace(config, capture=msgspec.structs.replace(config.capture, spool=False))
+    async with assembled(home, config=config) as parts:
+        reply = await parts.ask(past(repo, "We use make."))
+
+    assert reply.outcome == "rejected"
+    assert "`capture.spool` is off" in reply.reason
+
+
+async def test_a_pause_holds_for_past_sessions(home, repo):
+    async with assembled(home) as parts:
+        await parts.ask(wire.Pause(workspace=str(repo)))
+        reply = await parts.ask(past(repo, "We use make."))
+
+    assert reply.outcome == "rejected"
+    assert "paused" in reply.reason
+
+
+async def test_a_session_has_an_id_and_a_live_capture_is_never_a_past_one(home, repo):
+    async with assembled(home) as parts:
+        with pytest.raises(InvalidRequest):
+            await parts.ask(past(repo, "We use make.", session_id=" "))
+        with pytest.raises(InvalidRequest):
+            await parts.ask(wire.Capture(workspace=str(repo), session_id="s", kind="learned"))
+
+
+async def test_what_a_call_costs_is_told_with_the_limit_of_the_day(home):
+    async with assembled(home) as parts:
+        known = await parts.ask(wire.ListPast())
+
+    assert (known.classifier, known.call_characters, known.most_to_review) == ("", 64_000, MOST_LEARNED)

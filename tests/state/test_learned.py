@@ -1,0 +1,62 @@
+"""How far past sessions were read: it outlives the daemon, is bounded, and stands or falls with events."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.errors import StoreError
+from forged.state import Progress
+from forged.state import learned as module
+from forged.state.learned import Learned
+from tests.state.conftest import event, opened
+
+
+def progress(number: int, **fields: object) -> Progress:
+    return Progress(agent="claude", session_id=f"s{number}", at=float(number), **fields)
+
+
+async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
+    one, other = progress(1, mark="all", digests=b"12345678"), Progress(agent="codex", session_id="s1")
+    async with opened(directory) as state:
+        for key, each in (("k1", one), ("k2", other)):
+            await state.events.put_all([event()], state.learned.writing(key, each))
+            state.learned.set(key, each)
+    async with opened(directory) as state:
+        assert state.learned.of("k1") == one
+        assert state.learned.of("unknown") is None
+        assert state.learned.marks("claude") == {"s1": "all"}
+        assert state.learned.marks("codex") == {"s1": ""}
+
+
+async def test_what_cannot_be_stored_is_not_known(directory):
+    async with opened(directory) as state:
+        bad = event(text="\udcff")
+        with pytest.raises(StoreError):
+            await state.events.put_all([bad], state.learned.writing("k", progress(1)))
+    async with opened(directory) as state:
+        assert state.learned.of("k") is None
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 20)])
+async def test_of_too_many_the_oldest_are_known_no_more_also_in_the_file(
+    directory, monkeypatch, limit, value
+):
+    monkeypatch.setattr(module, limit, value)
+    async with opened(directory) as state:
+        for number in range(4):
+            each = progress(number, digests=b"x" * 8)
+            await state.events.put_all([], state.learned.writing(f"k{number}", each))
+            state.learned.set(f"k{number}", each)
+        assert [number for number in range(4) if state.learned.of(f"k{number}")] == [2, 3]
+    monkeypatch.undo()
+    async with opened(directory) as state:
+        assert [number for number in range(4) if state.learned.of(f"k{number}")] == [2, 3]
+
+
+def test_what_is_set_again_is_the_newest():
+    learned = Learned()
+    learned.restore([("a", progress(1)), ("b", progress(2))])
+    learned.set("a", progress(3, mark="more"))
+
+    assert list(learned._known) == ["b", "a"]
+    assert learned.marks("claude") == {"s2": "", "s3": "more"}
