@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddressError",
+    "AgentReport",
     "AsyncClient",
     "AsyncObserver",
     "CaptureReport",

@@ -22,7 +22,7 @@ from forged.cli.exits import UNAVAILABLE, Stop
 from forged.cli.service.installing import install, uninstall
 from forged.cli.service.looking import unit_files
 from forged.cli.service.units import Standing
-from forged.cli.terminal import escape_line, say
+from forged.cli.terminal import escape, escape_line, say
 from forged.cli.user_manager import UserManager
 from forged.integrations import AgentState, Machine, NotDone
 from forged_client.errors import AddressError
@@ -62,7 +62,7 @@ def setup_command(
         return
     _agree(call, plan, removes=removes, yes=yes)
     outcomes = tuple(_carried_out(call, machine, chosen, removes=removes, service=has_service))
-    left = () if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
+    left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
     if call.as_json:
         show(call, {"plan": plan, "done": outcomes, "left": left}, ())
     else:
@@ -165,5 +165,5 @@ def _told(call: Invocation, outcome: Outcome) -> Outcome:
         for step in outcome.done:
             say(f"{call.paint('good', 'done')}  {outcome.about}: {escape_line(step)}")
         if outcome.failed:
-            say(f"{call.paint('bad', 'NOT')}   {outcome.about}: {escape_line(outcome.failed)}")
+            say(f"{call.paint('bad', 'NOT')}   {outcome.about}: {escape(outcome.failed)}")
     return outcome

@@ -17,6 +17,9 @@ _CODEX = (
 )
 
 
+AFTER_REMOVAL = ("Memories and what forged knows of them stay; `forgectl stop` ends the daemon.",)
+
+
 def no_agent() -> str:
     """What helps where no agent was found."""
     rows = integrations.rows().values()
@@ -61,8 +64,6 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     yield from _models(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)
     )
-    if "service" not in done:
-        yield "  - nothing else need run: a hook starts the daemon where it has ended"
 
 
 def _models(programs: Sequence[Classifier], servers: Sequence[Server], keys: Sequence[str]) -> Iterator[str]:

@@ -59,7 +59,9 @@ def remove(text: str, made: Collection[Path], head: Head) -> str:
 
 
 def has_entries(text: str) -> bool:
-    """Whether any entry of ours is in it, of whichever installation."""
+    """Whether any entry of ours is in it, of whichever installation; a text that names none is not read."""
+    if not any(program in text for program in _PROGRAMS):
+        return False
     return next(_ours(text), None) is not None
 
 

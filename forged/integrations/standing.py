@@ -130,13 +130,20 @@ def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
 
 def _by_settings(wanted: dict[str, tuple[Entry, ...]], *, exact: bool) -> tuple[Connection, str]:
     texts = {path: disk.read(path) or "" for path in wanted}
-    ours = [path for path, text in texts.items() if text.strip() and entries.has_entries(text)]
+    ours = [path for path, text in texts.items() if _has_entries(path, text)]
     if not ours:
         return "", ""
     is_same = all(
         path in ours and entries.has_all(texts[path], each, exact=exact) for path, each in wanted.items()
     )
     return _judged(is_same, "".join(texts[path] for path in ours), ours[0])
+
+
+def _has_entries(path: str, text: str) -> bool:
+    try:
+        return entries.has_entries(text)
+    except NotJson as error:
+        raise NotDone(f"{path}: {error}") from error
 
 
 def _bare(text: str) -> str:

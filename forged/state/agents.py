@@ -55,10 +55,7 @@ class Agents:
         """Take over what a file holds, as it is opened; what came by then is added to it."""
         for agent, day, kept in found:
             new = self._days.get((agent, day), AgentDay())
-            names = ("turns", "skipped", "unknown", "failed")
-            sums = {name: getattr(kept, name) + getattr(new, name) for name in names}
-            last = kept if new == AgentDay() else new
-            self._days[agent, day] = replace(last, **sums)
+            self._days[agent, day] = _together(kept, new)
         self._rows.restore(tuple(_row(*each) for each in found))
 
     def saw(self, agent: str, event: str, version: str = "") -> None:
@@ -105,6 +102,15 @@ class Agents:
         oldest = utc_day(self._clock(), _DAYS_KEPT - 1)
         if any(day < oldest for _, day in self._days):
             self._days = {key: kept for key, kept in self._days.items() if key[1] >= oldest}
+
+
+def _together(old: AgentDay, new: AgentDay) -> AgentDay:
+    """Counts of both; of the words those that came last."""
+    both = {}
+    for name in AgentDay.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        both[name] = before + after if isinstance(after, int) else after or before
+    return AgentDay(**both)
 
 
 def all_agents(connection: Connection) -> tuple[AgentRow, ...]:

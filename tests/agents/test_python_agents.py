@@ -142,3 +142,16 @@ def test_the_messages_of_the_sdks_are_read_as_they_are():
     assert [message.content for message in window(given, 0, 10_000) if message.content] == said
     texts = [content if isinstance(content, str) else "".join(content) for _, content, _ in Said(given, 0)]
     assert texts == said
+
+
+def test_after_a_compaction_a_memory_comes_again_once(stage, repo, tmp_path):
+    """The conversation of which it was a part is gone; only one of the two SDKs has such an event."""
+    stage.client.remember(str(repo), "Our releases go out on Tuesdays.")
+    stage.load(repo)
+    with ScriptedApi(Turn("I see.")) as api:
+        lines = (QUESTION, "/compact", "And why? " + QUESTION)
+        told = talk("claude_agent", api, repo, stage.daemon.socket, tmp_path / "one", *lines)
+        bodies = [request.text for request in api.requests if "And why?" in request.text]
+
+    assert (told.returncode, told.stdout) == (0, "I see.\n" * 2), told.stderr
+    assert [body.count("Our releases go out on Tuesdays.") for body in bodies] == [1]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from forged_client.protocol import Status
+from tests.cli import reports
 from tests.cli.stand_ins import StandIns
 
 REFUSES = "#!/bin/sh\necho 'no network' >&2\nexit 1\n"
@@ -33,7 +35,10 @@ def qwen(path):
 
 
 @pytest.fixture
-def setup(forgectl, repo, tmp_path):
+def setup(forgectl, repo, tmp_path, daemon):
+    """`forgectl setup` with a daemon that answers and no systemd."""
+    daemon.answers[Status] = reports.status()
+
     def run(*arguments, **surroundings):
         return forgectl(
             "setup", *arguments, **{"workspace": str(repo), "programs": (str(tmp_path),), **surroundings}
@@ -96,7 +101,7 @@ def test_yes_connects_and_says_what_was_done_and_what_is_left(setup, qwen, home)
     assert (
         "- memories that others put into a repository are not used before `forgectl trust` there" in shown.out
     )
-    assert "the first hook starts the daemon" in shown.out
+    assert "done  daemon: forged " in shown.out
     assert "Codex" not in shown.out.replace("cli:codex", "")
 
 
@@ -125,6 +130,7 @@ def test_remove_takes_exactly_that_away(setup, qwen, home):
 
     assert shown.code == 0
     assert "took forged's entries out of" in shown.out
+    assert "Memories and what forged knows of them stay; `forgectl stop` ends the daemon." in shown.out
     assert everything(home) == before
 
 
@@ -144,12 +150,31 @@ def test_one_agent_that_fails_does_not_keep_the_others_from_it(setup, qwen, path
     assert "done  Qwen Code: wrote" in shown.out
 
 
+def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(setup, qwen, home):
+    (home / ".qwen").mkdir()
+    (home / ".qwen/settings.json").write_text("{]")
+    shown = setup("--yes")
+
+    assert shown.code == 69
+    assert f"NOT   Qwen Code: {home}/.qwen/settings.json: it is no JSON at line 1; mend it" in shown.out
+    assert '\n    "SessionStart": [\n' in shown.out
+    assert (home / ".qwen/settings.json").read_text() == "{]"
+
+
 def test_an_agent_that_is_named_and_not_here_is_told_how_to_come_by(setup, qwen, home):
     shown = setup("gemini", "qwen", "--yes")
 
     assert shown.code == 69
     assert "NOT   Gemini CLI: gemini is not in PATH: npm install -g @google/gemini-cli, then" in shown.out
     assert "done  Qwen Code" in shown.out
+
+
+def test_a_daemon_that_cannot_be_started_is_a_failure_and_the_agents_are_connected(setup, qwen, no_daemon):
+    shown = setup("--yes")
+
+    assert shown.code == 69
+    assert "done  Qwen Code: wrote" in shown.out
+    assert "NOT   daemon: " in shown.out
 
 
 def test_only_what_is_named_is_connected(setup, qwen, home):
@@ -239,7 +264,6 @@ def test_where_systemd_answers_it_starts_the_daemon_from_now_on_and_remove_ends_
 
     assert "done  service: enabled forged.socket" in shown.out
     assert (systemd.units / "forged.service").exists()
-    assert "the first hook starts the daemon" not in shown.out
     assert "disable --now forged.socket forged.service" not in systemd.told()
     assert "done  service: disabled" in setup("--remove", "--yes", **given).out
     assert not (systemd.units / "forged.service").exists()
@@ -269,4 +293,4 @@ def test_a_systemd_that_does_not_answer_is_no_failure(setup, qwen, systemd):
     shown = setup("--yes", programs=systemd.programs, executable=sys.executable)
 
     assert shown.code == 0
-    assert "the first hook starts the daemon" in shown.out
+    assert "service" not in shown.out

@@ -240,6 +240,10 @@ def test_a_chain_shows_every_version_newest_first_and_word_by_word_what_changed(
     assert page.texts("#detail ins") == ["Tuesdays, by hand"]
     page.click("#detail .versions li:last-child button")
     assert page.text("#detail h2") == OLD.content
+    assert page.texts("#detail ins") == []
+    page.click("#detail .versions summary")
+    page.wait("document.querySelector('#detail ins')?.checkVisibility()")
+    assert page.texts("#detail ins") == ["Tuesdays, by hand"]
     assert "superseded" in page.text("#detail .badges")
 
 
@@ -289,6 +293,7 @@ def test_a_path_that_is_not_what_it_looks_like_gets_into_no_command(look, path):
     page.press("4")
 
     assert page.texts("#attention .command code") == ["forgectl edit mem_stale", "forgectl forget mem_stale"]
+    assert "It still holds: no command, as an id or a path" in page.text("#attention .trouble")
 
 
 def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look):
@@ -364,6 +369,24 @@ def test_plus_minus_and_nought_change_the_size_of_the_graph_and_a_drag_moves_it(
     assert page.value(width) > before
     page.press("0")
     assert page.value(width) == before
+
+
+def test_a_graph_that_is_too_large_to_read_begins_at_the_memory_that_was_chosen_and_nought_shows_it_all(look):
+    long = [
+        record(f"mem_{n:02}", f"Rule {n}.", version=n, supersedes=f"mem_{n - 1:02}") for n in range(1, 60)
+    ]
+    page = look(Seen(made_at=NOW, workspace=TOP, memories=tuple(reversed(long))))
+    page.press("g")
+    seen = """[...document.querySelectorAll("#graph .node")].filter((node) => {
+        const [box, room] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
+        return box.right > room.left && box.left < room.right;
+    }).length"""
+
+    assert 1 < page.value(seen) < 10
+    assert page.texts("#graph .node text")
+    page.press("0")
+    assert page.value(seen) == 60
+    assert page.texts("#graph .node text") == []
 
 
 def test_of_very_many_the_nearest_300_are_drawn_and_what_is_alone_shows_all_that_is_linked(look):
@@ -558,11 +581,9 @@ _WICKED = (
 
 def wicked() -> list[str]:
     """200 texts: each of the wicked, then two or three of them together."""
-    draw = random.Random(1)
-    return [
-        *_WICKED,
-        *(" ".join(draw.sample(_WICKED, draw.randint(2, 3))) for _ in range(200 - len(_WICKED))),
-    ]
+    draw, short = random.Random(1), [each for each in _WICKED if len(each) < 1000]
+    together = (" ".join(draw.sample(short, draw.randint(2, 3))) for _ in range(200 - len(_WICKED)))
+    return [*_WICKED, *together]
 
 
 def seen_as(text: str) -> str:
@@ -612,13 +633,13 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             ),
         )
     )
-    for number, text in enumerate(texts):
-        page.value(f"go(JSON.stringify(['memory', {TOP!r}, 'mem_{number}']))")
-        (shown,) = page.value(
-            "[...document.querySelectorAll('#detail > .text')].map((each) => each.textContent)"
-        )
+    script = """store.data.memories.map((memory) => {
+        go(keyOf(memory));
+        return ["#detail > .text", "#detail dl"].map((each) => document.querySelector(each).textContent);
+    })"""
+    for text, (shown, facts) in zip(texts, page.value(script), strict=True):
         assert shown == f"{seen_as(text)}\nend"
-        assert seen_as(text) in page.text("#detail dl")
+        assert seen_as(text) in facts
     for key in "4321":
         page.press(key)
     page.press("g")

@@ -15,7 +15,7 @@ import pytest
 from forged_client import Client, hook
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import FORGECTL, FORGED, DaemonProcess, processes_with, running
+from tests.support.daemon import FORGECTL, FORGED, DaemonProcess, Shell, processes_with, running
 
 WALRUS, TUSKS = "What does the walrus eat?", "How long do tusks grow?"
 
@@ -124,6 +124,13 @@ def test_forgectl_does_the_same_for_a_person(client, daemon, repo):
     for wrong in ((), ("emacs",), ("claude", "codex"), ("--what",)):
         done = call(*wrong)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_person_who_gives_it_nothing_to_read_is_told_what_it_wants(daemon, repo):
+    code, said = Shell(daemon.home, daemon.socket, repo).on_terminal("hook", "claude")
+
+    assert code == 2
+    assert "forgectl hook HARNESS < payload.json" in said
 
 
 def test_what_a_session_has_heard_outlives_the_daemon(home, repo):

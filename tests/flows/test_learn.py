@@ -40,7 +40,7 @@ def learning(home: Path, count: int = COUNT, **settings: object):
     for top in tops:
         (top / ".git").mkdir(parents=True)
     written(home, [*tops, home / "gone"], count, began=BEGAN)
-    with capturing(home, classifier_model="m", **settings) as stage:
+    with capturing(home, **{"classifier_model": "m", **settings}) as stage:
         stage.provider.chat = _propose
         yield stage, Shell(home, stage.daemon.socket, tops[0])
 
@@ -90,6 +90,23 @@ def test_what_is_killed_in_the_middle_comes_to_the_same_as_what_is_not(tmp_path)
         assert _files(tmp_path / "killed") == []
         # What was in hand when it was killed is asked about once more.
         assert COUNT <= len(stage.chats) <= COUNT + 4
+
+
+OLDER, NEWER = "Always indent Go files with tabs.", "Always indent Go files with four spaces."
+
+
+@pytest.mark.parametrize(("agent", "first"), [("claude", OLDER), ("qwen", NEWER)])
+def test_of_two_words_about_one_thing_the_newer_waits_alone_whichever_is_read_first(home, agent, first):
+    """By the built-in rules: it takes the place of the older one, which is no news once the newer waits."""
+    with learning(home, 4, classifier_model="builtin:rules") as (stage, shell):
+        for number, folder, text in ((0, ".claude", OLDER), (3, ".qwen", NEWER)):
+            (path,) = (home / folder).rglob(f"*-{number}.jsonl")
+            path.write_text(path.read_text().replace(rule(number), text))
+        assert shell.run("learn", "--yes", "--from", agent).code == 0
+        assert [each.content for each in stage.client.review(str(shell.directory)).waiting] == [first]
+        assert shell.run("learn", "--yes").code == 0
+        assert [each.content for each in stage.client.review(str(shell.directory)).waiting] == [NEWER]
+        assert stage.chats == []
 
 
 def test_the_second_time_nothing_is_new_and_no_model_is_asked(small):

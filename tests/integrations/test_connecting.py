@@ -186,6 +186,21 @@ def test_the_lines_to_put_in_by_hand_are_the_ones_that_setup_would_have_put_in(m
     assert state(machine, "qwen").connection == "connected"
 
 
+def test_settings_that_are_broken_are_a_finding_only_where_forged_is_in_them(machine, used):
+    file = used / ".qwen/settings.json"
+    file.write_text('{"a": ')
+    assert state(machine, "qwen").connection == ""
+
+    file.write_text(SETTINGS)
+    done(machine, "qwen")
+    file.write_text(file.read_text()[:-3])
+    assert state(machine, "qwen").connection == "damaged"
+    assert (
+        state(machine, "qwen").detail
+        == f"{file}: it is no JSON at line {file.read_text().count(chr(10)) + 1}"
+    )
+
+
 @pytest.mark.parametrize("kind", ["folder", "pipe", "foreign"])
 def test_what_is_no_file_of_the_person_is_no_settings(machine, used, kind, monkeypatch):
     file = used / ".qwen/settings.json"

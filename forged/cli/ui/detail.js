@@ -125,13 +125,20 @@ function versions(store, entry, go) {
   return el("ol", { class: "versions" }, [...chain].reverse().map(item));
 }
 
+/** What changed, compared once somebody looks. */
 function changes(before, after, open) {
-  const runs = difference(before, after);
-  if (runs === null) return el("p", {}, foreign(firstLine(after)), " (too long to compare here)");
   if (before === after) return el("p", { class: "hint" }, "the same text");
+  const told = el("p", { class: "changes", dir: "auto" });
+  const compare = () => told.hasChildNodes() || told.append(...compared(before, after));
+  if (open) compare();
+  return el("details", { open, ontoggle: compare }, el("summary", {}, "What changed"), told);
+}
+
+function compared(before, after) {
+  const runs = difference(before, after);
+  if (runs === null) return [foreign(firstLine(after)), " (too long to compare here)"];
   const tags = { same: "span", gone: "del", new: "ins" };
-  const told = el("p", { class: "changes", dir: "auto" }, runs.map(([kind, text]) => el(tags[kind], {}, foreign(text))));
-  return el("details", { open }, el("summary", {}, "What changed"), told);
+  return runs.map(([kind, text]) => el(tags[kind], {}, foreign(text)));
 }
 
 function links(store, entry, go) {

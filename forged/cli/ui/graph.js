@@ -190,6 +190,7 @@ class GraphView {
     this.svg.addEventListener("pointerdown", (event) => this.drag(event));
     this.host.append(this.svg);
     this.fit();
+    if (this.selected && this.isFar()) this.near(this.places.get(this.selected));
     this.focus(this.focused);
   }
 
@@ -263,6 +264,18 @@ class GraphView {
     this.looked();
   }
 
+  /** One place in the middle, as large as it is. */
+  near({ x, y }) {
+    const { width, height } = this.svg.getBoundingClientRect();
+    this.view = { x: x - width / 2, y: y - height / 2, w: width, h: height };
+    this.looked();
+  }
+
+  /** Whether nobody could read labels. */
+  isFar() {
+    return this.view.w > this.svg.getBoundingClientRect().width * FAR_AWAY;
+  }
+
   zoom(by, event = null) {
     const room = this.svg.getBoundingClientRect();
     const [px, py] = event ? [(event.clientX - room.x) / room.width, (event.clientY - room.y) / room.height] : [0.5, 0.5];
@@ -290,6 +303,6 @@ class GraphView {
   looked() {
     const { x, y, w, h } = this.view;
     this.svg.setAttribute("viewBox", `${x} ${y} ${w} ${h}`);
-    this.svg.classList.toggle("far", w > this.svg.getBoundingClientRect().width * FAR_AWAY);
+    this.svg.classList.toggle("far", this.isFar());
   }
 }

@@ -28,7 +28,7 @@ function drawRow(entry) {
   const word = entry.kind !== "memory" ? entry.kind : !entry.isHead ? `v${entry.version}, superseded` : entry.stale.length ? "stale" : entry.rivals.length ? "fork" : "";
   return [
     el("p", { class: "line", dir: "auto" }, foreign(lineAround(entry.content, terms) || "(no text)", terms)),
-    el("p", { class: "about" }, foreign(about.filter(Boolean).join("  ")), word && el("span", { class: "badge warn" }, word)),
+    el("p", { class: "about" }, el("span", {}, foreign(about.filter(Boolean).join("  "))), word && el("span", { class: "badge warn" }, word)),
   ];
 }
 

@@ -124,7 +124,7 @@ function commandOf(...words) {
 
 /** A command with a button that copies it; `what` says what it does. */
 function copyable(what, command) {
-  if (command === null) return el("p", { class: "hint" }, `${what}: an id or path here has characters that are not seen; look in a terminal.`);
+  if (command === null) return el("p", { class: "hint" }, `${what}no command, as an id or a path in it has characters that are not seen.`);
   const button = el("button", { class: "quiet copy", onclick: () => copied(command, button) }, "Copy");
   return el("div", { class: "command" }, el("span", {}, what), el("code", {}, command), button);
 }

@@ -122,9 +122,8 @@ async def _start(told: _Told) -> Answered:
 
 async def _prompt(told: _Told) -> Answered:
     talk = _begun(told)
-    talk.asked(told.event)
     told.context.daemon.state.agents.count(told.agent, turns=1)
-    return await _injected(told, talk)
+    return await _injected(told, talk) if talk.asked(told.event) else Answered()
 
 
 def _begun(told: _Told) -> Talk:
@@ -247,19 +246,19 @@ def _skew(told: _Told, talk: Talk) -> str:
 
 async def _captured(told: _Told, talk: Talk, kind: str) -> None:
     """Hand over what was said, if something of it is new; what is refused goes with the next that is not."""
-    is_whole = kind == "compaction"
-    if not (talk.has_grown if is_whole else talk.has_news):
+    is_whole, said = kind == "compaction", talk.said
+    if not (messages := talk.untold(whole=is_whole)):
         return
-    said = wire.Capture(
+    handed_over = wire.Capture(
         workspace=talk.workspace,
         session_id=told.event.session_id,
         kind=kind,
-        messages=tuple(talk.messages),
+        messages=messages,
         agent=told.agent,
     )
-    reply = await capture.keep(told.context, told.place, said)
+    reply = await capture.keep(told.context, told.place, handed_over)
     if reply.is_taken or reply.reason == "nothing_to_capture":
-        talk.captured(whole=is_whole)
+        talk.captured(said, whole=is_whole)
     else:
         _failed(told, reply.reason)
 

@@ -38,24 +38,25 @@ class Talk:
         self._told = ("", 0)  # turn and hash of the prompt that was told last
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
         self._open_spans = 0
-        self._said = self._captured = self._compacted = 0  # messages, those that are gone included
+        self.said = self._captured = self._compacted = 0  # messages, those that are gone included
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    def asked(self, event: Event) -> None:
-        """A prompt was sent. One that is told twice was sent once."""
+    def asked(self, event: Event) -> bool:
+        """A prompt was sent; whether something of it is not private. One that is told twice was sent once."""
         told = (event.turn_id, hash(event.prompt))
         if event.turn_id and told == self._told:
-            return
+            return self._is_open
         self._told = told
         prompt, self._open_spans = private_left(event.prompt, self._open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
             self._begin(event.turn_id)
             self._add("user", prompt)
+        return self._is_open
 
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
@@ -81,20 +82,21 @@ class Talk:
         for each in said[places[-1] :] if places else ():
             self._add(each.role, each.text)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether something was said that was not captured."""
-        return self._said > self._captured
+    def untold(self, *, whole: bool) -> tuple[wire.Message, ...]:
+        """What is to be captured: what is new and a little before it, by which the rest is known; or nothing.
 
-    @property
-    def has_grown(self) -> bool:
-        """Whether something was said since the last compaction."""
-        return self._said > self._compacted
+        `whole`: for a compaction all that is held, if something was said since the last one.
+        """
+        new = self.said - (self._compacted if whole else self._captured)
+        if not new:
+            return ()
+        return tuple(self.messages[0 if whole else -(new + BEFORE) :])
 
-    def captured(self, *, whole: bool = False) -> None:
-        """All that was said was taken; `whole`: for a compaction."""
-        self._captured = self._said
-        self._compacted = self._said if whole else self._compacted
+    def captured(self, said: int, *, whole: bool) -> None:
+        """The first so many messages were taken; `whole`: for a compaction."""
+        self._captured = max(self._captured, said)
+        if whole:
+            self._compacted = said
 
     def compacted(self) -> None:
         """What was said before the newest prompt is a summary now."""
@@ -110,7 +112,7 @@ class Talk:
         self.since_compaction += 1
 
     def _add(self, role: str, text: str) -> None:
-        self._said += 1
+        self.said += 1
         self.bytes_since_compaction += len(text.encode())
         self.messages.append(wire.Message(role, text))
         size = sum(len(_text(each)) for each in self.messages)

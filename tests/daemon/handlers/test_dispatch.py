@@ -27,6 +27,7 @@ REQUESTS = {
     wire.Import: {},
     wire.Undo: {},
     wire.Capture: {"session_id": "s"},
+    wire.Learn: {"session_id": "s"},
 }
 
 

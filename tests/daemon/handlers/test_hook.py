@@ -10,7 +10,7 @@ import pytest
 from forged.capture import Spoken
 from forged.capture.hearing import Outcome
 from forged.config import CaptureConfig, Config, MemoryConfig
-from forged.daemon.handlers.talks import CHARACTERS, SESSIONS
+from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
 from forged.transcripts import read_tail
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
@@ -63,10 +63,14 @@ class Ear:
     def __init__(self, parts: Parts) -> None:
         self.heard: list[Spoken] = []
         self.word = Outcome("accepted")
+        self.meanwhile = None
         parts.capture.hear = self._hear
 
     async def _hear(self, spoken: Spoken) -> Outcome:
         self.heard.append(spoken)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
         return self.word
 
     @property
@@ -257,6 +261,31 @@ async def test_an_end_that_says_its_prompt_needs_no_other_hook(home, repo):
         assert ear.windows[1][2:] == ["And on Mondays?", "Never."]
 
 
+async def test_what_is_said_while_a_turn_is_taken_is_not_thought_taken(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("Always deploy on Fridays.", "1")
+        ear.meanwhile = lambda: claude.asks("And test before.", "2")
+        await claude.ends("Understood.", "1")
+        await claude.hears("SessionEnd", reason="exit")
+
+        assert "And test before." in ear.windows[-1]
+        assert ear.kinds == ["turn", "session_end"]
+
+
+async def test_of_a_long_session_a_turn_brings_what_is_new_and_little_before_it(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        for at in range(30):
+            await claude.asks(f"Rule {at}.", str(at))
+            await claude.ends(f"Noted {at}.", str(at))
+        await claude.hears("PreCompact", trigger="auto")
+
+        assert ear.windows[-2][-2:] == ["Rule 29.", "Noted 29."]
+        assert len(ear.windows[-2]) == 2 + BEFORE
+        assert len(ear.windows[-1]) == 60
+
+
 async def test_what_capture_refuses_goes_with_the_next_turn(home, repo, caplog):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, repo)
@@ -303,6 +332,15 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
+
+
+async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        first = await claude.asks(WALRUS, "1")
+        private = await claude.asks(f"<private>{TUSKS}</private>", "2")
+
+        assert (bool(first), private) == (True, "")
 
 
 async def test_what_is_private_stays_so_when_an_end_says_its_prompt_again(home, repo):
@@ -439,16 +477,15 @@ async def test_a_session_of_gemini_that_has_grown_is_taken_at_its_word(home, sto
         assert "clams" in await gemini.asks(f"{WALRUS} Again.")
 
 
-async def test_a_session_that_is_resumed_has_heard_what_it_heard(home, store):
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "qwen"])
+async def test_a_session_that_is_resumed_has_in_context_what_it_had(home, store, name):
     async with assembled(home) as parts:
-        gemini, claude = Session(parts, store, "gemini"), Session(parts, store)
-        for session in (gemini, claude):
-            await session.asks(WALRUS, "1")
-            await session.hears("SessionEnd", reason="exit")
-            await session.hears("SessionStart", source="resume")
+        session = Session(parts, store, name)
+        assert "clams" in await session.asks(WALRUS, "1")
+        await session.hears("SessionEnd", reason="exit")
+        await session.hears("SessionStart", source="resume")
 
-        assert await gemini.asks(TUSKS, "2") == ""
-        assert await claude.asks(TUSKS, "2") == ""
+        assert await session.asks(TUSKS, "2") == ""
 
 
 @pytest.mark.parametrize("event", [("SessionEnd", "reason"), ("SessionStart", "source")])

@@ -1,0 +1,52 @@
+"""What agents' hooks told is counted by day, outlives the daemon, and is bounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forged.state.agents import Agents
+from tests.state.conftest import opened
+from tests.support.clock import Clock
+
+_DAY_S = 24 * 3600.0
+
+
+async def test_counts_and_the_last_event_outlive_the_daemon(tmp_path: Path):
+    async with opened(tmp_path) as state:
+        state.agents.saw("claude", "UserPromptSubmit", "2.1")
+        state.agents.count("claude", turns=1)
+        state.agents.failed("claude", "Stop: spool_full")
+    async with opened(tmp_path) as state:
+        state.agents.saw("claude", "Stop")
+        state.agents.count("claude", turns=1, unknown=1)
+        ((agent, day, known),) = state.agents.newest()
+
+        assert (agent, day) == ("claude", state.agents.today)
+        assert (known.turns, known.unknown, known.failed) == (2, 1, 1)
+        assert (known.last_event, known.version, known.last_failure) == ("Stop", "2.1", "Stop: spool_full")
+
+
+async def test_what_is_told_before_the_file_is_open_is_added_to_what_it_holds(tmp_path: Path):
+    async with opened(tmp_path) as state:
+        state.agents.saw("claude", "Stop", "2.1")
+        state.agents.count("claude", turns=3)
+        found = state.agents.newest()
+    agents = Agents(state._database)
+    agents.saw("claude", "SessionStart")
+    agents.count("claude", turns=1)
+    agents.restore(found)
+
+    ((_, _, known),) = agents.newest()
+    assert (known.turns, known.last_event, known.version) == (4, "SessionStart", "2.1")
+
+
+def test_each_day_is_counted_anew_and_a_month_is_kept():
+    clock = Clock(100 * _DAY_S)
+    agents = Agents(None, clock)  # type: ignore[arg-type] - nothing is written
+    for _ in range(40):
+        agents.count("claude", turns=1)
+        clock.now += _DAY_S
+    agents.saw("codex", "Stop")
+
+    assert [(agent, known.turns) for agent, _, known in agents.newest()] == [("claude", 1), ("codex", 0)]
+    assert len(agents._days) == 31
