@@ -255,5 +255,7 @@ def explained(path: str) -> Iterator[None]:
             raise Damaged(f"{path} is damaged: {error}") from error
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
+        if name.startswith("SQLITE_BUSY"):
+            why = "a daemon of yours at another address has it open: make FORGED_SOCKET the same for both"
         kind = _DiskFullError if number == errno.ENOSPC else StoreError
         raise kind(f"cannot use {path}: {why}") from error
