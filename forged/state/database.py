@@ -52,6 +52,7 @@ class Database:
         self.journal = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
+        self._closed_for = f"{path} is not open"
         self._was_full = False
 
     @property
@@ -66,7 +67,11 @@ class Database:
 
         def opened() -> T:
             self._connection = None
-            connection = prepare(self.path)
+            try:
+                connection = prepare(self.path)
+            except StoreError as error:
+                self._closed_for = str(error)
+                raise
             try:
                 (self.journal,) = connection.execute("PRAGMA journal_mode").fetchone()
                 result = then(connection)
@@ -142,7 +147,7 @@ class Database:
 
     def _opened(self) -> Connection:
         if self._connection is None:
-            raise StoreError(f"{self.path} is not open")
+            raise StoreError(self._closed_for)
         return self._connection
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
