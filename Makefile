@@ -76,7 +76,7 @@ build/agents/.installed: tests/agents/package.json
 	touch $@
 
 test-agents: $(AGENTS_VENV)/.installed build/agents/.installed
-	$(AGENTS_BIN)/python -m pytest tests/agents
+	$(AGENTS_BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/agents
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

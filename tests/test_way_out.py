@@ -26,6 +26,7 @@ PROGRAMS = {
     "forged.evaluation.closing._commit": "git: the name of the commit that a closing run measures",
     "forged.cli.user_manager.run": "systemctl, systemd-analyze, loginctl: names of our units, files of ours",
     "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
+    "forged.cli.ui.verb._open": "the system's own opener of files: the path of the page",
     "forged.cli.logs._journal": "journalctl: the name of our unit",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",

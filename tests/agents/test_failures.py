@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -85,13 +85,19 @@ def _old(path: str) -> contextlib.AbstractContextManager[None]:
 
 
 STATES = {"absent": _absent, "stopped": _stopped, "slow": _slow, "mad": _mad, "old": _old}
-State = Callable[[str], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def _beside(state: str, world: World) -> Iterator[None]:
+    Path(world.socket).unlink(missing_ok=True)  # which one that was killed has left
+    with STATES[state](world.socket):
+        yield
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
     prompts = {agent: f"How do we deploy (turn {state}{agent})" for agent in AGENTS}
-    with STATES[state](world.socket):
+    with _beside(state, world):
         said = world.run_all(prompts)
 
     for agent, prompt in prompts.items():
@@ -103,7 +109,7 @@ def test_every_agent_finishes_its_turn_beside_a_daemon_that_is(state, world):
 def test_hooks_say_nothing_and_end_well_and_in_time_beside_a_daemon_that_is(state, world):
     """Of 1,000 calls in all every one."""
     calls = _CALLS // len(STATES)
-    with STATES[state](world.socket), ThreadPoolExecutor(_AT_ONCE) as pool:
+    with _beside(state, world), ThreadPoolExecutor(_AT_ONCE) as pool:
         ended = list(pool.map(_called, [world.env] * calls))
 
     assert {(code, out, err) for code, out, err, _ in ended} == {(0, b"", b"")}
