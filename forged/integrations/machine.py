@@ -47,8 +47,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return (self.python, "-I", "-S", self.hook, agent)
 
     def hook_line(self, agent: str) -> str:
-        """The same for a shell."""
-        return shlex.join(self.hook_words(agent))
+        """The same for a shell, which ends well also where what it runs is gone.
+
+        An interpreter that does not find its file ends with 2, by which agents understand: stop this prompt.
+        """
+        return f"{shlex.join(self.hook_words(agent))} || true"
 
     def server(self, agent: str) -> dict[str, object]:
         """The MCP server of this agent, as most of them want it described."""
