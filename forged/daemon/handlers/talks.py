@@ -27,7 +27,10 @@ _ALWAYS = 2
 
 
 class Talk:
-    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's."""
+    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's.
+
+    `open_spans` is how many private spans its person has begun and not ended.
+    """
 
     def __init__(self, workspace: str, tops: tuple[str, ...]) -> None:
         self.workspace = workspace
@@ -40,7 +43,7 @@ class Talk:
         self._turns: OrderedDict[str, None] = OrderedDict()
         self._told = ("", 0)  # turn and hash of the prompt that was told last
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
-        self._open_spans = 0
+        self.open_spans = 0
         self.said = self._captured = self._compacted = 0  # messages, those that are gone included
 
     @property
@@ -54,7 +57,7 @@ class Talk:
         if event.turn_id and told == self._told:
             return self._is_open
         self._told = told
-        prompt, self._open_spans = private_left(event.prompt, self._open_spans)
+        prompt, self.open_spans = private_left(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
             self._begin(event.turn_id)
@@ -65,7 +68,7 @@ class Talk:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and hash(event.prompt) != self._told[1]:
             self.asked(event)
-        reply = "" if self._open_spans else private_left(event.reply, 0)[0]
+        reply = "" if self.open_spans else private_left(event.reply, 0)[0]
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and _text(newest).strip() == reply.strip():
             return True
@@ -134,10 +137,11 @@ class Talks:
         return self._talks.get((agent, session_id))
 
     def begin(self, agent: str, session_id: str, workspace: str, tops: tuple[str, ...]) -> Talk:
-        """The session's talk, which starts anew in other roots."""
-        talk = self._talks.get((agent, session_id))
+        """The session's talk, which starts anew in other roots; what is private there goes on being so."""
+        talk = known = self._talks.get((agent, session_id))
         if talk is None or talk.tops != tops:
             talk = self._talks[agent, session_id] = Talk(workspace, tops)
+            talk.open_spans = known.open_spans if known is not None else 0
         talk.workspace = workspace
         self._talks.move_to_end((agent, session_id))
         while len(self._talks) > SESSIONS:

@@ -335,6 +335,18 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         ]
 
 
+async def test_a_private_span_goes_on_where_the_session_goes(home, repo, tmp_path):
+    (tmp_path / "other" / ".git").mkdir(parents=True)
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("From here on <private> it is", "1")
+        await claude.asks("between us.</private> Thanks.", "2", cwd=str(tmp_path / "other"))
+        await claude.ends("Fine.", "2")
+
+        assert "Thanks." in str(ear.windows)
+        assert "between" not in str(ear.windows)
+
+
 async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
