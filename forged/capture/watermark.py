@@ -17,13 +17,16 @@ from forged.state import DIGEST_BYTES
 
 
 def digests(said: Iterable[Utterance], key: str) -> bytes:
-    """One after the other; the same message has another digest under another key."""
+    """One after the other; the same message has another digest under another key.
+
+    Blanks around it do not count: what tells of a session live and what wrote it down differ in them.
+    """
     salt = hashlib.blake2b(key.encode(), digest_size=32).digest()
     return b"".join(_digest(each, salt) for each in said)
 
 
 def _digest(said: Utterance, salt: bytes) -> bytes:
-    text = f"{said.role}\n{said.text}".encode("utf-8", "surrogatepass")
+    text = f"{said.role}\n{said.text.strip()}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest()
 
 

@@ -155,6 +155,10 @@ def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(error.code, "the current directory is gone; say --workspace PATH")
+        if error.code == "unknown_verb":
+            return Stop(
+                error.code, f"{error.message}: it is of an older forged, `forgectl restart` replaces it"
+            )
         return Stop(error.code, error.message)
     if isinstance(error, errors.DaemonEnded) and error.exit_code == os.EX_CONFIG:
         return Stop("configuration", _complaint(call) or str(error))

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from forged import __version__
+from forged.cli import gathering
 from forged.cli.call import Invocation, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
@@ -103,9 +104,8 @@ def _files(
 
 def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
     """The tops of the roots that are meant, the user's first."""
-    report = client.ask(wire.Status(workspace=call.workspace))
-    check_done(report)
-    found = sorted(((root.root, root.scope) for root in report.roots), key=lambda each: each[1] != "user")
+    here = gathering.roots(client, call.workspace)
+    found = sorted(((root.root, root.scope) for root in here), key=lambda each: each[1] != "user")
     if all_repos:
         seen = client.ask(wire.Trust(action="list"))
         check_done(seen)

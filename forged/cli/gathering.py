@@ -1,4 +1,4 @@
-"""Lists of the daemon that come in pages, as a whole, for verbs that show a store at once.
+"""What verbs need that show or copy a store at once: its roots, and as a whole what comes in pages.
 
 A page is as long as a reply has room. What comes or goes between two pages may be missing once; nothing
 comes twice. Raised is Stop, as by every question of a verb.
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from forged.cli.call import check_read
 from forged_client import protocol as wire
 from forged_client.client import Client
+from forged_client.errors import RequestFailed
 
 _PAGE = 1000
 
@@ -43,6 +44,23 @@ def injections(client: Client, asked: wire.ListInjections) -> tuple[wire.Injecte
         lambda start: _page(client, replace(asked, limit=_PAGE, offset=start)), lambda got: got.injections
     )
     return tuple(dict.fromkeys(found))
+
+
+def roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
+    """The roots of a workspace, and of no other in which somebody is at work."""
+    report = client.ask(wire.Status(workspace=workspace))
+    check_read(report)
+    top = _repository(client, workspace)
+    return tuple(root for root in report.roots if root.scope == "user" or root.root == top)
+
+
+def _repository(client: Client, workspace: str) -> str:
+    try:
+        return client.ask(wire.Trust(workspace=workspace)).roots[0].root
+    except RequestFailed as failed:
+        if failed.code == "invalid":  # it lies in none
+            return ""
+        raise
 
 
 def _page(client: Client, request: wire.Request[_Reply]) -> _Reply:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import click
 import msgspec
 
+from forged.cli import gathering
 from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
@@ -109,8 +110,8 @@ def _into(given: Sequence[str]) -> Mapping[str, str]:
 
 def _repository_name(client: Client, workspace: str) -> str:
     """What the repository of a workspace is called: the name of its folder."""
-    roots = client.ask(wire.Status(workspace=workspace)).roots
-    return next((os.path.basename(root.root) for root in roots if root.scope == "repo"), "")
+    here = gathering.roots(client, workspace)
+    return next((os.path.basename(root.root) for root in here if root.scope == "repo"), "")
 
 
 # --- the daemon's part ---------------------------------------------------------------------------------

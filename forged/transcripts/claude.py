@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import text_of
+from forged.transcripts.texts import NO_LINE, text_of
 
 
 class _Message(msgspec.Struct):
@@ -58,7 +58,7 @@ def read(lines: Iterable[bytes]) -> Draft:
     for at, raw in enumerate(lines):
         try:
             line = _decode(raw)
-        except msgspec.DecodeError:
+        except NO_LINE:
             draft.skipped += 1
             continue
         if not line.uuid or line.is_sidechain:

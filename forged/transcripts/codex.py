@@ -13,7 +13,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import part_text, text_of
+from forged.transcripts.texts import NO_LINE, part_text, text_of
 
 
 class _Payload(msgspec.Struct):
@@ -44,7 +44,7 @@ def read(lines: Iterable[bytes]) -> Draft:
     for raw in lines:
         try:
             line = _decode(raw)
-        except msgspec.DecodeError:
+        except NO_LINE:
             draft.skipped += 1
             continue
         said = line.payload

@@ -14,7 +14,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import text_of
+from forged.transcripts.texts import NO_LINE, speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
 _SUMMARY = "<state_snapshot>"
@@ -53,7 +53,7 @@ def read(lines: Iterable[bytes]) -> Draft:
     for raw in lines:
         try:
             line = _decode(raw)
-        except msgspec.DecodeError:
+        except NO_LINE:
             draft.skipped += 1
             continue
         if line.session_id:
@@ -76,7 +76,7 @@ def _is_summary(history: Sequence[_Record]) -> bool:
 
 
 def _put(told: dict[str, Told], record: _Record) -> None:
-    role, text = _SPEAKERS.get(record.type), text_of(record.content)
+    role, text = speaker(_SPEAKERS, record.type), text_of(record.content)
     if role is None or not isinstance(record.id, str) or not text.strip():
         return
     if (known := told.get(record.id)) is not None:

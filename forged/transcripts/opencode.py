@@ -17,7 +17,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import part_text
+from forged.transcripts.texts import NO_LINE, part_text, speaker
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 _BUSY_S = 1.0
@@ -67,7 +67,7 @@ def read(path: str, session_id: str) -> Draft:
 
 def _add(draft: Draft, data: object, at: float, texts: list[str]) -> None:
     found = _decoded(data, draft)
-    role = _SPEAKERS.get(found.role)
+    role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:
         draft.summarised()
     elif role is not None and texts:
@@ -79,7 +79,7 @@ def _texts(connection: sqlite3.Connection, session_id: str, draft: Draft) -> dic
     for message_id, data in connection.execute(_PARTS, (session_id, _MOST_BYTES)):
         try:
             part = msgspec.json.decode(data)
-        except (msgspec.DecodeError, TypeError):
+        except (*NO_LINE, TypeError):
             draft.skipped += 1
             continue
         if text := _unquoted(part_text(part)):
@@ -90,7 +90,7 @@ def _texts(connection: sqlite3.Connection, session_id: str, draft: Draft) -> dic
 def _decoded(data: object, draft: Draft) -> _Data:
     try:
         return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_Data)
-    except msgspec.DecodeError:
+    except NO_LINE:
         draft.skipped += 1
         return _Data()
 
@@ -99,6 +99,6 @@ def _unquoted(text: str) -> str:
     """`opencode run` puts what it was given on its command line between quotation marks."""
     try:
         found = msgspec.json.decode(text) if text.startswith('"') and text.endswith('"') else text
-    except msgspec.DecodeError:
+    except NO_LINE:
         return text
     return found if isinstance(found, str) else text

@@ -12,7 +12,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import text_of
+from forged.transcripts.texts import NO_LINE, speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
@@ -41,14 +41,14 @@ def read(lines: Iterable[bytes]) -> Draft:
     for raw in lines:
         try:
             line = _decode(raw)
-        except msgspec.DecodeError:
+        except NO_LINE:
             draft.skipped += 1
             continue
         at = seconds(line.timestamp)
         draft.about(line.session_id, line.cwd, line.version, at)
         if line.subtype == "chat_compression":
             draft.summarised()
-        role = _SPEAKERS.get(line.type)
+        role = speaker(_SPEAKERS, line.type)
         if role is not None and not line.is_sidechain:
             draft.told.append(Told(role, text_of(line.message.parts), at))
     return draft

@@ -9,6 +9,7 @@ harnesses put around a message are cut out. Nothing is raised.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -25,7 +26,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What was said in one session, and when (Unix seconds; 0 where the file does not say).
 
     `messages[since_summary:]` is the window: what was said since the newest summary. `skipped` counts lines
-    that could not be read, and `is_whole` is false where the file's beginning was not looked at.
+    that could not be read, `is_whole` is false where the file's beginning was not looked at, and
+    `hides_prompt` is true where all of the newest prompt is private.
     """
 
     agent: str
@@ -38,6 +40,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     since_summary: int = 0
     skipped: int = 0
     is_whole: bool = True
+    hides_prompt: bool = False
 
     @property
     def tokens(self) -> int:
@@ -111,7 +114,7 @@ def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
     """The session with what of its messages was said; those of which nothing is left are left out."""
     is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
     told = [] if draft.is_other or is_ours else draft.told
-    spans = open_before((each.role, (each.text,)) for each in told)
+    spans = tuple(open_before((each.role, (each.text,)) for each in told))
     kept = [
         (Utterance(each.role, text), each)
         for each, open_spans in zip(told, spans, strict=True)
@@ -128,7 +131,18 @@ def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
         since_summary=next((at for at, (_, each) in enumerate(kept) if each.is_new), len(kept)),
         skipped=draft.skipped,
         is_whole=is_whole,
+        hides_prompt=_hides_prompt(told, spans),
     )
+
+
+def _hides_prompt(told: Sequence[Told], spans: Sequence[int]) -> bool:
+    for each, open_spans in zip(reversed(told), reversed(spans), strict=True):
+        if each.role == "user":
+            if not without_private(each.text, open_spans).strip():
+                return True
+            if _said(each, open_spans):
+                return False
+    return False
 
 
 def _said(each: Told, open_spans: int) -> str:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
+from forged.conversation import Speaker
+
+# What a decoder says of a line: no JSON, or of another form; half a character; nested without end.
+NO_LINE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 # A part with text that is none of these was not said: a result, a thought, a call. Gemini's have no type.
-_TEXT_TYPES = frozenset({"text", "input_text", "output_text", None})
+_TEXT_TYPES = ("text", "input_text", "output_text", None)
 _NOT_SAID = ("thought", "synthetic", "ignored", "functionCall", "functionResponse")
 
 
@@ -21,3 +30,8 @@ def part_text(part: object) -> str:
         return ""
     text = part.get("text")
     return text if isinstance(text, str) else ""
+
+
+def speaker(speakers: Mapping[object, Speaker], word: object) -> Speaker | None:
+    """Who speaks where a harness writes this word, whatever stands in its place."""
+    return speakers.get(word) if isinstance(word, str) else None

@@ -79,3 +79,9 @@ def test_a_long_window_is_aligned_quickly():
     window = b"".join(number.to_bytes(8, "big") for number in range(50_000, 60_000))
 
     assert places(known, window) == (None,) * 10_000
+
+
+def test_blanks_around_a_message_do_not_make_it_another():
+    known, again = ([Utterance("user", text) for text in texts] for texts in (["a b"], [" a b\n", "ab"]))
+
+    assert places(digests(known, "s"), digests(again, "s")) == (0, None)

@@ -94,6 +94,16 @@ def test_a_refusal_has_its_own_exit_code(daemon, forgectl, code, exit_code):
         assert (shown.code, shown.out, shown.err) == (exit_code, "", "forgectl: because\n")
 
 
+def test_a_daemon_that_does_not_know_a_verb_is_older_and_what_replaces_it_is_said(daemon, forgectl):
+    unknown = protocol.Failed(status="error", code="unknown_verb", message="this daemon does not know 'x'")
+    daemon.answers |= dict.fromkeys((protocol.ListPast, protocol.Undo), unknown)
+
+    for arguments in ("learn --dry-run", "undo --yes"):
+        shown = forgectl(*arguments.split())
+        assert (shown.code, shown.out) == (69, "")
+        assert "this daemon does not know 'x': it is of an older forged, `forgectl restart`" in shown.err
+
+
 @pytest.mark.parametrize("arguments", ["--workspace sub list", "list --workspace sub"])
 def test_the_workspace_may_stand_before_or_after_the_verb(daemon, forgectl, arguments):
     daemon.answers[protocol.ListMemories] = protocol.Memories(status="empty")

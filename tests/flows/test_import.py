@@ -281,6 +281,22 @@ def test_a_file_that_would_replace_a_memory_is_told(at, repo, tmp_path):
     assert "1 memory that is there would become an older version of an imported one" in shown
 
 
+def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(daemon, at, tmp_path):
+    """The daemon serves both; what is exported here may be for other eyes."""
+    (tmp_path / "another/.git").mkdir(parents=True)
+    another = Shell(daemon.home, daemon.socket, tmp_path / "another")
+    another.run("remember", "Another repository's own.")
+    at.run("remember", "Releases are cut on Mondays.")
+
+    for shell, name, text in ((at, "repo", "Releases"), (another, "another", "Another")):
+        out = tmp_path / f"out-{name}"
+        assert shell.run("export", "--to", str(out)).code == 0
+        (file,) = out.rglob("*.md")
+        assert (file.relative_to(out).parts[:2], text in file.read_text()) == (("repos", name), True)
+        looked = shell.run("import", str(out), "--dry-run", "--json").json
+        assert [each["became"] for each in looked["memories"]] == ["there"]
+
+
 def test_what_is_withheld_is_not_exported_and_said_so(daemon, at, repo, tmp_path):
     put(repo, memory(f"{CHAIN}1", "From a stranger."))
 

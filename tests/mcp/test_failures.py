@@ -107,6 +107,11 @@ def test_where_memory_is_off_nobody_is_asked_and_nothing_is_kept(monkeypatch, da
         (Memories(status="error", reason="disk"), "could not answer: disk", True),
         (Memories(status="empty", reason="none"), "There are no memories yet. (none)", False),
         (Failed(status="error", code="invalid", message="no such scope"), "Not done: no such scope.", True),
+        (
+            Failed(status="error", code="unknown_verb", message="what?"),
+            "the user can run `forgectl restart`",
+            True,
+        ),
     ],
 )
 def test_what_the_daemon_says_is_told_as_a_sentence(daemon, reply, expected, failed):

@@ -78,6 +78,32 @@ def test_a_line_that_makes_no_sense_is_skipped_and_counted(agent, told):
 
 
 @pytest.mark.parametrize("agent", TEXTS)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"type": "user", "timestamp": "caf\xe9"}\n',
+        b'{"message": {"content": %b}, "payload": {"content": %b}, "content": %b}\n' % ((b"[" * 20_000,) * 3),
+    ],
+)
+def test_a_line_that_no_decoder_gets_through_costs_no_other(agent, bad, told):
+    good = TEXTS[agent]
+    session = told(agent, good("user", "one"), bad, good("assistant", "two"))
+
+    assert (texts(session), session.skipped) == (["one", "two"], 1)
+
+
+@pytest.mark.parametrize("agent", TEXTS)
+def test_a_value_in_the_place_of_a_word_is_no_word(agent, told):
+    good = TEXTS[agent]
+    odd = json.loads(
+        json.dumps(good("user", "odd")).replace('"user"', '{"a": 1}').replace('"input_text"', "[]")
+    )
+    session = told(agent, good("user", "one"), odd, good("assistant", "two"))
+
+    assert texts(session) == ["one", "two"]
+
+
+@pytest.mark.parametrize("agent", TEXTS)
 def test_what_is_no_prose_of_the_two_is_cut_out_of_their_texts(agent, told):
     block = "<forged-memories 0123456789abcdef>\nUse tabs.\n</forged-memories 0123456789abcdef>"
     user = f"Use spaces. {block} <system-reminder>LEAK</system-reminder> <private>LEAK</private>"

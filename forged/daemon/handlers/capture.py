@@ -139,6 +139,8 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
             raise InvalidRequest("this workspace has no repository root; pause everything instead (--all)")
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
+    if request.paused:
+        context.daemon.talks.clear(top)
     context.daemon.capture.resumed()
     context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())

@@ -9,7 +9,8 @@ where the harness takes it, because no prompt may follow.
 A harness that is `unsure` tells of compactions that never come: what it heard stays until the session has
 grown to a size that surely was compacted. A prompt that this daemon has not heard, because it was started
 since, is looked for in what the harness has written down; a turn without one is counted and not captured, as
-the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered.
+the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered, nor
+looked for afterwards.
 What goes wrong is one line in the log, and the harness hears nothing of it.
 """
 
@@ -145,7 +146,11 @@ async def _turn_end(told: _Told) -> Answered:
 
 
 def _written(told: _Told) -> tuple[Utterance, ...]:
-    """What the harness has written down of a session that this daemon has not heard, near its end."""
+    """What the harness has written down of a session that this daemon has not heard, near its end.
+
+    Only if its newest prompt was sent before the daemon began: one that was sent since and is not known was
+    not to be heard, because memory was paused, or something was forgotten, or it is private.
+    """
     event, daemon = told.event, told.context.daemon
     if not event.transcript_path or told.agent not in FORMATS:
         return ()
@@ -154,7 +159,10 @@ def _written(told: _Told) -> tuple[Utterance, ...]:
         found = read_tail(event.transcript_path, told.agent, _TAIL_BYTES, home=home)
     except TranscriptError:
         return ()
-    return found.messages if found.session_id == event.session_id else ()
+    times = [at for each, at in zip(found.messages, found.times, strict=True) if each.role == "user"]
+    is_older = bool(times) and 0 < times[-1] < daemon.talks.began
+    is_meant = found.session_id == event.session_id and not found.hides_prompt
+    return found.messages if is_older and is_meant else ()
 
 
 async def _compaction(told: _Told) -> Answered:

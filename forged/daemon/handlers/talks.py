@@ -2,15 +2,16 @@
 
 A hook tells one thing at a time, and a prompt may lean on what was said before it ("yes, do that"); a turn is
 captured with its prompt, and before a compaction all that was said since the last one. So each session's
-messages are held here, in memory alone, and bounded: 64 sessions, 128,000 characters of each, oldest gone
-first. What stands between `<private>` tags is not among them. Nothing that a turn's end tells again is new:
-a turn is known by its id, or by its prompt where the harness has none.
+messages are held here, in memory alone, and bounded: 64 sessions, 128,000 characters of each or its newest
+two messages, oldest gone first. What stands between `<private>` tags is not among them. Nothing that a
+turn's end tells again is new: a turn is known by its id, or by its prompt where the harness has none.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from forged.conversation import Utterance
 from forged.hooks import Event
@@ -21,10 +22,15 @@ SESSIONS, CHARACTERS = 64, 128_000
 # Messages that a prompt is asked about together with, itself included.
 BEFORE = 8
 _TURNS = 32
+# Messages that are held however long they are: a prompt and the reply to it.
+_ALWAYS = 2
 
 
 class Talk:
-    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's."""
+    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's.
+
+    `open_spans` is how many private spans its person has begun and not ended.
+    """
 
     def __init__(self, workspace: str, tops: tuple[str, ...]) -> None:
         self.workspace = workspace
@@ -37,7 +43,7 @@ class Talk:
         self._turns: OrderedDict[str, None] = OrderedDict()
         self._told = ("", 0)  # turn and hash of the prompt that was told last
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
-        self._open_spans = 0
+        self.open_spans = 0
         self.said = self._captured = self._compacted = 0  # messages, those that are gone included
 
     @property
@@ -51,7 +57,7 @@ class Talk:
         if event.turn_id and told == self._told:
             return self._is_open
         self._told = told
-        prompt, self._open_spans = private_left(event.prompt, self._open_spans)
+        prompt, self.open_spans = private_left(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
             self._begin(event.turn_id)
@@ -62,9 +68,9 @@ class Talk:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and hash(event.prompt) != self._told[1]:
             self.asked(event)
-        reply = "" if self._open_spans else private_left(event.reply, 0)[0]
+        reply = "" if self.open_spans else private_left(event.reply, 0)[0]
         newest = self.messages[-1] if self.messages else wire.Message("")
-        if newest.role == "assistant" and _text(newest) == reply:
+        if newest.role == "assistant" and _text(newest).strip() == reply.strip():
             return True
         if not (event.turn_id in self._turns if event.turn_id else self._is_open):
             return False
@@ -116,24 +122,26 @@ class Talk:
         self.bytes_since_compaction += len(text.encode())
         self.messages.append(wire.Message(role, text))
         size = sum(len(_text(each)) for each in self.messages)
-        while size > CHARACTERS and len(self.messages) > 1:
+        while size > CHARACTERS and len(self.messages) > _ALWAYS:
             size -= len(_text(self.messages.pop(0)))
 
 
 class Talks:
-    """One for the daemon; lives in its event loop."""
+    """One for the daemon; lives in its event loop. `began` is when it was made, in Unix seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.began = clock()
         self._talks: OrderedDict[tuple[str, str], Talk] = OrderedDict()
 
     def of(self, agent: str, session_id: str) -> Talk | None:
         return self._talks.get((agent, session_id))
 
     def begin(self, agent: str, session_id: str, workspace: str, tops: tuple[str, ...]) -> Talk:
-        """The session's talk, which starts anew in other roots."""
-        talk = self._talks.get((agent, session_id))
+        """The session's talk, which starts anew in other roots; what is private there goes on being so."""
+        talk = known = self._talks.get((agent, session_id))
         if talk is None or talk.tops != tops:
             talk = self._talks[agent, session_id] = Talk(workspace, tops)
+            talk.open_spans = known.open_spans if known is not None else 0
         talk.workspace = workspace
         self._talks.move_to_end((agent, session_id))
         while len(self._talks) > SESSIONS:
@@ -143,9 +151,10 @@ class Talks:
     def drop(self, agent: str, session_id: str) -> None:
         self._talks.pop((agent, session_id), None)
 
-    def clear(self) -> None:
-        """Hold nothing of anything: something that was said is to be forgotten."""
-        self._talks.clear()
+    def clear(self, top: str | None = None) -> None:
+        """Hold nothing of what was said where this root counts, or anywhere."""
+        for key in [key for key, talk in self._talks.items() if top is None or top in talk.tops]:
+            del self._talks[key]
 
 
 def _text(message: wire.Message) -> str:

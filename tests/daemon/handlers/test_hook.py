@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from forged.transcripts import read_tail
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
-from tests.transcripts.homes import FIXTURES, folder_of, lay
+from tests.transcripts.homes import FIXTURES, PLACES, folder_of, lay
 
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
 NAMES = {
@@ -334,6 +335,18 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         ]
 
 
+async def test_a_private_span_goes_on_where_the_session_goes(home, repo, tmp_path):
+    (tmp_path / "other" / ".git").mkdir(parents=True)
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("From here on <private> it is", "1")
+        await claude.asks("between us.</private> Thanks.", "2", cwd=str(tmp_path / "other"))
+        await claude.ends("Fine.", "2")
+
+        assert "Thanks." in str(ear.windows)
+        assert "between" not in str(ear.windows)
+
+
 async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
@@ -356,6 +369,86 @@ async def test_what_is_private_stays_so_when_an_end_says_its_prompt_again(home, 
         assert "Thanks." in str(ear.windows)
         assert "really" not in str(ear.windows)
         assert "it is" not in str(ear.windows)
+
+
+def written_by_claude(home: Path, *said: tuple[str, str], at: datetime | None = None) -> str:
+    """A transcript of the session `s`, written now or at a time."""
+    path = folder_of("claude", home) / PLACES["claude"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {"sessionId": "s", "timestamp": (at or datetime.now(UTC)).isoformat()}
+    lines = [
+        {
+            **about,
+            "type": role,
+            "uuid": f"{number}",
+            "parentUuid": f"{number - 1}",
+            "message": {"content": text},
+        }
+        for number, (role, text) in enumerate(said)
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(path)
+
+
+async def test_a_prompt_that_was_sent_under_a_pause_is_not_looked_for_after_it(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await parts.ask(wire.Pause(workspace=str(repo)))
+        await claude.asks("Between you and me.", "1")
+        await parts.ask(wire.Pause(workspace=str(repo), paused=False))
+        await claude.ends(
+            "I see.", "1", transcript_path=written_by_claude(home, ("user", "Between you and me."))
+        )
+
+        assert ear.heard == []
+
+
+async def test_what_was_to_be_forgotten_is_not_looked_for_again(home, store):
+    prompt = "Forget that the walrus eats clams."
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks(prompt, "1")
+        await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
+        await claude.ends("It is gone.", "1", transcript_path=written_by_claude(home, ("user", prompt)))
+
+        assert ear.heard == []
+
+
+async def test_of_a_prompt_that_is_private_as_a_whole_an_older_one_is_not_taken_instead(home, repo):
+    said = (("user", "What is a walrus?"), ("assistant", "Large."), ("user", "<private>Its plan</private>"))
+    path = written_by_claude(home, *said, at=datetime(2026, 1, 1, tzinfo=UTC))
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        await Session(parts, repo).ends("Its plan is good.", "9", transcript_path=path)
+
+        assert ear.heard == []
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+async def test_a_pause_drops_what_was_said_before_it_where_it_holds(home, repo, everywhere, tmp_path):
+    (other := tmp_path / "other" / ".git").mkdir(parents=True)
+    async with assembled(home) as parts:
+        ear, here, there = Ear(parts), Session(parts, repo), Session(parts, other.parent, session="t")
+        for claude in (here, there):
+            await claude.asks("Before the pause.", "1")
+        for paused in (True, False):
+            await parts.ask(wire.Pause(workspace=str(repo), paused=paused, everywhere=everywhere))
+        for claude in (here, there):
+            await claude.ends("Fine.", "1")
+
+        assert ear.windows == ([] if everywhere else [["Before the pause.", "Fine."]])
+
+
+async def test_a_long_prompt_is_captured_with_its_reply(home, repo):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, repo)
+        await claude.asks("What is a walrus?", "1")
+        await claude.ends("Large.", "1")
+        await claude.asks("Always deploy on Fridays. " + "x " * CHARACTERS, "2")
+        await claude.ends("Understood.", "2")
+
+        assert ear.windows[-1][0].startswith("Always deploy on Fridays.")
+        assert ear.windows[-1][1:] == ["Understood."]
 
 
 async def test_while_paused_nothing_is_answered_captured_or_held(home, store):

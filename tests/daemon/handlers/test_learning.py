@@ -123,3 +123,23 @@ async def test_what_a_call_costs_is_told_with_the_limit_of_the_day(home):
         known = await parts.ask(wire.ListPast())
 
     assert (known.classifier, known.call_characters, known.most_to_review) == ("", 64_000, MOST_LEARNED)
+
+
+@pytest.mark.parametrize("live_first", [True, False])
+async def test_a_session_that_hooks_told_of_is_not_judged_twice(home, repo, live_first):
+    def hook(name: str, **fields: str) -> wire.Hook:
+        told = {"hook_event_name": name, "session_id": "s1", "cwd": str(repo), "prompt_id": "1", **fields}
+        return wire.Hook(harness="codex", payload=msgspec.json.encode(told), within_ms=5_000)
+
+    written = past(repo, "We use make.", "We use tox.")  # without the blanks that ended them
+    live = [
+        each
+        for text in ("We use make.\n", "We use tox. ")
+        for each in (hook("UserPromptSubmit", prompt=text), hook("Stop", last_assistant_message=""))
+    ]
+    async with assembled(home) as parts:
+        for request in [*live, written] if live_first else [written, *live]:
+            await parts.ask(request)
+        said = [each.text for event in parts.capture._queue.events() for each in event.window]
+
+    assert [text.strip() for text in said] == ["We use make.", "We use tox."]
