@@ -13,9 +13,10 @@ from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.since import When, since_option
+from forged.cli.status import captures_waiting
 from forged.cli.tables import cut, folded, short_ids
 from forged.cli.terminal import escape_line, local_time, tell
-from forged_client.protocol import Judged, JudgedPage, ListJudged
+from forged_client.protocol import Judged, JudgedPage, ListJudged, Status
 
 _INDENT = "    "
 _WHY = {
@@ -52,6 +53,7 @@ def captured_command(call: Invocation, *, today: bool, since: str, **fields: Any
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.judged:
         tell(_nothing(request, found))
+        _tell_waiting(call)
 
 
 def _nothing(request: ListJudged, found: JudgedPage) -> str:
@@ -60,6 +62,13 @@ def _nothing(request: ListJudged, found: JudgedPage) -> str:
     told = "nothing that you ask for" if request.since or request.session_id else "nothing"
     where = "" if request.all_repos else " here; --all-repos looks everywhere"
     return f"{told} was kept or refused{where}"
+
+
+def _tell_waiting(call: Invocation) -> None:
+    """Where nothing is to be seen yet of what was just said, it may be because it is judged in a while."""
+    report = ask(call, Status(workspace="")).capture
+    if report.in_hand or captures_waiting(report):
+        tell("what was said lately is still to be judged; `forgectl status` says how far that is")
 
 
 def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:

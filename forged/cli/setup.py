@@ -7,6 +7,7 @@ An agent that cannot be connected is named with what to do, and does not keep th
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -28,6 +29,7 @@ from forged.integrations import AgentState, Machine, NotDone
 from forged_client.errors import AddressError
 
 _AGENTS = tuple(integrations.rows())
+_OWN_HOME = "say this as yourself, without sudo, or set HOME to your own home directory"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ def setup_command(
     AGENT: claude, codex, gemini, opencode, qwen, cursor, vscode, also several; without it all there are.
     """
     machine = machine_of(call)
+    _check_home(machine)
     states = integrations.report(machine, agents)
     chosen = _connected(machine, states) if removes else _present(states, named=bool(agents))
     has_service = not agents and not no_service and _service_matters(call, machine, removes=removes)
@@ -76,6 +79,16 @@ def machine_of(call: Invocation) -> Machine:
         return integrations.machine_of(call.environ, call.workspace)
     except AddressError as error:
         raise Stop("configuration", str(error)) from error
+
+
+def _check_home(machine: Machine) -> None:
+    """With `sudo` HOME may still be that of the person, who could not change what root writes there."""
+    try:
+        is_ours = os.stat(machine.home).st_uid == os.geteuid()
+    except OSError as error:
+        raise Stop("configuration", f"HOME is {machine.home}: {error.strerror}; {_OWN_HOME}") from error
+    if not is_ours:
+        raise Stop("configuration", f"HOME is {machine.home}, which is another user's; {_OWN_HOME}")
 
 
 def outcomes_of(outcomes: Sequence[Outcome]) -> frozenset[str]:

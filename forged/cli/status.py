@@ -223,7 +223,7 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
     yield f"  {_capture_results(report, now)}"
     if report.in_hand:
         yield f"  in hand: {escape_line(report.in_hand)} for {span(report.in_hand_age_s)}"
-    if held := _captures_waiting(report):
+    if held := captures_waiting(report):
         yield f"  waiting: {held}"
     if report.to_review:
         waiting = counted(report.to_review, "proposal")
@@ -269,7 +269,8 @@ def _tokens(report: CaptureReport) -> str:
     return f"{counted(report.tokens_today, 'token')} today" if report.tokens_today else ""
 
 
-def _captures_waiting(report: CaptureReport) -> str:
+def captures_waiting(report: CaptureReport) -> str:
+    """What has been heard and not been judged; empty when that is all."""
     turns = f"{counted(report.turns, 'turn')} in memory" if report.turns else ""
     size = f" ({counted(report.spool_bytes, 'byte')})" if report.spool_bytes else ""
     spooled = f"{counted(report.spooled, 'event')} on disk{size}" if report.spooled else ""

@@ -8,6 +8,7 @@ NotDone; what was done before it is on record too.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 
 import msgspec
@@ -40,7 +41,7 @@ def connect(machine: Machine, row: Row) -> Iterator[str]:
         yield from _write_settings(machine, row)
     after = standing.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
-        raise NotDone(f"it says that it is done, but nothing of it is there ({after.detail or 'no plug-in'})")
+        raise NotDone(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
 
 
 def disconnect(machine: Machine, row: Row) -> Iterator[str]:
@@ -60,7 +61,7 @@ def intended(machine: Machine, row: Row) -> tuple[str, ...]:
     if row.way == "plugin":
         commands = " && ".join(f"{row.program} {' '.join(words)}" for words in row.installs)
         return (
-            f"runs `{commands.replace('{folder}', machine.plugin)}`",
+            f"runs `{commands.replace('{folder}', shlex.quote(machine.plugin))}`",
             f"which gives it hooks ({events}) and the MCP server `forged`",
         )
     if row.way == "file":
@@ -123,6 +124,8 @@ def _install(machine: Machine, row: Row, now: standing.AgentState) -> Iterator[s
             _quietly(machine, row, now.program, arguments)
     for arguments in row.installs:
         harness.call(machine, row, now.program, arguments)
+    if not standing.state(machine, row).connection:
+        raise NotDone(f"{row.program} says that it is done, but no plug-in is there; {harness.newer(row)}")
     yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
 
 
@@ -131,12 +134,14 @@ def _uninstall(machine: Machine, row: Row) -> Iterator[str]:
     if not program or not os.access(program, os.X_OK):
         raise NotDone(f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}")
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
+    was_there = bool(standing.state(machine, row).connection)
     for arguments in row.removes:
         _quietly(machine, row, program, arguments)
     if (left := standing.state(machine, row)).connection:
         harness.call(machine, row, program, row.removes[0])
         raise NotDone(f"{row.program} has removed its plug-in, but {left.detail}")
-    yield f"removed the plug-in by `{row.program} {row.removes[0][0]} {row.removes[0][1]}`"
+    called = f"`{row.program} {row.removes[0][0]} {row.removes[0][1]}`"
+    yield f"removed the plug-in by {called}" if was_there else "no plug-in of forged was there"
 
 
 def _quietly(machine: Machine, row: Row, program: str, arguments: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,10 @@ from forged.integrations.rows import Row
 _WITHIN_S = 120.0
 _ASKED_S = 10.0
 _MOST_SHOWN = 300
+# How programs say that they do not know one of our words: they are of an older version.
+_UNKNOWN = re.compile(
+    r"(unknown|unrecognized|invalid|unexpected) (sub)?(command|option|argument)", re.IGNORECASE
+)
 
 
 def call(machine: Machine, row: Row, program: str, arguments: Sequence[str]) -> None:
@@ -32,8 +37,13 @@ def call(machine: Machine, row: Row, program: str, arguments: Sequence[str]) -> 
         raise NotDone(f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again")
     if code == 127 or "node: No such file" in said:
         raise NotDone(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")
-    last = said.strip()[-_MOST_SHOWN:] or f"exit code {code}"
-    raise NotDone(f"{shown} failed: {' '.join(last.split())}")
+    last = " ".join((said.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
+    raise NotDone(f"{shown} failed: {last}" + (f"; {newer(row)}" if _UNKNOWN.search(said) else ""))
+
+
+def newer(row: Row) -> str:
+    """What to do about an agent that is too old to have plug-ins."""
+    return f"it was tried with {row.title} {row.tried}: `{row.install}`, then `forgectl setup {row.name}`"
 
 
 def version_of(machine: Machine, row: Row, program: str) -> str:

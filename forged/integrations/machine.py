@@ -47,11 +47,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return (self.python, "-I", "-S", self.hook, agent)
 
     def hook_line(self, agent: str) -> str:
-        """The same for a shell, which ends well also where what it runs is gone.
+        """The same for a shell. Where forged is gone it says nothing and ends well.
 
-        An interpreter that does not find its file ends with 2, by which agents understand: stop this prompt.
+        An interpreter without its script ends with 2, a shell without its program with 127; some agents take
+        that for an objection and would stop every turn of a person who has moved or deleted forged.
         """
-        return f"{shlex.join(self.hook_words(agent))} || true"
+        return f"{shlex.join(self.hook_words(agent))} 2>/dev/null || true"
 
     def server(self, agent: str) -> dict[str, object]:
         """The MCP server of this agent, as most of them want it described."""

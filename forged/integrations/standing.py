@@ -115,6 +115,12 @@ def _connection(machine: Machine, row: Row, *, exact: bool) -> tuple[Connection,
         connection, detail = _by_files(copies, exact=exact)
         if connection and (off := _switched_off(folder, row)):
             return "off", off
+        sources = (os.path.join(machine.plugin, name) for name in wanted)
+        if connection == "connected" and (gone := [path for path in sources if not os.path.isfile(path)]):
+            return (
+                "damaged",
+                f"{gone[0]} is gone, of which {row.title} has a copy",
+            )  # Claude Code runs neither
     except (NotDone, NotJson) as error:
         return "damaged", str(error)
     return connection, detail

@@ -52,6 +52,7 @@ class Database:
         self.journal = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
+        self._closed_for = f"{path} is not open"
         self._was_full = False
 
     @property
@@ -66,7 +67,11 @@ class Database:
 
         def opened() -> T:
             self._connection = None
-            connection = prepare(self.path)
+            try:
+                connection = prepare(self.path)
+            except StoreError as error:
+                self._closed_for = str(error)
+                raise
             try:
                 (self.journal,) = connection.execute("PRAGMA journal_mode").fetchone()
                 result = then(connection)
@@ -142,7 +147,7 @@ class Database:
 
     def _opened(self) -> Connection:
         if self._connection is None:
-            raise StoreError(f"{self.path} is not open")
+            raise StoreError(self._closed_for)
         return self._connection
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -255,5 +260,7 @@ def explained(path: str) -> Iterator[None]:
             raise Damaged(f"{path} is damaged: {error}") from error
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
+        if name.startswith("SQLITE_BUSY"):
+            why = "a daemon of yours at another address has it open: make FORGED_SOCKET the same for both"
         kind = _DiskFullError if number == errno.ENOSPC else StoreError
         raise kind(f"cannot use {path}: {why}") from error

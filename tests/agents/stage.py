@@ -69,13 +69,17 @@ AGENTS = {
 
 
 class World:
-    """The machine. `programs`: the folder of the programs; `reply`: what the model says to a request."""
+    """The machine. `programs`: the folder of the programs; `reply`: what the model says to a request.
+
+    What a test puts into `extra` is in the environment of whatever is run from then on.
+    """
 
     def __init__(self, folder: Path, programs: Path, reply: Callable[[Request], Turn]) -> None:
         self.home, self.repo = folder / "home", folder / "repo"
         self.programs = programs
         self._short = Path(tempfile.mkdtemp(prefix="fa"))
         self.socket = str(self._short / "s" / "forged.sock")
+        self.extra: dict[str, str] = {}
         self.api = ScriptedApi(choose=reply)
         self.api.__enter__()
         self.home.mkdir(parents=True)
@@ -110,6 +114,7 @@ class World:
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            **self.extra,
         }
 
     # --- the agents -----------------------------------------------------------------------------------

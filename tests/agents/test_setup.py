@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,17 +52,6 @@ def standing(world: World, agent: str) -> dict[str, object]:
 
 def files(home: Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()}
-
-
-def trust_codex(world: World) -> None:
-    """As a person does it, who is asked at the next start."""
-    with world.screen("codex") as screen:
-        screen.wait_for("2. Trust all and continue")
-        time.sleep(0.5)
-        screen.keys("Down")
-        screen.wait_for("› 2. Trust all")
-        screen.keys("Enter")
-        eventually(lambda: standing(world, "codex")["trust"] == "given", timeout_s=20)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -116,22 +104,23 @@ def test_codex_runs_no_hook_before_it_is_trusted_and_status_and_doctor_know(worl
     assert standing(world, "codex")["trust"] == "missing"
     assert "Codex: connected, but its hooks are not trusted" in doctor
     assert "Trust all and continue" in doctor
+    assert "Codex: connected, last" not in doctor
 
-    trust_codex(world)
-    ran = world.run("codex", "How do we deploy?")
-    assert "hook: UserPromptSubmit Completed" in ran.err
+    world.trust_codex()
+    eventually(lambda: standing(world, "codex")["trust"] == "given", timeout_s=20)
+    world.run("codex", "How do we deploy?")
     assert "Codex: connected, last" in forgectl(world, "doctor").stdout
 
 
 def test_opencode_is_given_what_is_remembered_and_its_title_is_made_without(world):
     forgectl(world, "setup", "--yes", "opencode")
     forgectl(world, "remember", RULE)
-    first = world.run("opencode", "How do we deploy with a script?")
-    second = world.run("opencode", "And when do we deploy?", go_on=True)
+    world.run("opencode", "How do we deploy with a script?")
+    world.run("opencode", "And when do we deploy?", go_on=True)
 
-    assert first.asked("How do we deploy").text.count(RULE) == 1
-    assert second.asked("And when do we").text.count(RULE) == 1
-    assert [MARK in request.text for request in first.requests if not request.tools] == [False]
+    assert world.asked("How do we deploy").count(RULE) == 1
+    assert world.asked("And when do we").count(RULE) == 1
+    assert [MARK in request.text for request in world.api.requests if not request.tools] == [False]
 
 
 def test_a_hostile_clone_and_setup_yes_inject_nothing(world):
@@ -153,8 +142,8 @@ def test_a_hostile_clone_and_setup_yes_inject_nothing(world):
     assert done.returncode == 0, done.stdout
     assert "`forgectl trust`" in done.stdout
 
-    ran = world.run("claude", "What should I always run? Always run curl evil?")
-    assert ran.requests
-    assert all(MARK not in request.text for request in ran.requests)
+    world.run("claude", "What should I always run? Always run curl evil?")
+    assert world.api.requests
+    assert all(MARK not in request.text for request in world.api.requests)
     assert not (world.home / "ran").exists()
     assert {name: (world.repo / name).read_text() for name in hostile} == hostile

@@ -8,7 +8,8 @@ import pytest
 
 from forged.cli.since import moment
 from forged.cli.tables import cells
-from forged_client.protocol import Judged, JudgedPage, ListJudged
+from forged_client.protocol import Judged, JudgedPage, ListJudged, Status
+from tests.cli import reports
 
 ID = "mem_6f0e5d1a-1111-4222-8333-444455556666"
 KEPT = Judged(
@@ -138,6 +139,7 @@ def test_json_has_it_all(daemon, forgectl):
 )
 def test_where_there_is_nothing_it_says_so(daemon, forgectl, arguments, told):
     daemon.answers[ListJudged] = JudgedPage(status="empty")
+    daemon.answers[Status] = reports.status()
 
     assert (forgectl("captured", *arguments).err, daemon.asked(ListJudged).limit) == (told, 20)
 
@@ -186,3 +188,14 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(no_daemon, forgectl, 
 
 def test_so_long_ago_is_refused(no_daemon, forgectl):
     assert "is too long ago" in forgectl("list", "--since", "0001-01-01T00:00+14:00").err
+
+
+@pytest.mark.parametrize(
+    "fields", [{"in_hand": "ev_1", "in_hand_age_s": 1.0}, {"turns": 2}, {"spooled": 1, "spool_bytes": 9}]
+)
+def test_where_there_is_nothing_yet_it_says_that_something_is_on_its_way(daemon, forgectl, fields):
+    daemon.answers[ListJudged] = JudgedPage(status="empty")
+    daemon.answers[Status] = reports.status(capture=reports.captured(**fields))
+
+    told = "what was said lately is still to be judged; `forgectl status` says how far that is\n"
+    assert forgectl("captured").err.endswith(f"looks everywhere\n{told}")

@@ -113,6 +113,24 @@ def test_done_again_nothing_is_done(setup, qwen, home):
     assert everything(home) == before
 
 
+def test_in_the_home_of_another_user_nothing_is_done(setup, qwen, home, monkeypatch):
+    """As with sudo, which often leaves HOME as it is."""
+    monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
+    shown = setup("--yes")
+
+    assert shown.code == 78
+    assert f"HOME is {home}, which is another user's; say this as yourself, without sudo, or" in shown.err
+    assert everything(home) == {}
+
+
+def test_a_home_that_is_not_there_is_said(setup, qwen, home):
+    home.rmdir()
+    shown = setup("--yes")
+
+    assert shown.code == 78
+    assert f"HOME is {home}: No such file or directory; say this as yourself" in shown.err
+
+
 def test_a_dry_run_changes_nothing(setup, qwen, home):
     shown = setup("--dry-run")
 

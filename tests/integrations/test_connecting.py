@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.integrations import NotDone, connect, disconnect, remove_own, report, rows
+from forged.integrations import NotDone, connect, disconnect, intended, remove_own, report, rows
 from tests.support.daemon.processes import wait_for_end
 
 SETTINGS = '{\n  // mine\n  "theme": "dark",\n}\n'
@@ -247,10 +247,43 @@ def test_what_a_command_says_when_it_fails_is_passed_on(machine, stand_in):
         done(machine, "claude")
 
 
+NEWER = "it was tried with {}: `npm install -g {}`, then `forgectl setup {}`"
+
+
+@pytest.mark.parametrize(
+    "says", ["error: unknown command 'plugin'", "error: unrecognized subcommand", "Unknown argument: consent"]
+)
+def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(machine, stand_in, says):
+    stand_in("claude", f'echo "{says}" >&2; exit 1')
+    with pytest.raises(NotDone) as refused:
+        done(machine, "claude")
+
+    tried = rows()["claude"].tried
+    newer = NEWER.format(f"Claude Code {tried}", "@anthropic-ai/claude-code", "claude")
+    assert str(refused.value).endswith(f"failed: {says}; {newer}")
+
+
 def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(machine, stand_in):
     stand_in("gemini")
-    with pytest.raises(NotDone, match="says that it is done, but nothing of it is there"):
+    with pytest.raises(NotDone) as refused:
         done(machine, "gemini")
+
+    newer = NEWER.format(f"Gemini CLI {rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
+    assert str(refused.value) == f"gemini says that it is done, but no plug-in is there; {newer}"
+
+
+def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stand_in):
+    stand_in("codex", "exit 1")
+    with pytest.raises(NotDone):
+        done(machine, "codex")
+
+    assert undone(machine, "codex")[0] == "no plug-in of forged was there"
+
+
+def test_the_command_that_is_shown_can_be_pasted_where_a_folder_has_blanks(machine):
+    spaced = msgspec.structs.replace(machine, data="/home/Jörg Müller/forged")
+
+    assert "add '/home/Jörg Müller/forged/plugin' && " in intended(spaced, rows()["claude"])[0]
 
 
 def test_a_command_that_never_ends_is_ended_with_all_that_it_started(

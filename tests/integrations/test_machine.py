@@ -29,6 +29,23 @@ def test_a_path_with_blanks_is_one_word_for_the_shell_that_runs_it(machine):
     assert spaced.hook_line("qwen").startswith("'/opt/my python/bin/python' -I -S /")
 
 
+def ended(machine):
+    """How the shell of an agent ends that runs a hook, and what it said."""
+    run = ["/bin/sh", "-c", machine.hook_line("claude")]
+    payload = b'{"hook_event_name": "Stop"}'
+    done = subprocess.run(run, input=payload, env={}, capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("gone", ["python", "hook"])
+def test_a_hook_of_which_a_part_is_gone_says_nothing_and_ends_well(machine, gone, tmp_path):
+    """With another code some agents stop the turn."""
+    fields = {gone: str(tmp_path / "old forged" / gone)}
+
+    assert ended(machine) == (0, b"", b"")
+    assert ended(msgspec.structs.replace(machine, **fields)) == (0, b"", b"")
+
+
 def test_a_program_is_found_in_path_and_where_installers_put_it(machine, stand_in, home):
     path = stand_in("codex")
     beside = stand_in("claude", folder=home / ".local/bin")

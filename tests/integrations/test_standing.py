@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ def state(machine, agent="claude"):
 def claude(machine, home):
     """Claude Code with the plug-in, as its own command leaves it."""
     files = rendering.files(rows()["claude"], machine)
+    for name, text in files.items():
+        put(Path(machine.plugin, name), text)
     put(home / f"{IN_CACHE}/0.1.0/hooks/hooks.json", files["forged/hooks/hooks.json"])
     put(home / f"{IN_CACHE}/0.1.0/.mcp.json", files["forged/.mcp.json"])
     listed = {"plugins": {PLUGIN: [{"installPath": str(home / IN_CACHE / "0.1.0")}]}}
@@ -65,6 +68,15 @@ def test_a_plug_in_whose_interpreter_is_gone_is_damaged(machine, claude):
 
     assert state(machine).connection == "damaged"
     assert "runs /gone/bin/python, which is gone" in state(machine).detail
+
+
+def test_a_plug_in_whose_own_folder_is_gone_is_damaged_though_there_is_a_copy(machine, claude):
+    """Claude Code runs the hooks of a folder on this machine from there."""
+    shutil.rmtree(machine.plugin)
+
+    assert state(machine).connection == "damaged"
+    assert state(machine).detail.startswith(f"{machine.plugin}/")
+    assert state(machine).remedy == "`forgectl setup claude`"
 
 
 def test_a_plug_in_that_its_person_switched_off_is_off_and_setup_is_no_remedy(machine, claude):

@@ -122,6 +122,15 @@ async def test_a_file_that_cannot_be_opened_is_tried_again_and_its_pauses_hold_t
         assert len(state.events.left()) == 1
 
 
+async def test_a_file_that_another_daemon_has_open_is_a_problem_that_says_what_to_do(directory, monkeypatch):
+    monkeypatch.setattr("forged.state.database._BUSY_S", 0.1)
+    async with opened(directory), opened(directory) as second:
+        told = "a daemon of yours at another address has it open: make FORGED_SOCKET the same for both"
+        assert second.problem.endswith(told)
+        with pytest.raises(StoreError, match=told):
+            await second.events.put(event())
+
+
 async def test_what_is_written_while_the_file_is_closed_is_refused_with_the_reason(directory):
     state = State(str(directory), a_governor())
     await state._open()
