@@ -110,7 +110,7 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
     place = await daemon.resolver.resolve(talk.workspace if talk is not None else event.workspace)
     await daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
-        daemon.talks.drop(row.called, event.session_id)
+        daemon.talks.empty(row.called, event.session_id)
         raise Disabled(off)
     return _Told(context, request, row, event, place, ask)
 

@@ -149,12 +149,20 @@ class Talks:
         return talk
 
     def drop(self, agent: str, session_id: str) -> None:
+        """The session begins anew."""
         self._talks.pop((agent, session_id), None)
+
+    def empty(self, agent: str, session_id: str) -> None:
+        """Hold nothing of what was said in a session, which goes on; what is private in it stays so."""
+        talk = self._talks.pop((agent, session_id), None)
+        if talk is not None and talk.open_spans:
+            left = self._talks[agent, session_id] = Talk(talk.workspace, talk.tops)
+            left.open_spans = talk.open_spans
 
     def clear(self, top: str | None = None) -> None:
         """Hold nothing of what was said where this root counts, or anywhere."""
         for key in [key for key, talk in self._talks.items() if top is None or top in talk.tops]:
-            del self._talks[key]
+            self.empty(*key)
 
 
 def _text(message: wire.Message) -> str:

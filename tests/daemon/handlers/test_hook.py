@@ -347,6 +347,23 @@ async def test_a_private_span_goes_on_where_the_session_goes(home, repo, tmp_pat
         assert "between" not in str(ear.windows)
 
 
+@pytest.mark.parametrize("meanwhile", ["forget", "pause"])
+async def test_a_private_span_outlives_what_is_dropped_of_its_session(home, store, meanwhile):
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks("From here on <private> it is", "1")
+        if meanwhile == "forget":
+            await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
+        else:
+            await parts.ask(wire.Pause(workspace=str(store)))
+            await claude.asks("between you", "2")
+            await parts.ask(wire.Pause(workspace=str(store), paused=False))
+        await claude.asks("and me.", "3")
+        await claude.ends("You and me.", "3")
+
+        assert ear.heard == []
+
+
 async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
@@ -465,6 +482,20 @@ async def test_while_paused_nothing_is_answered_captured_or_held(home, store):
         await claude.ends("Yes.", "3")
 
         assert ear.windows == [["After it.", "Yes."]]
+
+
+async def test_where_memory_is_off_by_now_nothing_is_held(home, store):
+    """Also where no person paused it, as after damage to what is known of pauses."""
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        await claude.asks("Before it was off.", "1")
+        await parts.state.pauses.set(str(store), True)
+        await claude.ends("Fine.", "1")
+        assert claude.reply.status == "disabled"
+        await parts.state.pauses.set(str(store), False)
+        await claude.hears("PreCompact", trigger="manual")
+
+        assert ear.heard == []
 
 
 async def test_what_is_forgotten_is_not_held_for_a_later_compaction(home, store):
