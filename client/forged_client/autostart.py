@@ -189,11 +189,8 @@ def _spawn(
 ) -> subprocess.Popen[bytes]:
     import subprocess  # noqa: PLC0415 - see above
 
-    log = f"{state}/{LOG_NAME}"
-    output = -1
+    output = _open_log(state)
     try:
-        os.makedirs(state, mode=0o700, exist_ok=True)
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         process = subprocess.Popen(
             [executable, "serve", *options],
             env={**env, "FORGED_SOCKET": address},
@@ -207,9 +204,21 @@ def _spawn(
     except OSError as error:
         raise DaemonUnavailable(f"cannot start {executable}: {error.strerror}") from error
     finally:
-        if output >= 0:
-            os.close(output)
+        os.close(output)
     import _thread  # noqa: PLC0415 - waits for the child as long as we live, so that it never is a zombie
 
     _thread.start_new_thread(process.wait, ())
     return process
+
+
+def _open_log(state: str) -> int:
+    """The daemon's log, for what it says before it writes there itself."""
+    log = f"{state}/{LOG_NAME}"
+    try:
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DaemonUnavailable(
+            f"cannot start the daemon: {log} cannot be written: {error.strerror}; "
+            "mend that, or set XDG_STATE_HOME to a folder of yours that can be written"
+        ) from error

@@ -14,7 +14,7 @@ import os
 import stat
 
 from forged_client.address import home, working_directory
-from forged_client.errors import DaemonUnavailable
+from forged_client.errors import AddressError, DaemonUnavailable
 
 TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
 if TYPE_CHECKING:
@@ -171,10 +171,10 @@ def _work_trees(folder: str) -> Iterator[str]:
 
 
 def _home_of_user() -> str:
-    """The real path of the home that the user database knows, whatever HOME says."""
+    """The real path of the home that the user database knows, whatever HOME says; / where it knows none."""
     try:
         return os.path.realpath(home({}))
-    except (OSError, ValueError):
+    except (AddressError, OSError, ValueError):
         return "/"
 
 

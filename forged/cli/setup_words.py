@@ -70,7 +70,7 @@ def _models(programs: Sequence[Classifier], servers: Sequence[Server], keys: Seq
     """What could judge what is kept, instead of the rules that cost nothing."""
     for one in programs:
         yield (
-            f"  - `forgectl config classifier {one.name}` has {one.title} decide what is kept: about"
+            f"  - `forgectl config classifier {one.name}` says how {one.title} decides what is kept: about"
             f" {one.tokens:,} tokens a day ({integrations.TURNS} turns, {one.calls} calls), by your own login"
         )
     for server in servers:

@@ -233,7 +233,7 @@ def test_yes_writes_no_configuration_and_trusts_and_starts_nothing(setup, qwen, 
     shown = setup("--yes")
     written = {path.relative_to(home).parts[0] for path in everything(home)}
 
-    assert "forgectl config classifier cli:qwen/MODEL` has Qwen Code decide what is kept" in shown.out
+    assert "forgectl config classifier cli:qwen/MODEL` says how Qwen Code decides what is kept" in shown.out
     assert "about 17,000 tokens a day (40 turns, 10 calls)" in shown.out
     assert "OPENAI_API_KEY is set in this shell" in shown.out
     assert written == {".qwen", ".local"}

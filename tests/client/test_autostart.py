@@ -153,6 +153,17 @@ def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
     assert all(part in reply.reason for part in told)
 
 
+def test_a_log_that_cannot_be_written_is_named_and_not_the_program(install, socket_file, seen, home):
+    log = home / ".local/state/forged/forged.log"
+    log.mkdir(parents=True)
+    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+        reply = client.ping()
+
+    assert reply.status == "unavailable"
+    assert f"cannot start the daemon: {log} cannot be written: Is a directory; mend that, or" in reply.reason
+    assert not seen()
+
+
 def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, home):
     record = home / ".local/state/forged/executable"
     record.parent.mkdir(parents=True)

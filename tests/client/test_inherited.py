@@ -153,6 +153,17 @@ def test_without_home_the_user_database_names_it(places, given, monkeypatch):
     assert given({"XDG_STATE_HOME": places["folder"]})["HOME"] == places["home"]
 
 
+def test_a_user_whom_the_user_database_does_not_know_has_the_home_of_home(places, given, monkeypatch):
+    """As in a container that was started with a number for its user."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+
+    assert given({"HOME": places["home"]})["HOME"] == places["home"]
+
+
 def test_a_home_that_is_kept_in_git_is_a_home_and_what_was_cloned_into_it_is_none(places, given, monkeypatch):
     Path(places["home"], ".git").mkdir()
     with pytest.raises(DaemonUnavailable, match="git work tree"):
