@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.rules import by_words
-from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
+from forged.capture.rules.pair import Floats, has_to_do, places_of, rows_of, signs_of
 from forged.text.pieces import weight
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
@@ -125,10 +125,16 @@ def replaced_by(
 
     So much more must speak for it as there is `doubt`, and `doubts` of each older one. By words alone they
     are `among` memories, if not each one of its own. Those without a row are too far from what has one.
+    With rows too both have to name something together, or another thing in one place: sentences of one form
+    ("from now on ... with X, not with Y") are alike whatever they are about.
     """
     if newer not in rows:
         return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts)
-    least = [judge().bar + doubt + each for each in doubts or [0.0] * len(older)]
+    bar = judge().bar + doubt
+    least = [
+        bar + more if has_to_do(newer, each) else math.inf
+        for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
+    ]
     return _best(newer, older, rows, least)
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.slots import signs
+from forged.capture.rules.slots import Signs, signs
 from forged.models import LAYERS
 from forged.text.pieces import CJK, SIZE
 
@@ -29,8 +29,16 @@ _WORDS = re.compile(r"[^\W_]+|[?!:]")
 def signs_of(newer: str, older: str) -> tuple[float, ...]:
     """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
     found = signs(newer, older)
-    of_both = any((found.shared, found.given_up, found.value, found.number, found.version))
-    return (*msgspec.structs.astuple(found), float(of_both), 1.0)
+    return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
+
+
+def has_to_do(newer: str, older: str) -> bool:
+    """Whether any sign is of both texts: something in common, or another thing in the same place."""
+    return _is_of_both(signs(newer, older))
+
+
+def _is_of_both(found: Signs) -> bool:
+    return any((found.shared, found.given_up, found.value, found.number, found.version))
 
 
 def places_of(newer: str, older: str) -> tuple[int, ...]:

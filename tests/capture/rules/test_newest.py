@@ -173,18 +173,35 @@ def test_with_rows_doubt_must_be_outweighed_and_the_likeliest_is_replaced(monkey
         return [judge().bar + len(each) for each in older]
 
     monkeypatch.setattr(judge(), "leanings", leanings)
-    texts, rows = ["a", "ccc", "bb"], dict.fromkeys(("a", "bb", "ccc", "new"), b"")
+    texts = ["Port 1", "Port 11111", "Port 111"]
+    newer, rows = "Port 22222", dict.fromkeys((*texts, "Port 22222"), b"")
 
-    assert replaced_by("new", texts, rows=rows) == 1
-    assert replaced_by("new", texts, rows=rows, doubt=2.5) == 1
-    assert replaced_by("new", texts, rows=rows, doubt=3.0) is None
-    assert replaced_by("new", texts, rows=rows, doubts=[0.0, 2.5, 0.0]) == 2
+    assert replaced_by(newer, texts, rows=rows) == 1
+    assert replaced_by(newer, texts, rows=rows, doubt=9.5) == 1
+    assert replaced_by(newer, texts, rows=rows, doubt=10.0) is None
+    assert replaced_by(newer, texts, rows=rows, doubts=[0.0, 9.5, 0.0]) == 2
+
+
+DEPLOYS = "From now on, we always deploy with 'make ship', never by hand."
+
+
+def test_with_rows_nothing_is_replaced_that_only_has_the_same_form(monkeypatch):
+    monkeypatch.setattr(judge(), "leanings", lambda newer, older, rows: [judge().bar + 9.0 for _ in older])
+    newer, older = "From now on, we format with ruff, not with black.", "We format with black."
+    rows = dict.fromkeys((newer, older, DEPLOYS), b"")
+
+    assert replaced_by(newer, [DEPLOYS], rows=rows) is None
+    assert replaced_by(newer, [DEPLOYS, older], rows=rows) == 1
+
+
+def test_a_word_that_may_stand_anywhere_is_no_tool_for_migrations():
+    assert replaced_by("From now on, database migrations run with atlas, not with goose.", [DEPLOYS]) is None
 
 
 def test_rows_of_another_size_are_an_error():
     row = np.ones(3 * 8, np.float32).tobytes()
     with pytest.raises(ValueError, match="numbers of rows"):
-        replaced_by("a b", ["a c"], rows={"a b": row, "a c": row})
+        replaced_by("cargo builds", ["cargo tests"], rows={"cargo builds": row, "cargo tests": row})
 
 
 def test_texts_that_have_nothing_in_common_bear_no_sign():
