@@ -55,6 +55,19 @@ class Screen:
         """Keys by tmux's names, such as Enter, Down, C-c."""
         self._tmux("send-keys", *names)
 
+    def move_to(self, entry: str, *, below: str) -> None:
+        """Have this entry of a menu chosen, with Down from the one above it.
+
+        A menu that was only just drawn may not hear a key yet: it is pressed again while nothing has moved.
+        """
+        for _ in range(10):
+            self.keys("Down")
+            with contextlib.suppress(AssertionError):
+                self.wait_for(entry, within=3.0)
+                return
+            self.wait_for(below, within=3.0)
+        raise AssertionError(f"{entry} was never chosen:\n{self.text}")
+
     def type(self, text: str) -> None:
         """Letters only; an agent that takes a fast line break for pasted text gets it apart."""
         self._tmux("send-keys", "-l", text)

@@ -167,8 +167,7 @@ class World:
         with self.screen("codex") as screen:
             screen.wait_for("Trust all and continue")
             question = screen.text
-            screen.keys("Down")
-            screen.wait_for("› 2. Trust all")
+            screen.move_to("› 2. Trust all", below="› 1.")
             screen.keys("Enter")
             screen.wait_for(AGENTS["codex"].ready)
             screen.leave("/quit")
