@@ -109,7 +109,7 @@ def _write(path: Path, text: str) -> None:
 
 def record(name: str, program: Path, folder: Path) -> None:
     """Have the agent run in a HOME of its own, and make a fixture of what it wrote."""
-    home, work = folder / name, folder / name / "work"
+    home, work = folder / name, folder / name / "shop"
     work.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(work)], check=True)
     (work / "notes.txt").write_text("TOOL-OUTPUT\n")

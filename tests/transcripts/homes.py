@@ -12,10 +12,10 @@ from forged.transcripts import FORMATS
 DATA = Path(__file__).parents[1] / "data" / "transcripts"
 FIXTURES = sorted(path for path in DATA.glob("*/*") if path.is_file())
 PLACES = {
-    "claude": "projects/-home-user-work/a.jsonl",
+    "claude": "projects/-home-user-shop/a.jsonl",
     "codex": "sessions/2026/11/23/rollout-2026-11-23T20-40-00-a.jsonl",
-    "gemini": "tmp/work/chats/session-2026-11-23T20-40-a.jsonl",
-    "qwen": "projects/-home-user-work/chats/a.jsonl",
+    "gemini": "tmp/shop/chats/session-2026-11-23T20-40-a.jsonl",
+    "qwen": "projects/-home-user-shop/chats/a.jsonl",
     "opencode": "opencode.db",
 }
 
@@ -35,6 +35,6 @@ def lay(agent: str, fixture: Path, home: Path) -> Path:
     else:
         path.write_bytes(fixture.read_bytes())
     if agent == "gemini":
-        (path.parents[1] / ".project_root").write_text("/home/user/work")
+        (path.parents[1] / ".project_root").write_text("/home/user/shop")
     os.utime(path, (1_000_000, 1_000_000))
     return path

@@ -36,7 +36,7 @@ def test_what_was_said_is_read_and_nothing_of_a_tool_or_of_the_harness(recorded)
     assert said == [*SAID, *BETWEEN.get(agent, []), *AFTER_SUMMARY.get(agent, [])]
     assert session.agent == agent
     assert session.session_id
-    assert session.workspace == "/home/user/work"
+    assert session.workspace == "/home/user/shop"
     assert session.version == ("" if agent == "gemini" else version)
     assert session.skipped == 0
     assert session.is_whole
