@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import NO_LINE, text_of
+from forged.transcripts.texts import text_of
 
 
 class _Message(msgspec.Struct):
@@ -55,12 +55,7 @@ _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were 
 def read(lines: Iterable[bytes]) -> Draft:
     """What the lines tell of their session."""
     draft, tree, boundary, leaf = Draft(), dict[str, _Place](), -1, ""
-    for at, raw in enumerate(lines):
-        try:
-            line = _decode(raw)
-        except NO_LINE:
-            draft.skipped += 1
-            continue
+    for at, line in enumerate(draft.decoded(lines, _decode)):
         if not line.uuid or line.is_sidechain:
             continue
         draft.about(line.session_id, line.cwd, line.version, seconds(line.timestamp))

@@ -13,7 +13,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import NO_LINE, part_text, text_of
+from forged.transcripts.texts import part_text, text_of
 
 
 class _Payload(msgspec.Struct):
@@ -41,12 +41,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 def read(lines: Iterable[bytes]) -> Draft:
     """What the lines tell of their session."""
     draft = Draft()
-    for raw in lines:
-        try:
-            line = _decode(raw)
-        except NO_LINE:
-            draft.skipped += 1
-            continue
+    for line in draft.decoded(lines, _decode):
         said = line.payload
         if line.type == "session_meta" and not draft.session_id:
             draft.about(said.id, said.cwd, said.cli_version, seconds(said.timestamp))

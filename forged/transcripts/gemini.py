@@ -14,7 +14,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import NO_LINE, speaker, text_of
+from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
 _SUMMARY = "<state_snapshot>"
@@ -50,12 +50,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 def read(lines: Iterable[bytes]) -> Draft:
     """What the lines tell of their session."""
     draft, told = Draft(), dict[str, Told]()
-    for raw in lines:
-        try:
-            line = _decode(raw)
-        except NO_LINE:
-            draft.skipped += 1
-            continue
+    for line in draft.decoded(lines, _decode):
         if line.session_id:
             draft.about(line.session_id, "", "", seconds(line.start_time))
             draft.is_other = draft.is_other or line.kind != "main"

@@ -12,7 +12,7 @@ import msgspec
 
 from forged.conversation import Speaker
 from forged.transcripts.session import Draft, Told, seconds
-from forged.transcripts.texts import NO_LINE, speaker, text_of
+from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
 
@@ -38,12 +38,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 def read(lines: Iterable[bytes]) -> Draft:
     """What the lines tell of their session."""
     draft = Draft()
-    for raw in lines:
-        try:
-            line = _decode(raw)
-        except NO_LINE:
-            draft.skipped += 1
-            continue
+    for line in draft.decoded(lines, _decode):
         at = seconds(line.timestamp)
         draft.about(line.session_id, line.cwd, line.version, at)
         if line.subtype == "chat_compression":

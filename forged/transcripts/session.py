@@ -9,8 +9,9 @@ harnesses put around a message are cut out. Nothing is raised.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -20,6 +21,9 @@ from forged.text.injected_text import without_blocks
 from forged.text.private import open_before, without_private
 from forged.text.tokens import estimate
 from forged.text.tool_markup import without_tool_text
+from forged.transcripts.texts import NO_LINE
+
+_Line = TypeVar("_Line")
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,16 @@ class Draft(msgspec.Struct):
         self.workspace = self.workspace or _short(workspace)
         self.version = self.version or _short(version)
         self.started_at = self.started_at or at
+
+    def decoded(self, lines: Iterable[bytes], decode: Callable[[bytes], _Line]) -> Iterator[_Line]:
+        """The lines that are of a form; what is none is counted and passed over."""
+        for raw in lines:
+            try:
+                line = decode(raw)
+            except NO_LINE:
+                self.skipped += 1
+            else:
+                yield line
 
     def summarised(self) -> None:
         """What was told until now stands before a summary."""

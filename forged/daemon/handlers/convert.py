@@ -140,7 +140,14 @@ def seconds_of(field: str, time: str) -> float:
     return memory.time_ns(time) / 1e9
 
 
+_MOST_IN_PAGE = 1000
 _Item = TypeVar("_Item", bound=msgspec.Struct)
+
+
+def page_of(found: Sequence[_Item], offset: int, limit: int) -> Sequence[_Item]:
+    """So many of a record, from a place on; at most 1,000."""
+    start = max(offset, 0)
+    return found[start : start + min(max(limit, 0), _MOST_IN_PAGE)]
 
 
 def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:

@@ -7,12 +7,10 @@ WorkspaceError.
 from __future__ import annotations
 
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of
+from forged.daemon.handlers.convert import fitting, page_of, seconds_of
 from forged.memory import utc
 from forged.state import InjectedTurn, Told
 from forged_client import protocol as wire
-
-_MOST_IN_REPLY = 1000
 
 
 async def list_injections(context: Context, request: wire.ListInjections) -> wire.InjectionsPage:
@@ -30,8 +28,7 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
         and each.at >= since
         and each.session_id.startswith(request.session_id)
     ]
-    start = max(request.offset, 0)
-    page = found[start : start + min(max(request.limit, 0), _MOST_IN_REPLY)]
+    page = page_of(found, request.offset, request.limit)
     told = fitting([_told(each, state.told) for each in page])
     return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=len(found))
 

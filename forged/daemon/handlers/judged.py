@@ -11,13 +11,11 @@ import os
 from collections.abc import Sequence
 
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of
+from forged.daemon.handlers.convert import fitting, page_of, seconds_of
 from forged.files import FOLDERS
 from forged.memory import utc
 from forged.state import Judgement
 from forged_client import protocol as wire
-
-_MOST_IN_REPLY = 1000
 
 
 async def list_judged(context: Context, request: wire.ListJudged) -> wire.JudgedPage:
@@ -35,8 +33,7 @@ async def list_judged(context: Context, request: wire.ListJudged) -> wire.Judged
         and each.at >= since
         and each.session_id.startswith(request.session_id)
     ]
-    start = max(request.offset, 0)
-    page = found[start : start + min(max(request.limit, 0), _MOST_IN_REPLY)]
+    page = page_of(found, request.offset, request.limit)
     there = await asyncio.to_thread(_there, page)
     told = [_told(each, each in there) for each in page]
     return wire.JudgedPage(status="ok" if told else "empty", judged=fitting(told), total=len(found))
