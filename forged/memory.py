@@ -32,10 +32,13 @@ MOST_CUES, MOST_CUE_CHARS = 5, 200
 
 
 class Scope(StrEnum):
-    """Who a memory is for."""
+    """Who a memory is for: all who work in a repository, a user, an agent, one session, or everybody."""
 
     REPO = "repo"
     USER = "user"
+    AGENT = "agent"
+    SESSION = "session"
+    ORG = "org"
 
 
 class Category(StrEnum):
@@ -110,6 +113,32 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
         return f"{self.path}:{self.lines}" if self.lines else self.path
 
 
+class Entity(msgspec.Struct, frozen=True, gc=False):
+    """Something that memories speak of, by its name: a person, a project, a technology, a file."""
+
+    name: str
+    type: str = ""
+    description: str = ""
+
+
+class Relation(msgspec.Struct, frozen=True, gc=False):
+    """How one entity relates to another, both by name: `relation` is a verb such as `depends-on`."""
+
+    source: str
+    relation: str
+    target: str
+    weight: float = 1.0
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """Which part of a document a memory is: number `index`, from 0, of `of`. `source` is where it is from."""
+
+    document_id: str
+    index: int
+    of: int
+    source: str = ""
+
+
 class Memory(msgspec.Struct, frozen=True, gc=False):
     """One memory file. `scope` is decided by the directory it lies in, not by the file.
 
@@ -117,7 +146,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     matter text of keys that forged does not know, each line ended, so that nothing is lost when rendered.
     `origin` is what the file says; in a map it is what is believed, and empty stands for `file`. `redacted`,
     in a map only, are the shapes of the secrets that `content` is shown without. `cues` are lines that say
-    when it should come back. `stale`, in a map only, names the `evidence` that changed or went.
+    when it should come back. `stale`, in a map only, names the `evidence` that changed or went. `entities`
+    and `relations` are what a classifier found in it; `piece` is there if it is a part of a document.
     """
 
     id: str
@@ -137,6 +167,9 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     cues: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     stale: tuple[str, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    piece: Piece | None = None
 
     @property
     def counting_cues(self) -> tuple[str, ...]:

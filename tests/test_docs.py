@@ -266,7 +266,7 @@ def test_what_a_repository_may_set_is_documented():
 def test_every_variable_that_is_read_is_documented():
     """By name, in the code; a key's own variable is made from the key's name."""
     sources = [*REPO.glob("forged/**/*.py"), *REPO.glob("client/forged_client/*.py")]
-    quoted = re.compile(r"\"((?:FORGED|OPENAI|EMBEDDING)_[A-Z_]+)\"")
+    quoted = re.compile(r"\"((?:FORGED|OPENAI|EMBEDDING|PGVECTOR)_[A-Z_]+)\"")
     read = {name for source in sources for name in quoted.findall(source.read_text(encoding="utf-8"))}
     told = {name for row in rows(text_of("configuration")) for cell in row for name in code(cell)}
 

@@ -16,7 +16,7 @@ LAYERS = """
     mcp
     integrations
     daemon | evaluation
-    retrieval | capture
+    retrieval | capture | postgres
     scopes
     writing
     maps
@@ -25,7 +25,8 @@ LAYERS = """
     models | importing
     files
     hooks | transcripts
-    config | text
+    config | entities | documents
+    text
     conversation | memory | counters | log | in_turn | slots | activity | program
     errors
     =
@@ -35,12 +36,15 @@ CLOSED = {
     "forged.cli": {
         *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
         "forged.integrations",
-        *("forged.mcp", "forged.transcripts", "forged_client"),
+        *("forged.documents", "forged.entities", "forged.mcp", "forged.postgres", "forged.transcripts"),
+        "forged_client",
     },
     "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},
     "forged.mcp": {"forged", "forged.text", "forged_client"},
     "forged.hooks": {"forged", "forged.errors", "forged.text"},
+    "forged.entities": {"forged", "forged.memory", "forged.text"},
+    "forged.documents": {"forged", "forged.errors", "forged.memory", "forged.text"},
     "forged.transcripts": {"forged", "forged.errors", "forged.conversation", "forged.text"},
     "forged.evaluation": {
         *("forged", "forged.config", "forged.errors", "forged.files=", "forged.memory", "forged_client"),
@@ -68,6 +72,9 @@ HOMES = {
     "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},
+    "psycopg": {"forged.postgres"},
+    "psycopg_pool": {"forged.postgres"},
+    "pgvector": {"forged.postgres"},
     "argparse": {"forged.__main__"},
     "forged_client": {
         *(

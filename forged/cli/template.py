@@ -11,7 +11,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.config import CaptureConfig, LlmConfig, MemoryConfig, NetworkConfig, TrustConfig
+from forged.config import (
+    CaptureConfig,
+    KnowledgeConfig,
+    LlmConfig,
+    MemoryConfig,
+    NetworkConfig,
+    ScopesConfig,
+    SharedConfig,
+    TrustConfig,
+)
 
 _HEAD = """\
 # Configuration of forged. A line that starts with # is off; what it shows is the default.
@@ -53,6 +62,25 @@ MEANINGS = {
     "capture.tell": "false: the next reply does not say what was kept or refused",
     "network.proxy": "URL of a proxy that https endpoints are called through, by CONNECT",
     "network.plain_http_hosts": "hosts that may be sent a key over plain http; names, by blanks or commas",
+    "scopes.retrieve": "which of session, agent and org an injection may hold as well, by blanks or commas",
+    "scopes.session_ttl_minutes": "a session's memories live so long, or until it ends",
+    "scopes.session_max_memories": "newest memories that a session keeps",
+    "scopes.session_limit": "most memories of the session in a recall",
+    "scopes.user_limit": "most memories of the user",
+    "scopes.agent_limit": "most memories of the agent",
+    "scopes.org_limit": "most pieces of the organization's documents",
+    "scopes.max_results": "most of user and agent together in a recall",
+    "scopes.min_importance": "what matters less is neither promoted nor recalled",
+    "knowledge.chunk_size": "tokens of a piece of a document",
+    "knowledge.overlap": "tokens that a piece shares with the one before it",
+    "shared.url": "PostgreSQL of a team, as postgresql://HOST/DATABASE; empty: nothing is shared",
+    "shared.user": "role there",
+    "shared.password": "a reference to its password",
+    "shared.scopes": "which of session, user, agent and org are shared, by blanks or commas",
+    "shared.user_id": "who you are there; empty: your login name",
+    "shared.dimension": "numbers of a vector, checked on insert",
+    "shared.ef_search": "how widely the index is searched",
+    "shared.pool_size": "most connections of this daemon",
     "trust.mode": "follow (also what is merged later) or pin: what `forgectl trust` means",
 }
 
@@ -65,6 +93,9 @@ def template() -> str:
         ("capture", CaptureConfig()),
         ("network", NetworkConfig()),
         ("trust", TrustConfig()),
+        ("scopes", ScopesConfig()),
+        ("knowledge", KnowledgeConfig()),
+        ("shared", SharedConfig()),
     )
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 

@@ -16,7 +16,7 @@ from forged.config.installed import (
     missing,
     model_folder,
 )
-from forged.config.keys import shown_url
+from forged.config.keys import resolve_key, shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,
     BUILTIN_RULES,
@@ -34,11 +34,14 @@ from forged.config.repository import RepoConfig, apply, repo_identity, repo_over
 from forged.config.values import (
     CaptureConfig,
     Config,
+    KnowledgeConfig,
     LlmConfig,
     Loaded,
     MemoryConfig,
     NetworkConfig,
+    ScopesConfig,
     Setting,
+    SharedConfig,
     TrustConfig,
     is_loopback,
     is_usable_url,
@@ -53,13 +56,16 @@ __all__ = [
     "CaptureConfig",
     "Config",
     "KeyName",
+    "KnowledgeConfig",
     "LlmConfig",
     "Loaded",
     "MemoryConfig",
     "Missing",
     "NetworkConfig",
     "RepoConfig",
+    "ScopesConfig",
     "Setting",
+    "SharedConfig",
     "TrustConfig",
     "apply",
     "bare_name",
@@ -81,6 +87,7 @@ __all__ = [
     "proxy_for",
     "repo_identity",
     "repo_overrides",
+    "resolve_key",
     "runs_in_process",
     "shown_url",
     "unusable",

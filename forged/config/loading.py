@@ -53,8 +53,6 @@ _FIELDS = {
     for field in msgspec.structs.fields(kind)
 }
 _DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.items()}
-# Read by later versions; a configuration that has them already is no mistake.
-_LATER_SECTIONS = frozenset({"scopes", "shared", "knowledge"})
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
@@ -66,7 +64,12 @@ _MODEL_KEYS = {
 _SHARED = {
     "memory.embedding_base_url": ("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
     "llm.base_url": ("OPENAI_BASE_URL",),
+    "shared.url": ("PGVECTOR_URL",),
+    "shared.user": ("PGVECTOR_USER",),
+    "shared.password": ("PGVECTOR_PASSWORD",),
 }
+# Keys whose value is a secret, or says where one is.
+_SECRET = ("api_key", "password")
 
 
 def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Loaded:
@@ -140,15 +143,14 @@ def _from_shared(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
     for key, names in _SHARED.items():
         name = next((name for name in names if env.get(name)), None)
         if name is not None:
-            yield key, _Given(env[name], f"environment {name}", is_shared=True)
+            value = f"env:{name}" if key.endswith(_SECRET) else env[name]
+            yield key, _Given(value, f"environment {name}", is_shared=True)
 
 
 def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
     for section, table in _read_toml(path).items():
-        if section in _LATER_SECTIONS:
-            continue
         if section not in _SECTIONS:
-            known = (*_SECTIONS, *_LATER_SECTIONS, *_FIELDS)
+            known = (*_SECTIONS, *_FIELDS)
             warnings.append(f"unknown {section!r} in {path} is ignored{_suggestion(section, known)}")
         elif not isinstance(table, dict):
             raise ConfigError(f"{section} must be a section, [{section}], in file {path}")
@@ -160,10 +162,10 @@ def _from_file(path: Path, warnings: list[str]) -> Iterator[tuple[str, _Given]]:
 def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
     for name in sorted(env):
         section, separator, key = name.removeprefix("FORGED_").lower().partition("__")
-        if not (name.startswith("FORGED_") and separator) or section in _LATER_SECTIONS:
+        if not (name.startswith("FORGED_") and separator):
             continue
         value = env[name]
-        if key.endswith("api_key") and _is_literal(value):
+        if key.endswith(_SECRET) and _is_literal(value):
             value = f"env:{name}"  # the key itself stays where it is
         yield f"{section}.{key}", _Given(value, f"environment {name}", is_text=True)
 
@@ -307,7 +309,7 @@ def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
     """Yield what works but is probably not meant."""
     for key, found in given.items():
         value = str(found.value)
-        if key.endswith("api_key") and _is_literal(value):
+        if key.endswith(_SECRET) and _is_literal(value):
             yield f"{key} ({found.origin}) is the key itself; env:NAME, file:PATH and cmd:... are safer"
         if key.endswith("base_url") and not is_usable_url(value):
             yield f"{key} ({found.origin}) is not an http or https URL"

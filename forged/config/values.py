@@ -85,6 +85,47 @@ class TrustConfig(Section, frozen=True):
     mode: Literal["follow", "pin"] = "follow"
 
 
+class ScopesConfig(Section, frozen=True):
+    """`[scopes]`: memories of sessions, agents and an organization, beside the others.
+
+    `retrieve` names those that an injection may hold, too, by blanks or commas. The limits are of a recall.
+    """
+
+    retrieve: str = ""
+    session_ttl_minutes: Annotated[int, msgspec.Meta(ge=1, le=1440)] = 60
+    session_max_memories: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    session_limit: TopK = 10
+    user_limit: TopK = 5
+    agent_limit: TopK = 3
+    org_limit: TopK = 5
+    max_results: TopK = 10
+    min_importance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
+
+
+class KnowledgeConfig(Section, frozen=True):
+    """`[knowledge]`: how documents are cut, in tokens."""
+
+    chunk_size: Annotated[int, msgspec.Meta(ge=64, le=2048)] = 512
+    overlap: Annotated[int, msgspec.Meta(ge=0, le=512)] = 50
+
+
+class SharedConfig(Section, frozen=True):
+    """`[shared]`: the PostgreSQL server of a team. Nothing is shared while `url` is empty.
+
+    `scopes` of session, user, agent and org, by blanks or commas; `user_id` is who the user is there, the
+    login name where it is empty.
+    """
+
+    url: str = ""
+    user: str = ""
+    password: str = ""
+    scopes: str = "org"
+    user_id: str = ""
+    dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 384
+    ef_search: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    pool_size: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
+
+
 class NetworkConfig(Section, frozen=True):
     """`[network]`: by what way endpoints are called. `plain_http_hosts`: names, by blanks or commas."""
 
@@ -98,6 +139,9 @@ class Config(msgspec.Struct, frozen=True):
     capture: CaptureConfig = CaptureConfig()
     trust: TrustConfig = TrustConfig()
     network: NetworkConfig = NetworkConfig()
+    scopes: ScopesConfig = ScopesConfig()
+    knowledge: KnowledgeConfig = KnowledgeConfig()
+    shared: SharedConfig = SharedConfig()
 
     @property
     def embedder(self) -> str:
@@ -177,9 +221,9 @@ def is_usable_url(url: str) -> bool:
 
 def shown(key: str, value: object) -> str:
     """Return a value as it may be displayed: no key, no URL user, no long text."""
-    if key.endswith("api_key"):
+    if key.endswith(("api_key", "password")):
         return shown_key(value) if isinstance(value, str) else "********"
-    if key.endswith(("base_url", "proxy")) and value and isinstance(value, str):
+    if key.endswith(("base_url", "proxy", "shared.url")) and value and isinstance(value, str):
         return shown_url(value)
     if isinstance(value, bool):
         return str(value).lower()

@@ -16,7 +16,7 @@ from forged.files.frontmatter import MAX_FILE_BYTES, parse, read, render
 from forged.files.headers import front_matter
 from forged.files.pace import Pace
 from forged.files.relinked import relinked
-from forged.files.roots import FOLDERS, Root, resolve
+from forged.files.roots import AGENT_ID, FOLDERS, Root, agent_root, org_root, resolve
 from forged.files.scan import open_folder, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
 from forged.files.store import NOTE, MemoryStore, Removed
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from forged.files.watcher import Watcher
 
 __all__ = [
+    "AGENT_ID",
     "FOLDERS",
     "MAX_FILE_BYTES",
     "MOST_EVIDENCE",
@@ -40,12 +41,14 @@ __all__ = [
     "Root",
     "Snapshot",
     "Watcher",
+    "agent_root",
     "atomic",
     "files_of",
     "front_matter",
     "hashed",
     "one_per_id",
     "open_folder",
+    "org_root",
     "parse",
     "printable",
     "read",

@@ -22,21 +22,54 @@ from forged.memory import Scope
 FOLDERS = (".forge/memory", ".forge/memories")
 """Where a root keeps memories, below its top: the first is written to, the second is the Go program's."""
 
+AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
 _POINTER_BYTES = 8192  # two paths of PATH_MAX
 _CONFIG_BYTES = 65536
 _BARE = re.compile(rb"^\s*bare\s*(=\s*\"?(true|yes|on|1)\b.*)?$", re.IGNORECASE | re.MULTILINE)
 
 
+_OWN_FOLDERS = ("memory",)
+
+
 class Root(msgspec.Struct, frozen=True):
-    """Where memories of one scope lie; `top` is the canonical directory that holds `.forge`."""
+    """Where memories of one scope lie.
+
+    `top` is the canonical directory that holds `.forge`; of an agent it is `~/.forge/agents/<id>`, and of the
+    documents that all agents may read `~/.forge/org`. `folders` are where memories lie below it.
+    """
 
     top: str
     scope: Scope
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """Places below `top`, the first of which is written to."""
+        return FOLDERS if self.scope in {Scope.REPO, Scope.USER} else _OWN_FOLDERS
+
+    @property
     def directories(self) -> tuple[str, ...]:
-        """Absolute paths of FOLDERS."""
-        return tuple(os.path.join(self.top, folder) for folder in FOLDERS)
+        """Their absolute paths."""
+        return tuple(os.path.join(self.top, folder) for folder in self.folders)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it lies in the user's own directory, so that nobody else brought what is in it."""
+        return self.scope is not Scope.REPO
+
+
+def agent_root(home: str, agent_id: str) -> Root:
+    """The memories of one agent. Raises WorkspaceError for an id that is no name of a directory."""
+    if AGENT_ID.fullmatch(agent_id) is None:
+        raise WorkspaceError(
+            f"{agent_id[:80]!r} is no agent's id; use up to 64 of A-Z a-z 0-9 . _ - after a letter or digit"
+        )
+    return Root(os.path.join(os.path.realpath(home), ".forge", "agents", agent_id), Scope.AGENT)
+
+
+def org_root(home: str) -> Root:
+    """The documents that all agents of this user may read."""
+    return Root(os.path.join(os.path.realpath(home), ".forge", "org"), Scope.ORG)
 
 
 def resolve(workspace: str, home: str) -> tuple[Root, ...]:

@@ -32,7 +32,7 @@ from forged.errors import MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES, read
 from forged.files.pace import Pace
-from forged.files.roots import FOLDERS, Root
+from forged.files.roots import Root
 from forged.files.snapshot import Key, Listing, Seen, Snapshot, from_scan, printable
 from forged.memory import Memory
 
@@ -72,7 +72,7 @@ def scan(
     one = _Pass(root, files if previous else frozenset(), yield_if_due, clock)
     listings = tuple(
         one.directory(folder, before.get(path) or Listing(path, {}))
-        for folder in FOLDERS
+        for folder in root.folders
         for path in (os.path.join(root.top, folder),)
     )
     if previous is not None:

@@ -19,7 +19,7 @@ import msgspec
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import parse, render
-from forged.files.roots import FOLDERS, Root
+from forged.files.roots import Root
 from forged.files.scan import Enter, open_folder, open_part
 from forged.files.snapshot import Snapshot
 from forged.memory import Memory, is_valid_id
@@ -67,7 +67,7 @@ class MemoryStore:
 
     def path_of(self, memory_id: str) -> str:
         """Where the file of a new memory will be."""
-        return os.path.join(self.root.top, FOLDERS[0], f"{memory_id}.md")
+        return os.path.join(self.root.top, self.root.folders[0], f"{memory_id}.md")
 
     def checked(self, memory: Memory) -> bytes:
         """The bytes of a new memory's file. Raises StoreError for what could not be read back."""
@@ -84,7 +84,7 @@ class MemoryStore:
 
     def opened_to_write(self) -> AbstractContextManager[int]:
         """The directory of new memories, which is made if it is missing. Raises OSError, StoreError."""
-        return self._opened(FOLDERS[0], atomic.open_or_make, known=self._known)
+        return self._opened(self.root.folders[0], atomic.open_or_make, known=self._known)
 
     def rendered(self, memory: Memory) -> bytes:
         """The bytes that `write` puts into the file of a memory."""
@@ -109,13 +109,13 @@ class MemoryStore:
         return tuple(removed)
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
-        """Write a file again as it was, into one of `FOLDERS`, and return its path.
+        """Write a file again as it was, into one of its folders, and return its path.
 
         If it is there already, whole, that is as well. Raises StoreError, MemoryExists for another one of
         that name.
         """
         path = os.path.join(self.root.top, folder, name)
-        if folder not in FOLDERS or os.path.basename(name) != name:
+        if folder not in self.root.folders or os.path.basename(name) != name:
             raise StoreError(f"{path} is no place of a memory")
         with atomic.explained(f"cannot write {path}"), self._opened(folder, atomic.open_or_make) as directory:
             try:
@@ -144,7 +144,7 @@ class MemoryStore:
     def sweep_temps(self) -> int:
         """Remove what killed writers left over half a minute ago, and return how many files that were."""
         try:
-            with self._opened(FOLDERS[0]) as directory:
+            with self._opened(self.root.folders[0]) as directory:
                 return atomic.sweep(directory, self._clock() - _TEMPS_S)
         except (OSError, StoreError) as error:
             logger.debug("temporary files not swept top=%s reason=%s", self.root.top, error)

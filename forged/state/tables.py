@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-VERSION = 5
+VERSION = 6
 # Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
 # later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -49,9 +49,13 @@ TABLES: dict[str, tuple[str, ...]] = {
     "agents": ("agent_and_day", "counts"),
     "injections": ("key", "injection"),
     "learned": ("session", "progress"),
+    "details": ("root_and_id", "detail"),
+    "accesses": ("root_and_id", "count", "last"),
+    "outbox": ("position", "write"),
+    "replicas": ("key", "replica"),
 }
 # The tables that a file of each version has.
-_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, VERSION: len(TABLES)}
+_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, 5: 22, VERSION: len(TABLES)}
 OF_VERSION = {version: tuple(TABLES)[:count] for version, count in _TABLES_BY_VERSION.items()}
 _CHECKSUM_BYTES = 8
 

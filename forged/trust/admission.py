@@ -24,7 +24,7 @@ from itertools import filterfalse
 import msgspec
 
 from forged.files import File, Root, Snapshot, files_of, one_per_id
-from forged.memory import Memory, Problem, Scope, utc_now
+from forged.memory import Memory, Problem, utc_now
 from forged.state import OwnFile, RootRecord, TrustRecords
 from forged.text.redaction import redact
 from forged.trust.brought import Candidate, Judged, Repository
@@ -103,7 +103,7 @@ class Admission:
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
         """Decide on all files of a root."""
         standing = self.standing(root.top)
-        if root.scope is Scope.USER:
+        if root.is_own:
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         on_record = self._on_record(standing)
         if standing.record is None:

@@ -139,7 +139,7 @@ class Trust:
         try:
             await self._records.put_own(standing.identity, files)
         except StoreError as error:
-            if root.scope is not Scope.USER:
+            if not root.is_own:
                 raise
             logger.warning("origin not written down error=%s", error)
 

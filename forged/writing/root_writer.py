@@ -19,7 +19,6 @@ import msgspec
 
 from forged.errors import Conflict, NoLongerWanted, StoreError
 from forged.files import MemoryStore, Root, Snapshot
-from forged.memory import Scope
 from forged.state import Known, Requests
 from forged.trust import Trust
 from forged.writing.ledger import Ledger
@@ -95,8 +94,8 @@ class RootWriter:
         try:
             return recording.result()
         except StoreError as error:
-            # Every file of the user's own root counts, whether it is on record or not.
-            if self._root.scope is not Scope.USER:
+            # Every file in the user's own directory counts, whether it is on record or not.
+            if not self._root.is_own:
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)

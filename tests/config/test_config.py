@@ -15,11 +15,14 @@ from forged import config
 from forged.config import (
     CaptureConfig,
     Config,
+    KnowledgeConfig,
     LlmConfig,
     Loaded,
     MemoryConfig,
     NetworkConfig,
     RepoConfig,
+    ScopesConfig,
+    SharedConfig,
     TrustConfig,
     apply,
     config_path,
@@ -106,7 +109,10 @@ def test_a_later_source_wins_and_each_value_says_where_it_came_from(user):
 def test_every_key_is_listed_once(user):
     keys = [each.key for each in user.load().settings]
 
-    sections = (MemoryConfig, LlmConfig, CaptureConfig, TrustConfig, NetworkConfig)
+    sections = (
+        *(MemoryConfig, LlmConfig, CaptureConfig, TrustConfig, NetworkConfig),
+        *(ScopesConfig, KnowledgeConfig, SharedConfig),
+    )
     assert len(keys) == len(set(keys)) == sum(len(section.__struct_fields__) for section in sections)
 
 
@@ -152,15 +158,13 @@ def test_the_file_is_found_from_the_given_environment(config_home, path):
     assert config_path(env) == Path(path)
 
 
-def test_the_file_may_be_a_link_begin_with_a_byte_order_mark_and_have_sections_of_later_versions(
-    user, tmp_path
-):
-    later = "[scopes]\n[shared]\nurl = 'x'\n[knowledge]\n"
+def test_the_file_may_be_a_link_begin_with_a_byte_order_mark_and_have_empty_sections(user, tmp_path):
+    later = "[scopes]\n[shared]\nurl = 'postgresql://db/forged'\n[knowledge]\n"
     (tmp_path / "dotfiles.toml").write_text(f"\ufeff[memory]\nretrieval_top_k = 7\n{later}", encoding="utf-8")
     user.file.parent.mkdir()
     user.file.symlink_to(tmp_path / "dotfiles.toml")
 
-    loaded = user.load(FORGED_SHARED__URL="x", FORGED_SOCKET="/s", FORGED_BYPASS="1")
+    loaded = user.load(FORGED_SHARED__URL="postgresql://db/forged", FORGED_SOCKET="/s", FORGED_BYPASS="1")
 
     assert (loaded.config.memory.retrieval_top_k, loaded.warnings) == (7, ())
 

@@ -159,7 +159,8 @@ def test_what_goes_in_clear_and_round_the_proxy_is_said_when_the_configuration_i
 
     unlisted, listed = load(env), load(env | {"FORGED_NETWORK__PLAIN_HTTP_HOSTS": "gpu.lan"})
 
-    assert "word" not in str((unlisted, listed))
+    assert "u:word" not in str((unlisted, listed))
+    assert ":word@" not in str((unlisted, listed))
     (warning,), (other,) = unlisted.warnings, listed.warnings
     assert "plain http: text can be read on the way, no key is sent" in warning
     assert "plain http: key and text can be read" in other

@@ -85,6 +85,9 @@ async def filled(directory: Path) -> None:
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
+        for table in ("details", "accesses", "outbox", "replicas"):
+            row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
+            await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -128,6 +131,10 @@ def a_byte_of(directory: Path, table: str) -> int:
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
+        "details": b"key-of-details",
+        "accesses": b"key-of-accesses",
+        "outbox": b"key-of-outbox",
+        "replicas": b"key-of-replicas",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -14,7 +14,7 @@ from forged.daemon.handlers.context import Context
 from forged.errors import ForgedError
 from forged.files import Grounds, Root
 from forged.map import Part, Traits, VectorMap, link
-from forged.memory import Memory, Scope
+from forged.memory import Memory
 from forged.scopes import Workplace
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ async def _map(context: Context, root: Root) -> VectorMap:
 
 def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Memories with what is stale of them."""
-    if root.scope is Scope.USER:
+    if root.is_own:
         return memories
     return Grounds(root.top).shown(memories, afresh=True, pause=_at_once)
 

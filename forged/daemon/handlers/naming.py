@@ -94,7 +94,7 @@ def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
 
 def check_scope(scope: str, *others: str) -> None:
     """Raises InvalidRequest."""
-    if scope not in (*Scope, *others):
+    if scope not in (Scope.REPO, Scope.USER, *others):
         raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
 
 

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
-from forged.memory import Scope
 from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import Given, HeardList, InjectedTurn, Place, State
@@ -251,7 +250,7 @@ def standing_in(state: State, place: Workplace, limit: int) -> Stands:
         min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit),
     )
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
-    trusted |= {root.top for root in place.roots if root.scope is Scope.USER}
+    trusted |= {root.top for root in place.roots if root.is_own}
     heads = standing(maps, trusted, budget, most_bytes, partial(_uses, state))
     ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
     return Stands(maps, tuple(ranked))

@@ -138,7 +138,7 @@ def has_news(context: Context, place: Workplace, session_id: str) -> bool:
 
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
     """How a root stands in a word (of a trusted one its mode), and the sentence about it or nothing."""
-    if index.root.scope is Scope.USER:
+    if index.root.is_own:
         return "", ""
     known = await context.daemon.trust.stands(index.root.top)
     count = len(index.builder.withheld)

@@ -460,4 +460,4 @@ async def test_every_verb_of_the_protocol_is_answered(home, repo):
 
 
 def test_scopes_of_the_wire_are_those_of_the_domain():
-    assert set(Scope) == {"repo", "user"}
+    assert set(Scope) == {"repo", "user", "agent", "session", "org"}

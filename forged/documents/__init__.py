@@ -1,0 +1,1 @@
+"""Documents of an organization: read, and cut into pieces that overlap."""
