@@ -224,7 +224,8 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
 
     shown, older = (record(home, each) for each in home.memories)
 
-    for field in set(Memory.__struct_fields__) - {"related", "extra", "origin", "entities", "relations", "piece"}:
+    other = {"related", "extra", "origin", "entities", "relations", "piece"}
+    for field in set(Memory.__struct_fields__) - other:
         assert getattr(shown, field) == getattr(home.memories[0], field)
     assert shown.origin == "file"
     assert [(edge.id, edge.relationship) for edge in shown.related] == [("b", "relates-to")]
