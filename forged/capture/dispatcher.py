@@ -177,6 +177,7 @@ class Dispatcher:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
             await self._judged.save()  # before the event goes, which would bring it again
+            waiting.is_leaving = True
             await self._events.remove(waiting.event.id)
             self._queue.finish()
             self.ended.set()
@@ -315,6 +316,7 @@ class Dispatcher:
         Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
         """
         if self._keeps:
+            waiting.is_leaving = True
             try:
                 await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
             except StoreError as error:
