@@ -675,9 +675,8 @@ async def test_after_two_failures_calls_wait_a_minute_and_the_first_is_a_probe(o
     assert len(one.given) == 2
 
     await later(11)
-    await until(lambda: one.in_hand)
-    probe = one.given[-1]
-    one.done(next(e for e in one.pipeline._queue.events() if e.id == probe.event_id), usage=ONE_CALL)
+    event, probe = await one.asked(), one.given[-1]
+    one.done(event, usage=ONE_CALL)
     await until(lambda: one.given[-1] is not probe)
     assert (probe.attempts, one.given[-1].attempts) == (1, 2)
 
