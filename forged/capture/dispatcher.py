@@ -98,6 +98,7 @@ class Dispatcher:
             settings=settings,
             heads=keeper.heads,
             vectors=vectors,
+            stands=self._stands,
             departed=state.outbound.add,
             make_supervisor=make_supervisor,
             start=self.start,
@@ -223,6 +224,11 @@ class Dispatcher:
         self._metrics.capture_failures += 1
         self.last_error = str(error)
         return STORAGE_RETRY_S
+
+    def _stands(self, event: Event) -> bool:
+        """Whether nothing of the event in hand was forgotten since it was given to the worker."""
+        waiting = self._queue.in_hand
+        return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled

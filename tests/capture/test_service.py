@@ -9,9 +9,11 @@ import pytest
 
 from forged.capture.values import (
     Asked,
+    AskedAgain,
     AskedVectors,
     Classify,
     Decided,
+    GoOn,
     Heads,
     KnownMemory,
     StatementVectors,
@@ -909,6 +911,18 @@ async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_wit
     task = await one.hands_over(event, 2)
     assert [utterance.text for utterance in task.event.window] == ["Boats float. "]
     assert one.keeper.putting is None
+
+
+@pytest.mark.parametrize("said", ["Boats float. The harbour opens at noon.", "The harbour opens."])
+async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_purged(one, said):
+    event = await in_hand(one, one.durable(said))
+    one.worker.says(AskedAgain(event.id))
+    await one.pipeline.purge([words_of("something else")])
+    one.worker.says(AskedAgain(event.id))
+    await one.pipeline.purge(HARBOUR)
+    one.worker.says(AskedAgain(event.id))
+
+    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [True, True, False]
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
