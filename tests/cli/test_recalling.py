@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from forged.cli.tables import cells
 from forged_client.protocol import Recall, Recalled, RecalledMemory
 
+METADATA = '{"topic":"debug"}'
 FOUND = RecalledMemory(
     id="mem_a",
     scope="session",
@@ -37,8 +38,7 @@ def test_a_recall_shows_each_memory_with_its_scope_and_distance_the_nearest_firs
     assert shown.out.splitlines() == [
         "1. mem_a  session  distance 0.250",
         "    The build is red.",
-        '    fact, importance 0.5, from notes.md, {"topic":"debug"}, recalled 1 time before, until '
-        + "2026-05-01 11:00",
+        f"    fact, importance 0.5, from notes.md, {METADATA}, recalled 1 time before, until 2026-05-01 11:00",
         "2. mem_b  user  by words",
         "    Tea.",
     ]
