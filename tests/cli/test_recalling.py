@@ -21,7 +21,7 @@ FOUND = RecalledMemory(
     created_at="2026-05-01T10:00:00Z",
     expires_at="2026-05-01T11:00:00Z",
     metadata={"topic": "debug"},
-    source="notes.md",
+    source="a.md",
 )
 
 
@@ -38,7 +38,7 @@ def test_a_recall_shows_each_memory_with_its_scope_and_distance_the_nearest_firs
     assert shown.out.splitlines() == [
         "1. mem_a  session  distance 0.250",
         "    The build is red.",
-        f"    fact, importance 0.5, from notes.md, {METADATA}, recalled 1 time before, until 2026-05-01 11:00",
+        f"    fact, importance 0.5, from a.md, {METADATA}, recalled 1 time before, until 2026-05-01 11:00",
         "2. mem_b  user  by words",
         "    Tea.",
     ]
