@@ -40,7 +40,10 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
     if request.kind in ("compaction", "session_end") and request.part == 0 and not place.off:
         state, ends = context.daemon.state, context.daemon.sessions.end
         ends(state, request.session_id, request.agent, compacts=request.kind == "compaction")
-    return await keep(context, place, request)
+    answer = await keep(context, place, request)
+    if request.kind == "session_end":
+        context.daemon.session_memories.end(request.session_id)
+    return answer
 
 
 async def keep(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:

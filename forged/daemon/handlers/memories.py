@@ -18,6 +18,8 @@ from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting, seconds_of
 from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
+from forged.daemon.handlers.forgetting import forget_in_session, with_sessions
+from forged.daemon.handlers.forgetting import purge as purge_texts
 from forged.daemon.handlers.naming import in_view, on_disk, the_one, within
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
@@ -28,7 +30,6 @@ from forged.memory import Origin
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
-from forged.text.forgetting import words_of
 from forged.writing import Gone, Taking
 from forged_client import protocol as wire
 
@@ -37,6 +38,8 @@ _MOST_IN_REPLY = 1000
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
+    if (in_session := await forget_in_session(context, request)) is not None:
+        return in_session, 0
     place = await within(context, place, request.scope, request.agent_id)
     try:
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
@@ -93,10 +96,7 @@ async def put_away(
         await daemon.state.details.forget(index.root.top, gone.ids)
         await daemon.state.accesses.forget(index.root.top, gone.ids)
         if purge:
-            daemon.talks.clear()
-            texts = [words for words in map(words_of, gone.contents) if words]
-            cut = await daemon.capture.purge(texts)
-            await daemon.state.erase_traces()
+            cut = await purge_texts(daemon, gone.contents)
         if taking.erase:
             await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
     finally:  # the files are gone, whatever else could not be done
@@ -123,6 +123,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
     place = await within(context, place, request.scope, request.agent_id)
     view = await context.view(place, request.min_generation)
+    view = with_sessions(context, view, request.ids[:_MOST_IN_REPLY], request.scope)
     await in_turn.turn()
     found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
@@ -192,6 +193,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     """A memory's version chain, oldest first, with what is odd about it."""
     place = await within(context, place, request.scope, request.agent_id)
     view = await context.view(place, request.min_generation)
+    view = with_sessions(context, view, (request.memory_id,), request.scope)
     found = in_view(view, request.memory_id, request.scope)
     if not found and view.waiting:
         raise NotReady(FIRST_BUILD)
