@@ -81,6 +81,7 @@ __all__ = [
     "Reviewed",
     "RootReport",
     "RootTrust",
+    "ScopeReport",
     "SettingReport",
     "StatusReport",
     "Stayed",

@@ -103,6 +103,13 @@ class Resolver:
             self._agents.drop(agent_id)
         else:
             roots = await self.roots_of_agent(agent_id)
+        return self._of(place, roots)
+
+    def without_roots(self, place: Workplace) -> Workplace:
+        """A place of no files at all."""
+        return self._of(place, ())
+
+    def _of(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
         files, tops = FileRoots(self._indexer, roots), tuple(root.top for root in roots)
         return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
 

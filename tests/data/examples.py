@@ -443,6 +443,51 @@ LATER: dict[str, p.Request | p.Reply] = {
         id=3,
         roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
     ),
+    "request-remember+agent": p.Remember(
+        id=7,
+        workspace="/w",
+        content="text",
+        scope="agent",
+        agent_id="claude",
+        user_id="me",
+        memory_type="learning",
+        importance=0.5,
+        metadata={"topic": "x", "n": [1, None]},
+    ),
+    "request-edit+agent": p.Edit(id=43, workspace="/w", memory_id="mem_a", scope="agent", agent_id="claude"),
+    "request-get+agent": p.GetMemories(id=9, workspace="/w", scope="agent", agent_id="claude"),
+    "request-list+agent": p.ListMemories(id=10, workspace="/w", scope="agent", agent_id="claude"),
+    "request-search+agent": p.Search(id=5, workspace="/w", query="q", agent="claude", session_id="s"),
+    "request-why+agent": p.Why(id=6, workspace="/w", session_id="s", agent="claude"),
+    "reply-memories+details": p.Memories(
+        id=9,
+        memories=(
+            msgspec.structs.replace(
+                _RECORD,
+                memory_type="learning",
+                importance=0.5,
+                metadata={"topic": "x"},
+                agent_id="claude",
+                access_count=2,
+                last_accessed="2026-01-02T03:04:05Z",
+            ),
+        ),
+    ),
+    "reply-status_report+scopes": p.StatusReport(
+        id=3,
+        scopes=(
+            p.ScopeReport(
+                scope="session",
+                engine="memory",
+                place="/p",
+                owners=1,
+                memories=2,
+                retrieved=True,
+                lasts_s=3600.0,
+                dropped=3,
+            ),
+        ),
+    ),
 }
 
 
