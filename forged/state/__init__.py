@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Learned, Progress
+    from forged.state.outbox import REMOVALS, Outbox, Write
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
@@ -44,6 +45,7 @@ __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
     "MOST_LEARNED",
+    "REMOVALS",
     "Also",
     "Begun",
     "Cut",
@@ -66,6 +68,7 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Outbox",
     "OwnFile",
     "Part",
     "Parts",
@@ -80,6 +83,7 @@ __all__ = [
     "Told",
     "TrustRecords",
     "Watermark",
+    "Write",
     "cut",
     "digest",
     "new_event_id",
@@ -96,6 +100,7 @@ __getattr__ = door(
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Learned", "Progress"),
+    outbox=("REMOVALS", "Outbox", "Write"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),

@@ -36,6 +36,8 @@ from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
 from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
+from forged.state.outbox import Outbox, all_waiting
+from forged.state.outbox import Write as OutWrite
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
 from forged.state.pauses import Pauses
@@ -78,6 +80,7 @@ class _Contents(msgspec.Struct, frozen=True):
     injections: tuple[InjectionRow, ...]
     agents: tuple[AgentRow, ...]
     learned: tuple[tuple[str, Progress], ...]
+    outbox: tuple[tuple[int, OutWrite], ...]
     doubt: str
 
 
@@ -114,6 +117,7 @@ class State:
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = Learned()
+        self.outbox = Outbox(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -186,6 +190,7 @@ class State:
             self.injections.restore(found.injections)
             self.agents.restore(found.agents)
             self.learned.restore(found.learned)
+            self.outbox.restore(found.outbox)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -259,5 +264,6 @@ def _read(connection: Connection) -> _Contents:
         injections=all_injections(connection),
         agents=all_agents(connection),
         learned=all_learned(connection),
+        outbox=all_waiting(connection),
         doubt=value_of(connection, damage.NOTE),
     )

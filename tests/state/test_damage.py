@@ -30,6 +30,7 @@ from forged.state import (
     Progress,
     RootRecord,
     Watermark,
+    Write,
     digest,
 )
 from forged.state.database import connect, transaction
@@ -85,7 +86,8 @@ async def filled(directory: Path) -> None:
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
-        for table in ("details", "accesses", "outbox", "replicas"):
+        await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
+        for table in ("details", "accesses", "replicas"):
             row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
             await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
     async with opened(directory) as state:
@@ -133,7 +135,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "learned": b"a-learned-session",
         "details": b"key-of-details",
         "accesses": b"key-of-accesses",
-        "outbox": b"key-of-outbox",
+        "outbox": b"mem_outbox7",
         "replicas": b"key-of-replicas",
     }[table]
     data = (directory / "state.db").read_bytes()
