@@ -9,8 +9,9 @@ ForgedError
 │   ├── Conflict         what it was based on has moved, or its key was used for something else
 │   ├── NoLongerWanted   it was forgotten before it could be written
 │   └── MemoryNotFound   no memory of that id is visible to the request
-└── ProviderError        an embedding or chat endpoint failed
-    └── SizeRefused      a request was too large for it; half of it may pass
+├── ProviderError        an embedding or chat endpoint failed
+│   └── SizeRefused      a request was too large for it; half of it may pass
+└── SharedError          the PostgreSQL server of a team gave no answer, or one that says no
 
 Foreign exceptions are translated once, in the adapter that met them.
 """
@@ -96,3 +97,23 @@ class SizeRefused(ProviderError):  # noqa: N818 - reads as what happened
 
     Its reason is bad_input, or rate_limited where one request exceeds what a minute allows.
     """
+
+
+class SharedError(ForgedError):
+    """The PostgreSQL server of a team could not do what was asked.
+
+    `reason` is one word: unreachable, timeout, busy, refused (it does not let us in), not_installed,
+    pgvector, schema, dimension, model, permission, invalid. The message is a sentence that says what mends
+    it, with no password and no text of any row in it.
+    """
+
+    code = "unavailable"
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the server may do it when it is asked again later, unchanged."""
+        return self.reason in {"unreachable", "timeout", "busy", "refused"}

