@@ -11,16 +11,22 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, Pool, connect
+    from forged.postgres.listening import Change
     from forged.postgres.migrating import Step, migrate
     from forged.postgres.scratch import ScratchServer
+    from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
 
 __all__ = [
+    "LIMITS",
+    "Change",
     "Connection",
     "EmbeddingModel",
     "Pool",
     "ScratchServer",
     "Settings",
+    "Shared",
+    "SharedCondition",
     "Step",
     "Stored",
     "connect",
@@ -31,7 +37,9 @@ __all__ = [
 __getattr__ = door(
     __name__,
     connecting=("Connection", "Pool", "connect"),
+    listening=("Change",),
     migrating=("Step", "migrate"),
     scratch=("ScratchServer",),
+    shared=("LIMITS", "Shared", "SharedCondition"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),
 )

@@ -182,7 +182,7 @@ class Pool:
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
         connection = await self._ready(deadline)
         try:
-            with _shut_at(deadline, connection):
+            with shut_at(deadline, connection):
                 yield connection
         finally:
             if connection.info.transaction_status == TransactionStatus.IDLE:
@@ -195,7 +195,7 @@ class Pool:
         while self._idle:
             connection = self._idle.pop()
             try:
-                with _shut_at(deadline, connection):
+                with shut_at(deadline, connection):
                     await _limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
@@ -209,7 +209,10 @@ class Pool:
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
             try:
-                await set_up(connection, self._settings)
+                with shut_at(
+                    deadline, connection
+                ):  # to cancel a statement is to wait for the server once more
+                    await set_up(connection, self._settings)
             except BaseException:
                 await connection.close()
                 raise
@@ -242,7 +245,7 @@ async def _limit(connection: Connection, deadline: float) -> None:
 
 
 @contextlib.contextmanager
-def _shut_at(deadline: float, connection: Connection) -> Iterator[None]:
+def shut_at(deadline: float, connection: Connection) -> Iterator[None]:
     """Shut the socket at the deadline, which wakes whoever waits for a server that is gone without a word."""
     loop = asyncio.get_running_loop()
     timer = loop.call_later(max(0.0, deadline - time.monotonic()), _shut, connection)

@@ -50,7 +50,8 @@ def _checked(metadata: Mapping[str, Any]) -> str:
     said = sendable(json.dumps(metadata, ensure_ascii=False))
     if len(metadata) > MOST_KEYS or len(said.encode()) > MOST_METADATA:
         raise SharedError(
-            f"the metadata of a memory has at most {MOST_KEYS} keys and {MOST_METADATA} bytes", reason="invalid"
+            f"the metadata of a memory has at most {MOST_KEYS} keys and {MOST_METADATA} bytes",
+            reason="invalid",
         )
     return said.replace("\\u0000", "\\ufffd")
 

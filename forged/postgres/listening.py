@@ -1,7 +1,8 @@
-"""Who else writes: a connection of its own that hears of every change, and says so to whoever asked to be told.
+"""Who else writes: a connection of its own that hears of every change, and tells whoever asked to be told.
 
-A change is heard within a moment of its commit, as scope, digest of the owner, and the name of who wrote. While
-the connection was lost anything may have changed: that is told, once it is back, as no change in particular.
+A change is heard within a moment of its commit, as scope, digest of the owner, and the name of who wrote.
+While the connection was lost anything may have changed: once it is back, that is told as no change in
+particular.
 """
 
 from __future__ import annotations

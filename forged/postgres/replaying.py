@@ -1,19 +1,18 @@
 """What waits in `state.db` brought to the server, in its order, as soon as the server is there.
 
-What the server refuses for good is found among its neighbours, set aside with the reason, and holds up nothing
-behind it. Rows that were written without vectors get them once the model answers; that holds up nothing
-either.
+What the server refuses for good is found among its neighbours, set aside with the reason, and holds up
+nothing behind it. Rows that were written without vectors get them once the model answers; that holds up
+nothing either.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from forged.errors import ProviderError, SharedError, StoreError
 from forged.postgres import leaving, spooling
@@ -29,7 +28,11 @@ logger = logging.getLogger(__name__)
 _AT_ONCE, _FILLED_AT_ONCE = 100, 32
 # How soon what waits is tried again; a server that is known to be gone is not asked by this.
 _FIRST_S, _LONGEST_S = 0.05, 1.0
-_WRITES = frozenset({"put", "remove", "document"})
+_FILL_S, _LOOK_S = 20.0, 5.0
+_WRITE_S = 3.0
+WRITES = frozenset({"put", "remove", "document"})
+# What a second attempt would come to as well: the row is wrong, or the role may not write it.
+FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 
 
 class Replay:
@@ -51,6 +54,7 @@ class Replay:
 
     async def run(self) -> None:
         """Bring what waits until cancelled."""
+        await self._shared.state.opened()
         wait_s = _FIRST_S
         while True:
             self._woken.clear()
@@ -60,14 +64,16 @@ class Replay:
             except (SharedError, ProviderError, StoreError) as error:
                 logger.debug("writes wait for the shared server error=%s", type(error).__name__)
                 wait_s = min(2 * wait_s, _LONGEST_S)
-            if self._shared.outbox.waiting:
+            if self._shared.outbox.count(WRITES):
                 await asyncio.sleep(wait_s)
             else:
-                await self._woken.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_FILL_S if self._shared.outbox.waiting else _LOOK_S):
+                        await self._woken.wait()
 
     async def _all(self) -> None:
         outbox = self._shared.outbox
-        while waiting := await outbox.first(_AT_ONCE, _WRITES):
+        while waiting := await outbox.first(_AT_ONCE, WRITES):
             for run in spooling.together(waiting):
                 await self._bring(run)
         while waiting := await outbox.first(_FILLED_AT_ONCE, {"fill"}):
@@ -78,7 +84,7 @@ class Replay:
         try:
             await self._write([write for _, write in run])
         except SharedError as error:
-            if error.reason not in _FOR_EVER:
+            if error.reason not in FOR_EVER:
                 raise
             if len(run) == 1:
                 await self._shared.outbox.refuse(*run[0], str(error))
@@ -99,12 +105,12 @@ class Replay:
 
     async def _fill(self, waiting: spooling.Waiting) -> None:
         """Give rows their vectors. Raises ProviderError while these cannot be had."""
-        async with self._shared.writer(time.monotonic() + 3.0) as writer:
+        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
             rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
         whole = await self._shared.with_vectors(rows)
         if any(row.vector is None for row in whole):
             raise ProviderError("no vectors can be had now", reason="unreachable")
-        async with self._shared.writer(time.monotonic() + 3.0) as writer:
+        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
             for row in whole:
                 assert row.vector is not None
                 await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)

@@ -1,9 +1,9 @@
 """The team's server as the rest of the daemon knows it: searches, writes, and how it fares.
 
-`recall` and the sources ask the server and wait for nothing but its answer, until a deadline: a server that is
-gone is refused at once (SharedError). `put` and `remove` return when the server has it, or `state.db`: then it
-waits there, in order behind all that waits already, until the server is back. `run` brings it there, gives
-rows their vectors that were written without, and hears of what others write.
+`recall` and the sources ask the server and wait for nothing but its answer, until a deadline: while the
+server is gone they are refused at once (SharedError). `put` and `remove` return when the server has it, or
+`state.db`: then it waits there, in order behind all that waits already, until the server is back. `run`
+brings it there, gives rows their vectors that were written without, and hears of what others write.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
 from forged.counters import Departure
-from forged.errors import ProviderError, SharedError, StoreError
+from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
 from forged.models import Condition, Door, Embedder, Purpose
 from forged.postgres import leaving, searching, spooling
-from forged.postgres.connecting import Pool, parameters
+from forged.postgres.connecting import Connection, Pool, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Change, Listening
 from forged.postgres.migrating import require_models
-from forged.postgres.replaying import Replay
+from forged.postgres.replaying import FOR_EVER, WRITES, Replay
+from forged.postgres.schema import MAIN
 from forged.postgres.searching import Wanted
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import Burial, Writer, without_vector
-from forged.state import Outbox
+from forged.state import State
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +44,8 @@ LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3,
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
 _PURPOSE = Purpose("shared")
-_WRITES = frozenset({"put", "remove", "document"})
+# What is counted of answers.
+_COUNTED = frozenset({Scope.USER, Scope.AGENT})
 
 Clock = Callable[[], datetime]
 
@@ -75,7 +78,7 @@ class Shared:
         self,
         settings: Settings,
         *,
-        outbox: Outbox,
+        state: State,
         door: Door,
         embedder: Embedder | None = None,
         daemon: str = "",
@@ -84,14 +87,15 @@ class Shared:
         """`daemon` is what this one is called where others hear of its writes. Raises ConfigError."""
         self.scopes = settings.scopes
         self.settings = settings
-        self.outbox = outbox
+        self.state = state
+        self.outbox = state.outbox
         self._door = door
         self._embedder = embedder
         self._daemon = daemon
         self._clock = clock
         self._pool = Pool(settings)
         self._host = host_of(settings)
-        self._checked: float | None = None  # of which success of the pool the model is known to be ours
+        self._checked: WeakSet[Connection] = WeakSet()  # to a server whose vectors are of our model
         self._problem = ""
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
@@ -102,7 +106,6 @@ class Shared:
 
     async def run(self) -> None:
         """Do what is done beside requests, until cancelled."""
-        await self._pool.open()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.listening.run())
@@ -116,9 +119,9 @@ class Shared:
         return SharedCondition(
             server=self._host,
             scopes=tuple(sorted(map(str, self.scopes))),
-            health=self._pool.condition(),
+            health=self._pool.health.condition(),
             problem=self._problem,
-            waiting=self.outbox.count(_WRITES),
+            waiting=self.outbox.count(WRITES),
             without_vector=self.outbox.count({"fill"}),
             refused=tuple(f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside),
             replayed_s=self.replay.age_s,
@@ -172,17 +175,17 @@ class Shared:
         """These were in an answer; the server hears of it within seconds, or never."""
         self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
 
-    async def _require_our_model(self, connection: Any) -> None:
-        """Whether vectors here and there can be compared; looked at anew when the server was away."""
-        since = self._pool.health.since
-        if self._checked == since and not self._problem:
+    async def _require_our_model(self, connection: Connection) -> None:
+        """Whether vectors here and there can be compared."""
+        if connection in self._checked:
             return
         try:
-            await require_models(connection, {"": self.settings.model})
+            await require_models(connection, {MAIN: self.settings.model})
         except SharedError as error:
             self._problem = str(error)
             raise
-        self._checked, self._problem = since, ""
+        self._checked.add(connection)
+        self._problem = ""
 
     # --- writing --------------------------------------------------------------------------------------
 
@@ -191,9 +194,10 @@ class Shared:
 
         Raises SharedError for what the server will never take, StoreError if there is no room to wait.
         """
+        await self.state.opened()
         clean = await leaving.cleared(rows, self._door, self.settings.model.dimension, self._clock())
         whole = await self.with_vectors(clean)
-        fills = [spooling.fill(row) for row in without_vector(whole)]
+        fills = [spooling.fill(row) for row in without_vector(whole)] if self._embedder is not None else []
         async with self._order:
             if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
@@ -203,8 +207,9 @@ class Shared:
 
     async def remove(self, scope: Scope, owner: str, ids: Sequence[str], kind: str = "chain") -> None:
         """Take memories away for good, durably on return; nothing of them waits here. Raises StoreError."""
+        await self.state.opened()
         burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=self._clock(), kind=kind)
-        await self.outbox.forget(set(ids) if kind != "document" else set())
+        await self.outbox.withdraw(spooling.bury(burial))
         async with self._order:
             if not await self._sent(lambda writer: writer.bury(burial), ()):
                 await self.outbox.add(spooling.bury(burial))
@@ -216,7 +221,7 @@ class Shared:
 
     async def _sent(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> bool:
         """Whether the server has it; not if something waits before it, or it may not leave, or is gone."""
-        if self.outbox.count(_WRITES):
+        if self.outbox.count(WRITES):
             return False
         try:
             await self.send(write, texts)
@@ -275,11 +280,6 @@ class Shared:
         """Take away what is over of all sessions. Raises SharedError."""
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             return await writer.sweep(self._clock())
-
-
-# What a second attempt would come to as well: the row is wrong, or the role may not write it.
-FOR_EVER = frozenset({"dimension", "permission", "invalid"})
-_COUNTED = frozenset({Scope.USER, Scope.AGENT})
 
 
 def host_of(settings: Settings) -> str:

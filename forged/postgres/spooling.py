@@ -12,7 +12,7 @@ import numpy as np
 from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Burial, Owner
-from forged.state import Write
+from forged.state import Write, WriteKind
 
 Waiting = Sequence[tuple[int, Write]]
 
@@ -21,9 +21,7 @@ def put(row: Stored) -> Write:
     """A row that is to be written."""
     vector = None if row.vector is None else row.vector.astype("<f4").tobytes()
     said = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
-    return Write(
-        kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=said
-    )
+    return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=said)
 
 
 def fill(row: Stored) -> Write:
@@ -33,7 +31,7 @@ def fill(row: Stored) -> Write:
 
 def bury(burial: Burial) -> list[Write]:
     """What is to be taken away."""
-    kind = "document" if burial.kind == "document" else "remove"
+    kind: WriteKind = "document" if burial.kind == "document" else "remove"
     said = msgspec.msgpack.encode((burial.kind, burial.at))
     owner = {"scope": str(burial.scope), "owner": burial.owner}
     return [Write(kind=kind, id=each, row=said, **owner) for each in burial.ids]

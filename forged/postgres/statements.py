@@ -139,7 +139,7 @@ def _forgotten(here: Table) -> str:
 
 
 def _newer(here: Table) -> str:
-    """Of two files of one id the one that was changed last stays; of equals, on every machine the same one."""
+    """Of two files of one id the newer one stays; of equals, whoever comes first, always the same one."""
     if not here.versions:
         return ""
     return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
@@ -153,7 +153,8 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
     return f"""
         UPDATE {name} AS t SET is_head = NOT is_head
         WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
-            SELECT FROM {name} AS n WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
+            SELECT FROM {name} AS n
+            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
 
 
 @cache

@@ -35,7 +35,7 @@ _VERSIONED = (
 
 
 class Table(msgspec.Struct, frozen=True):
-    """The table of one scope: `owner` is the column that says whose a row is, "" where all rows are everybody's.
+    """The table of one scope: `owner` is the column that says whose a row is, "" where it is everybody's.
 
     `columns` are written, the owner's among them. `versions`: its rows replace one another, a recall sees
     those that nothing replaces, and counts how often it did.
@@ -91,12 +91,8 @@ TABLES: Mapping[Scope, Table] = {
             *("created_at", "expires_at", "metadata"),
         ),
     ),
-    Scope.USER: Table(
-        Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True
-    ),
-    Scope.AGENT: Table(
-        Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True
-    ),
+    Scope.USER: Table(Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True),
+    Scope.AGENT: Table(Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True),
     Scope.ORG: Table(
         Scope.ORG,
         "",

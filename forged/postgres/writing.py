@@ -40,7 +40,7 @@ class Burial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer:
-    """Writes by one connection. `name` tells those who listen who it was; `set_name` which tables are meant."""
+    """Writes by one connection. `name` tells who listens who it was, `set_name` which tables are meant."""
 
     def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:
         self._connection = connection

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Learned, Progress
-    from forged.state.outbox import REMOVALS, Outbox, Write
+    from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
@@ -84,6 +84,7 @@ __all__ = [
     "TrustRecords",
     "Watermark",
     "Write",
+    "WriteKind",
     "cut",
     "digest",
     "new_event_id",
@@ -100,7 +101,7 @@ __getattr__ = door(
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Learned", "Progress"),
-    outbox=("REMOVALS", "Outbox", "Write"),
+    outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),

@@ -75,14 +75,14 @@ class Outbox:
         """What the server refused for good, without rows."""
         return tuple(heading for heading, _ in self._headings.values() if heading.refused)
 
-    def has(self, kinds: Collection[str]) -> bool:
-        """Whether a write of these kinds waits."""
-        return any(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
+    def count(self, kinds: Collection[str]) -> int:
+        """How many of these kinds wait."""
+        return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
 
     async def add(self, writes: Sequence[Write]) -> None:
         """Put them behind all others, durably on return. Raises StoreError if there is no room for them."""
         removals = [write for write in writes if write.kind in REMOVALS]
-        gone = self._where(lambda heading: any(heading.is_about(removal) for removal in removals))
+        gone = self._ended_by(removals)
         fresh = dict(enumerate(writes, self._next))
         if len(removals) < len(writes):
             self._check_room(fresh)
@@ -115,12 +115,21 @@ class Outbox:
             for _, write in await self._database.run(partial(_read, [position])):
                 await self.refuse(position, write, "")
 
+    async def withdraw(self, removals: Sequence[Write]) -> None:
+        """Nothing stays here of what these take away."""
+        await self._remove(self._ended_by(removals))
+
     async def forget(self, ids: Collection[str]) -> None:
         """Nothing of these memories stays here, whatever their owner; removals of them do."""
-        gone = self._where(lambda heading: heading.id in ids and heading.kind not in REMOVALS)
+        await self._remove(self._where(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
+
+    async def _remove(self, gone: Sequence[int]) -> None:
         if gone:
             await self._database.run(partial(_change, {}, gone))
             self._drop(gone)
+
+    def _ended_by(self, removals: Sequence[Write]) -> list[int]:
+        return self._where(lambda heading: any(heading.is_about(removal) for removal in removals))
 
     def _check_room(self, fresh: Mapping[int, Write]) -> None:
         size = sum(size for _, size in self._headings.values()) + sum(len(w.row) for w in fresh.values())
