@@ -265,12 +265,13 @@ class Shared:
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
             with contextlib.suppress(SharedError):
-                await self._count()
+                await self.count()
                 if Scope.SESSION in self.scopes and time.monotonic() - swept_at > _SWEEP_EVERY_S:
                     await self.sweep()
                     swept_at = time.monotonic()
 
-    async def _count(self) -> None:
+    async def count(self) -> None:
+        """Tell the server of answers. Raises SharedError; these are then counted nowhere."""
         hits, self._hits = self._hits, Counter()
         if hits:
             async with self.writer(time.monotonic() + _WRITE_S) as writer:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
@@ -83,9 +84,8 @@ async def running(
     database: Database, directory: Path, scopes: Sequence[Scope] = tuple(Scope), **given: Any
 ) -> AsyncIterator[Shared]:
     """A daemon's shared object, with a state of its own, from its start to its end."""
-    import msgspec
-
-    settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes))
+    model = given.pop("model", database.model)
+    settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes), model=model)
     state = State(str(directory), a_governor())
     shared = Shared(settings, state=state, **{"door": Door(), "daemon": "here", "clock": Clock()} | given)
     tasks = [asyncio.create_task(state.run()), asyncio.create_task(shared.run())]
