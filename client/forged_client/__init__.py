@@ -80,6 +80,7 @@ __all__ = [
     "RootReport",
     "RootTrust",
     "SettingReport",
+    "SharedReport",
     "StatusReport",
     "Stayed",
     "Trashed",
