@@ -70,6 +70,8 @@ __all__ = [
     "Proposed",
     "ProtocolMismatch",
     "Rebuilt",
+    "Recalled",
+    "RecalledMemory",
     "Remembered",
     "Reply",
     "ReplyLost",

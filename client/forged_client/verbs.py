@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from forged_client.chain_verbs import ChainVerbs
 from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
     Capture,
@@ -57,10 +56,11 @@ from forged_client.protocol import (
     Undone,
     Why,
 )
+from forged_client.scope_verbs import ScopeVerbs
 from forged_client.shell import new_key
 
 
-class Verbs(ChainVerbs):
+class Verbs(ScopeVerbs):
     """A client that answers when it is asked."""
 
     def _hand_over(self, parts: Iterable[Capture]) -> Captured:

@@ -1,9 +1,10 @@
 """What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
 
 The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
-which memories name something (Asked), and gets Heads, or for vectors of texts (AskedVectors), and gets
-StatementVectors. Everything that crosses the process boundary is msgspec
-bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
+which memories name something (Asked), and gets Heads, for vectors of texts (AskedVectors), and gets
+StatementVectors, or whether to send the event once more (AskedAgain), and gets GoOn. Everything that crosses
+the process boundary is msgspec bytes: an object that cannot be pickled vanishes from a
+`multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations
@@ -147,7 +148,14 @@ class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
     rows: tuple[bytes, ...] = ()
 
 
-Task = Classify | Heads | StatementVectors
+class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
+    """The answer to AskedAgain: whether the event is still as the worker has it."""
+
+    event_id: str
+    may: bool
+
+
+Task = Classify | Heads | StatementVectors | GoOn
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -172,6 +180,12 @@ class AskedVectors(msgspec.Struct, frozen=True, tag="asked_vectors"):
 
     event_id: str
     texts: tuple[str, ...] = ()
+
+
+class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
+    """May the model be asked about the event once more? Something of it may be forgotten by now."""
+
+    event_id: str
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
@@ -201,7 +215,7 @@ class Departed(msgspec.Struct, frozen=True, tag="departed"):
     departure: Departure
 
 
-Report = Ready | Departed | Asked | AskedVectors | Decided | Failed
+Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Decided | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

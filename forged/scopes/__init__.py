@@ -3,6 +3,8 @@
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
 from forged.scopes.resolve import Resolver, Workplace
+from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
+from forged.scopes.session_views import SessionViews, root_of_session
 from forged.scopes.source import Question, Ranked, Rows, Source, Stayed
 from forged.scopes.together import Waiting
 from forged.scopes.view import FileRoots, View
@@ -14,10 +16,15 @@ __all__ = [
     "Ranked",
     "Resolver",
     "Rows",
+    "SessionMemories",
+    "SessionMemory",
+    "SessionViews",
     "Source",
     "Stayed",
     "View",
     "Waiting",
     "Workplace",
+    "in_session",
     "newest",
+    "root_of_session",
 ]

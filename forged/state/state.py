@@ -21,8 +21,11 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.accesses import Accesses, all_accesses
+from forged.state.accesses import Row as AccessRow
 from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
+from forged.state.details import Detail, Details, all_details
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
 from forged.state.events import Events
@@ -81,6 +84,8 @@ class _Contents(msgspec.Struct, frozen=True):
     agents: tuple[AgentRow, ...]
     learned: tuple[tuple[str, Progress], ...]
     outbox: tuple[tuple[int, OutWrite], ...]
+    details: tuple[tuple[str, Detail], ...]
+    accesses: tuple[AccessRow, ...]
     doubt: str
 
 
@@ -108,7 +113,8 @@ class State:
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
         self.intents = Intents(self._database)
-        self.requests = Requests(self._database, self.trust)
+        self.details = Details(self._database)
+        self.requests = Requests(self._database, self.trust, self.details)
         self.heard = Heard()
         self.parts = Parts(self._database)
         self.told = Told(self._database)
@@ -118,6 +124,7 @@ class State:
         self.agents = Agents(self._database)
         self.learned = Learned()
         self.outbox = Outbox(self._database)
+        self.accesses = Accesses(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -152,6 +159,7 @@ class State:
         await self.judged.save()
         await self.injections.save()
         await self.agents.save()
+        await self.accesses.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -191,6 +199,8 @@ class State:
             self.agents.restore(found.agents)
             self.learned.restore(found.learned)
             self.outbox.restore(found.outbox)
+            self.details.restore(found.details)
+            self.accesses.restore(found.accesses)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -265,5 +275,7 @@ def _read(connection: Connection) -> _Contents:
         agents=all_agents(connection),
         learned=all_learned(connection),
         outbox=all_waiting(connection),
+        details=all_details(connection),
+        accesses=all_accesses(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -17,6 +17,7 @@ from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
     Begun,
+    Detail,
     Document,
     Given,
     HeardList,
@@ -86,8 +87,10 @@ async def filled(directory: Path) -> None:
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
+        await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
+        state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
-        for table in ("details", "accesses", "replicas"):
+        for table in ("replicas",):
             row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
             await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
     async with opened(directory) as state:
@@ -133,8 +136,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
-        "details": b"key-of-details",
-        "accesses": b"key-of-accesses",
+        "details": b"mem_detailed7",
+        "accesses": b"mem_accessed7",
         "outbox": b"mem_outbox7",
         "replicas": b"key-of-replicas",
     }[table]

@@ -86,6 +86,8 @@ async def put_away(
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         await daemon.state.judged.forget(gone.ids, gone.contents)
         await daemon.state.injections.forget(index.root.top, gone.ids)
+        await daemon.state.details.forget(index.root.top, gone.ids)
+        await daemon.state.accesses.forget(index.root.top, gone.ids)
         if purge:
             daemon.talks.clear()
             texts = [words for words in map(words_of, gone.contents) if words]
