@@ -17,7 +17,8 @@ import msgspec
 import psycopg
 
 from forged.errors import SharedError
-from forged.postgres.connecting import Connection, connect, shut_at
+from forged.postgres.connecting import Connection, connect
+from forged.postgres.pool import shut_at
 from forged.postgres.statements import CHANNEL
 from forged.postgres.values import Settings
 

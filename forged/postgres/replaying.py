@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from forged.errors import ProviderError, SharedError, StoreError
 from forged.postgres import leaving, spooling
 from forged.postgres.values import Stored
@@ -100,8 +102,14 @@ class Replay:
             burial = spooling.burial_of(writes)
             await self._shared.send(lambda writer: writer.bury(burial), ())
             return
-        rows = [spooling.row_of(write) for write in writes]
+        rows = [self._fitting(spooling.row_of(write)) for write in writes]
         await self._shared.send(lambda writer: writer.put(rows), leaving.texts(rows))
+
+    def _fitting(self, row: Stored) -> Stored:
+        """Without a vector of the model that was configured when the row was put down, if that is another."""
+        if row.vector is None or len(row.vector) == self._shared.settings.model.dimension:
+            return row
+        return msgspec.structs.replace(row, vector=None)
 
     async def _fill(self, waiting: spooling.Waiting) -> None:
         """Give rows their vectors. Raises ProviderError while these cannot be had."""

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from weakref import WeakSet
 
 import msgspec
 
@@ -25,12 +24,11 @@ from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
 from forged.models import Condition, Door, Embedder, Purpose
 from forged.postgres import leaving, searching, spooling
-from forged.postgres.connecting import Connection, Pool, parameters
+from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Change, Listening
-from forged.postgres.migrating import require_models
+from forged.postgres.pool import Pool
 from forged.postgres.replaying import FOR_EVER, WRITES, Replay
-from forged.postgres.schema import MAIN
 from forged.postgres.searching import Wanted
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import Burial, Writer, without_vector
@@ -95,7 +93,6 @@ class Shared:
         self._clock = clock
         self._pool = Pool(settings)
         self._host = host_of(settings)
-        self._checked: WeakSet[Connection] = WeakSet()  # to a server whose vectors are of our model
         self._problem = ""
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
@@ -135,10 +132,23 @@ class Shared:
 
     @contextlib.asynccontextmanager
     async def writer(self, deadline: float) -> AsyncIterator[Writer]:
-        """A writer by a connection of the pool, to a server whose vectors are of our model."""
-        async with self._pool.connection(deadline) as connection:
-            await self._require_our_model(connection)
+        """A writer by a connection of the pool. Raises SharedError."""
+        async with self._connection(deadline) as connection:
             yield Writer(connection, self._daemon)
+
+    @contextlib.asynccontextmanager
+    async def _connection(self, deadline: float) -> AsyncIterator[Connection]:
+        """One to a server that can be used; where it cannot, that is about the server and no single row."""
+        is_made = False
+        try:
+            async with self._pool.connection(deadline) as connection:
+                is_made, self._problem = True, ""
+                yield connection
+        except SharedError as error:
+            if is_made or error.is_away:
+                raise
+            self._problem = str(error)
+            raise SharedError(str(error), reason="unusable") from error
 
     # --- searching ------------------------------------------------------------------------------------
 
@@ -167,25 +177,12 @@ class Shared:
             now=self._clock(),
             vectors=vectors,
         )
-        async with self._pool.connection(deadline) as connection:
-            await self._require_our_model(connection)
+        async with self._connection(deadline) as connection:
             return await searching.recall(connection, owners, wanted)
 
     def hit(self, rows: Sequence[Stored]) -> None:
         """These were in an answer; the server hears of it within seconds, or never."""
         self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
-
-    async def _require_our_model(self, connection: Connection) -> None:
-        """Whether vectors here and there can be compared."""
-        if connection in self._checked:
-            return
-        try:
-            await require_models(connection, {MAIN: self.settings.model})
-        except SharedError as error:
-            self._problem = str(error)
-            raise
-        self._checked.add(connection)
-        self._problem = ""
 
     # --- writing --------------------------------------------------------------------------------------
 
