@@ -104,7 +104,7 @@ def soon(seconds: float = 5.0) -> float:
     return time.monotonic() + seconds
 
 
-async def until(holds: Any, seconds: float = 10.0) -> None:
+async def until(holds: Any, seconds: float = 60.0) -> None:
     """Wait until something holds that no event tells of."""
     deadline = time.monotonic() + seconds
     while not holds():
