@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
     from forged.postgres.inspecting import Finding, check, examine
     from forged.postgres.listening import Change
-    from forged.postgres.members import Member, Owner, grant, members, owner, revoke
     from forged.postgres.migrating import Step, migrate, require_current
     from forged.postgres.pool import Pool
+    from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
     from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
@@ -52,7 +52,7 @@ __getattr__ = door(
     __name__,
     connecting=("Connection", "connect"),
     inspecting=("Finding", "check", "examine"),
-    members=("Member", "Owner", "grant", "members", "owner", "revoke"),
+    roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),
     listening=("Change",),

@@ -50,7 +50,7 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     """Beside that, how the server is used. Raises SharedError as `check` does."""
     found = await check(connection, settings)
     with translated():
-        found += [each async for each in _role(connection)]
+        found += [each async for each in _role(connection, settings)]
         found += [each async for each in _rows(connection, settings)]
         found += [each async for each in _server(connection, settings)]
     return found
@@ -94,7 +94,7 @@ async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
 
 
-async def _role(connection: Connection) -> AsyncIterator[Finding]:
+async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     query = (
         "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
@@ -108,8 +108,16 @@ async def _role(connection: Connection) -> AsyncIterator[Finding]:
             f"{role} is {why}: whoever has its password reads and writes everybody's rows",
             "`forgectl shared grant USER --role ROLE` opens the tables to a role of each user",
         )
-    else:
-        yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+        return
+    yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+    ((owns_user,),) = await _all_rows(connection, _IS_OWN, (settings.user_id,))
+    if not owns_user:
+        yield Finding(
+            "user",
+            "fail",
+            f"{role} was not granted the rows of {settings.user_id}, who you are by shared.user_id",
+            f"set shared.user_id, or have `forgectl shared grant {settings.user_id} --role {role}` run",
+        )
 
 
 async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
@@ -197,6 +205,7 @@ _INVALID = (
     " WHERE relnamespace = 'forged'::regnamespace AND NOT (indisvalid AND indisready) ORDER BY relname"
 )
 _ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
+_IS_OWN = "SELECT forged.may('user', %s)"
 _POLICIES = "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
 _EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
 _BARE = """
@@ -222,5 +231,7 @@ async def _column(connection: Connection, query: str) -> list[str]:
     return [str(value) for (value,) in await _all_rows(connection, query)]
 
 
-async def _all_rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
-    return await (await connection.execute(query.encode())).fetchall()
+async def _all_rows(
+    connection: Connection, query: str, values: tuple[Any, ...] | None = None
+) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(query.encode(), values)).fetchall()
