@@ -92,6 +92,7 @@ class AsyncClient(Shell):
     review = _awaited(Verbs.review)
     try_endpoints = _awaited(Verbs.try_endpoints)
     rebuild = _awaited(Verbs.rebuild)
+    recall = _awaited(Verbs.recall)
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         """The reply to any request; the verbs make the requests that they are named after."""

@@ -23,6 +23,7 @@ from forged_client.contract.hooks import *
 from forged_client.contract.importing import *
 from forged_client.contract.learning import *
 from forged_client.contract.memories import *
+from forged_client.contract.recall import *
 from forged_client.contract.retrieval import *
 from forged_client.contract.trust import *
 from forged_client.envelope import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES

@@ -6,7 +6,7 @@ import os
 
 from forged_client.address import checked, socket_path
 from forged_client.deadline import Deadline
-from forged_client.protocol import R, Request, Retrieve
+from forged_client.protocol import R, Recall, Request, Retrieve
 
 DEFAULT_TIMEOUT_S = 2.5
 # How much longer than a retrieve's own time limit the client waits for its answer.
@@ -55,6 +55,6 @@ class Shell:
 
     def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:
         """The end of the call: as told, else after a retrieve's own limit, else as the client is set."""
-        if timeout_s is None and isinstance(request, Retrieve) and request.timeout_s is not None:
+        if timeout_s is None and isinstance(request, Retrieve | Recall) and request.timeout_s is not None:
             timeout_s = request.timeout_s + GRACE_S
         return Deadline(self._timeout_s if timeout_s is None else timeout_s)

@@ -2,8 +2,10 @@
 
 In goes a `Classify`, out comes what became of it: `Decided`, `Failed`, or what the worker died of. Until then
 the worker may ask which memories name something, and for the vectors of texts; where neither can be found
-out, it is told that there are none. What left the machine is written down as it is told. Nothing is raised
-for what the worker says or leaves unsaid; a report about another task changes nothing.
+out, it is told that there are none. It asks before it sends an event once more, and must not if that was cut
+meanwhile: nothing that was forgotten leaves the machine afterwards. What left the machine is written down as
+it is told. Nothing is raised for what the worker says or leaves unsaid; a report about another task changes
+nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Asked,
+    AskedAgain,
     AskedVectors,
     Classify,
     Decided,
     Departed,
     Failed,
+    GoOn,
     Heads,
     KnownMemory,
     Ready,
@@ -43,7 +47,10 @@ LastWord = Decided | Failed | str
 
 
 class Asking:
-    """One for the daemon. `start` has work done that nobody waits for, `on_ready` is told of a new worker."""
+    """One for the daemon. `start` has work done that nobody waits for, `on_ready` is told of a new worker.
+
+    `stands` says whether an event is still as it was given.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,7 @@ class Asking:
         settings: WorkerSettings,
         heads: HeadsOf,
         vectors: VectorsOf,
+        stands: Callable[[Event], bool],
         departed: Callable[[Departure], None],
         make_supervisor: MakeSupervisor,
         start: Callable[[Coroutine[None, None, None]], None],
@@ -59,6 +67,7 @@ class Asking:
         self._limit_s = settings.timeout_s + _GRACE_S
         self._heads = heads
         self._vectors = vectors
+        self._stands = stands
         self._departed = departed
         self._start = start
         self._on_ready = on_ready
@@ -92,6 +101,8 @@ class Asking:
             logger.warning("report about another event=%s", report.event_id)
         elif isinstance(report, Asked):
             self._start(self._answer_heads(event, report.names))
+        elif isinstance(report, AskedAgain):
+            self._reply(GoOn(event.id, self._stands(event)))
         elif isinstance(report, AskedVectors):
             self._start(self._answer_vectors(event, report.texts))
         else:
@@ -114,6 +125,6 @@ class Asking:
         """Give the worker the vectors of texts; none if there are none to be had."""
         self._reply(StatementVectors(event.id, await self._vectors(texts)))
 
-    def _reply(self, told: Heads | StatementVectors) -> None:
+    def _reply(self, told: Heads | StatementVectors | GoOn) -> None:
         if self._answer is not None and self.supervisor.ready:
             self.supervisor.give(told, self._limit_s)

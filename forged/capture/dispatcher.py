@@ -98,6 +98,7 @@ class Dispatcher:
             settings=settings,
             heads=keeper.heads,
             vectors=vectors,
+            stands=self._stands,
             departed=state.outbound.add,
             make_supervisor=make_supervisor,
             start=self.start,
@@ -177,6 +178,7 @@ class Dispatcher:
             delay_s = await self._bury(waiting)
         if delay_s is None or waiting.is_cancelled:
             await self._judged.save()  # before the event goes, which would bring it again
+            waiting.is_leaving = True
             await self._events.remove(waiting.event.id)
             self._queue.finish()
             self.ended.set()
@@ -222,6 +224,11 @@ class Dispatcher:
         self._metrics.capture_failures += 1
         self.last_error = str(error)
         return STORAGE_RETRY_S
+
+    def _stands(self, event: Event) -> bool:
+        """Whether nothing of the event in hand was forgotten since it was given to the worker."""
+        waiting = self._queue.in_hand
+        return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
     def _can_give(self, waiting: Waiting) -> bool:
         return self.supervisor.ready and not waiting.is_cancelled
@@ -315,6 +322,7 @@ class Dispatcher:
         Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
         """
         if self._keeps:
+            waiting.is_leaving = True
             try:
                 await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
             except StoreError as error:

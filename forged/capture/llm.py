@@ -17,7 +17,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -54,8 +54,16 @@ class _CutShort(CallFailed):
 class LlmClassifier:
     """`Classifier` over a chat model that makes one attempt per request (`retries=0`)."""
 
-    def __init__(self, model: ChatModel, *, backoff_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        backoff_s: float = 1.0,
+        may_go_on: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`may_go_on` says of an event's id whether it may be sent once more, as it was given to us."""
         self._model = model
+        self._may_go_on = may_go_on
         self._backoff_s = backoff_s
         self._schema: dict[str, object] | None = SCHEMA
 
@@ -78,7 +86,7 @@ class LlmClassifier:
                 prompt = Prompt(SYSTEM, user, Purpose("capture", event.tops), schema)
                 found = await self._ask(event, prompt, deadline)
             except ProviderError as error:
-                spent += _spent_on(error, user)
+                failure, spent = error, spent + _spent_on(error, user)
                 if was_cut and isinstance(error, _CutShort) and error.found.proposals:
                     return msgspec.structs.replace(error.found, usage=spent, cut=str(error))
                 was_cut = isinstance(error, _CutShort)
@@ -94,6 +102,8 @@ class LlmClassifier:
             logger.debug("retry event=%s halved=%s pause_s=%.2f", event.id, halve, pause_s)
             window = _newer_half(window) if halve else window
             await asyncio.sleep(pause_s)
+            if not self._may_go_on(event.id):
+                raise CallFailed(failure, spent)
 
     async def _ask(self, event: Event, prompt: Prompt, deadline: float) -> Classified:
         try:

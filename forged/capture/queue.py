@@ -46,6 +46,7 @@ class Waiting(msgspec.Struct, eq=False):
     `given_up` is why it is to be buried, or nothing; it waits then only because that did not work. `cut` is
     why what was decided about it may be less than there was, `trouble` why the last attempt failed.
     `is_cancelled` is set when all of it was forgotten: what is under way may end, but is not tried again.
+    `is_leaving` while it is taken off the disk: who wrote it then would bring it back for good.
     """
 
     event: Event
@@ -58,6 +59,7 @@ class Waiting(msgspec.Struct, eq=False):
     kills: int = 0
     given_up: str = ""
     is_cancelled: bool = False
+    is_leaving: bool = False
     size: int = 0
     session: str = ""
     taken_at: float = 0.0
@@ -160,7 +162,7 @@ class CaptureQueue:
 
     def in_memory(self) -> tuple[Waiting, ...]:
         """What a kill would take away, at least in part, and is still wanted, in order."""
-        return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled))
+        return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled or w.is_leaving))
 
     # --- in -------------------------------------------------------------------------------------------
 
@@ -207,7 +209,7 @@ class CaptureQueue:
     def put_back(self, now: float, delay_s: float) -> None:
         """Let the event in hand wait again, at its place, for at least `delay_s` seconds."""
         waiting = self._released()
-        waiting.not_before = now + delay_s
+        waiting.not_before, waiting.is_leaving = now + delay_s, False
 
     def finish(self) -> Waiting:
         """Let go of the event in hand for good."""

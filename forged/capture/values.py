@@ -1,9 +1,10 @@
 """What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
 
 The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
-which memories name something (Asked), and gets Heads, or for vectors of texts (AskedVectors), and gets
-StatementVectors. Everything that crosses the process boundary is msgspec
-bytes: an object that cannot be pickled vanishes from a `multiprocessing.Queue` without an error.
+which memories name something (Asked), and gets Heads, for vectors of texts (AskedVectors), and gets
+StatementVectors, or whether to send the event once more (AskedAgain), and gets GoOn. Everything that crosses
+the process boundary is msgspec bytes: an object that cannot be pickled vanishes from a
+`multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from forged.counters import Departure
 from forged.log import LogSettings
-from forged.memory import Origin, Related, Scope
+from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.program import Program
 from forged.state import Event
 
@@ -34,8 +35,9 @@ class Proposal(msgspec.Struct, frozen=True):
     """What a classifier wants to keep, unchecked: every field may hold anything.
 
     `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST. `why` it is proposed: request (somebody asked for it), rule, head, model;
-    of what its author always proposes for one reason it is left out.
+    PATH:LINE or PATH:FIRST-LAST; `entities` and `relations` say what it speaks of. `why` it is proposed:
+    request (somebody asked for it), rule, head, model; of what its author always proposes for one reason it
+    is left out.
     What is not sure to be worth keeping `only_replaces`: who comes back to what is known with another word
     about it means it to last. `doubt` is how many nats speak against that, which must speak for the other.
     """
@@ -47,6 +49,8 @@ class Proposal(msgspec.Struct, frozen=True):
     related: tuple[Related, ...] = ()
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
     why: str = ""
     only_replaces: bool = False
     doubt: float = 0.0
@@ -147,7 +151,14 @@ class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
     rows: tuple[bytes, ...] = ()
 
 
-Task = Classify | Heads | StatementVectors
+class GoOn(msgspec.Struct, frozen=True, tag="go_on"):
+    """The answer to AskedAgain: whether the event is still as the worker has it."""
+
+    event_id: str
+    may: bool
+
+
+Task = Classify | Heads | StatementVectors | GoOn
 
 
 # --- worker to daemon, over the Pipe ------------------------------------------------------------------
@@ -172,6 +183,12 @@ class AskedVectors(msgspec.Struct, frozen=True, tag="asked_vectors"):
 
     event_id: str
     texts: tuple[str, ...] = ()
+
+
+class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
+    """May the model be asked about the event once more? Something of it may be forgotten by now."""
+
+    event_id: str
 
 
 class Decided(msgspec.Struct, frozen=True, tag="decided"):
@@ -201,7 +218,7 @@ class Departed(msgspec.Struct, frozen=True, tag="departed"):
     departure: Departure
 
 
-Report = Ready | Departed | Asked | AskedVectors | Decided | Failed
+Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Decided | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

@@ -29,12 +29,14 @@ from forged import log
 from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.values import (
     Asked,
+    AskedAgain,
     AskedVectors,
     Classified,
     Classify,
     Decided,
     Departed,
     Failed,
+    GoOn,
     Heads,
     KnownMemory,
     Ready,
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-A = TypeVar("A", Heads, StatementVectors)
+A = TypeVar("A", Heads, StatementVectors, GoOn)
 
 # A gateway without a server behind it, and a path or model that is not there: no event's fault.
 _NOBODY_THERE = frozenset({404, 502, 503, 504, 529})
@@ -113,7 +115,8 @@ def _classifier(
             return RuleClassifier(daemon.heads, local.more), ""
         from forged.capture.llm import LlmClassifier  # noqa: PLC0415
 
-        return Overruled(LlmClassifier(_model(settings, report)), local), ""
+        model = LlmClassifier(_model(settings, report), may_go_on=daemon.may_go_on)
+        return Overruled(model, local), ""
     except ConfigError as error:
         return None, str(error)
 
@@ -150,7 +153,11 @@ class Daemon:
         """A row of float32 for each text by the local model; none where it is not there."""
         return self._answer(AskedVectors(event_id, tuple(texts)), StatementVectors).rows
 
-    def _answer(self, question: Asked | AskedVectors, form: type[A]) -> A:
+    def may_go_on(self, event_id: str) -> bool:
+        """Whether an event is still as we have it: nothing of it was forgotten."""
+        return self._answer(AskedAgain(event_id), GoOn).may
+
+    def _answer(self, question: Asked | AskedVectors | AskedAgain, form: type[A]) -> A:
         self._report(question)
         answer = self._next_task()
         assert isinstance(answer, form), "a task instead of an answer"

@@ -217,6 +217,7 @@ class DaemonRun:
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
+            self._begin(daemon.session_views.run())
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(resume(daemon))

@@ -43,7 +43,7 @@ from forged.models import (
     make_healths,
 )
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import Resolver
+from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
@@ -138,6 +138,9 @@ def build(
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     trust.join(indexer.follow, indexer.snapshot)
+    sessions = SessionMemories(
+        ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
+    )
     writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents)
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
@@ -158,6 +161,8 @@ def build(
         writer=writer,
         trust=trust,
         refused_writes=RefusedWrites(metrics),
+        session_memories=sessions,
+        session_views=SessionViews(sessions, indexer),
         capture=Pipeline(
             settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
             state=state,

@@ -6,10 +6,13 @@ The `Indexer` has all roots in use: it opens them, builds their maps and is told
 
 from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Admit, Builder, Draft
+from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.indexer import Indexer
 from forged.maps.parcels import MOST_PARCELS, name_of
 from forged.maps.remembered import Remembered
 from forged.maps.root_index import Generations, Progress, RootIndex
+from forged.maps.rows import RowMaker
+from forged.maps.vector_cache import text_hash
 
 __all__ = [
     "MOST_PARCELS",
@@ -18,10 +21,13 @@ __all__ = [
     "BuildEvents",
     "Builder",
     "Draft",
+    "EmbeddingRun",
     "Generations",
     "Indexer",
     "Progress",
     "Remembered",
     "RootIndex",
+    "RowMaker",
     "name_of",
+    "text_hash",
 ]

@@ -9,6 +9,8 @@ from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
 from forged.retrieval.ready import Ready
+from forged.retrieval.recall import Facts, Limits, Recollection, combined, is_asked_for
+from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
@@ -20,10 +22,15 @@ __all__ = [
     "FIRST_BUILD",
     "Answer",
     "Ask",
+    "Facts",
     "Injected",
     "Injection",
+    "Limits",
     "ModelsInUse",
+    "Place",
     "Ready",
+    "Recollected",
+    "Recollection",
     "Retriever",
     "Said",
     "Sources",
@@ -32,7 +39,9 @@ __all__ = [
     "TurnKey",
     "Turns",
     "before",
+    "combined",
     "goes_on",
+    "is_asked_for",
     "most_bytes",
     "render",
     "said",

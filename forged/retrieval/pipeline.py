@@ -87,10 +87,10 @@ class Pipeline:
         self._metrics = metrics
         self.falls_back = tuning.strategy == "auto"
         self._waiting: list[Waiting] = []
-        self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self.search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
 
     def close(self) -> None:
-        self._search_thread.shutdown(wait=False, cancel_futures=True)
+        self.search_thread.shutdown(wait=False, cancel_futures=True)
 
     def should_look(self, within_s: float) -> bool:
         """Whether a model that is skipped may be asked now how it fares, beside who has so many seconds."""
@@ -273,7 +273,7 @@ class Pipeline:
 
     def _files(self, view: View) -> FileSource:
         weight = self._tuning.lexical_weight
-        return FileSource(view, lexical_weight=weight, thread=self._search_thread, among=self._waiting)
+        return FileSource(view, lexical_weight=weight, thread=self.search_thread, among=self._waiting)
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""

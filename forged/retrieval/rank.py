@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 from forged.scopes import Question, Ranked, Rows, Source
 
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 # The usual constant: how little the first place is worth more than the tenth.
 _K = 60
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 async def search_all(
@@ -33,14 +35,14 @@ async def search_all(
         await asyncio.wait(searches, timeout=max(question.deadline - time.monotonic(), 0))
     finally:
         for search in searches:
-            search.add_done_callback(_heard)
+            search.add_done_callback(heard)
             search.cancel()
     missing = [_missing(other, search) for other, search in zip(others, searches, strict=True)]
     found = [search.result() for search, why in zip(searches, missing, strict=True) if not why]
     return _merged((own, *found), question.top_k), tuple(filter(None, missing))
 
 
-def _heard(search: asyncio.Future[Rows]) -> None:
+def heard(search: asyncio.Future[Any]) -> None:
     """A search that fails after it was given up is no news."""
     if not search.cancelled():
         search.exception()
@@ -73,9 +75,17 @@ def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
 def fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
     """One list of many by rank, no memory twice; of equals, and of two rows of one, the earlier list's."""
     rows: dict[tuple[str, str], Ranked] = {}
-    worth: dict[tuple[str, str], float] = {}
     for ranked in lists:
-        for place, row in enumerate(ranked, 1):
+        for row in ranked:
             rows.setdefault(row.key, row)
-            worth[row.key] = worth.get(row.key, 0.0) + 1 / (_K + place)
+    worth = reciprocal([[row.key for row in ranked] for ranked in lists])
     return sorted(rows.values(), key=lambda row: -worth[row.key])
+
+
+def reciprocal(lists: Sequence[Sequence[_Key]]) -> dict[_Key, float]:
+    """What each key is worth by its places in lists, from 1 on: 1 / (60 + place) for each that has it."""
+    worth: dict[_Key, float] = {}
+    for keys in lists:
+        for place, key in enumerate(keys, 1):
+            worth[key] = worth.get(key, 0.0) + 1 / (_K + place)
+    return worth

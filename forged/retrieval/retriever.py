@@ -19,18 +19,25 @@ from forged.errors import ProviderError
 from forged.models import Waiting
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
 from forged.retrieval.queries import Queried
+from forged.retrieval.recaller import Recaller
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
 
 
 class Retriever:
-    """Answers asks; shared by all connections of the daemon. `turns` is what it keeps of them."""
+    """Answers asks; shared by all connections of the daemon. `turns` is what it keeps of them.
+
+    `recaller` asks the scopes of a recall, by the same models.
+    """
 
     def __init__(self, *, models: ModelsInUse, tuning: Tuning, metrics: Metrics) -> None:
         self.turns = Turns()
         self._pipeline = Pipeline(models=models, tuning=tuning, metrics=metrics)
         self._falls_back = self._pipeline.falls_back
         self._looking: asyncio.Task[Answer] | None = None
+        self.recaller = Recaller(
+            models, lexical_weight=tuning.lexical_weight, thread=self._pipeline.search_thread
+        )
 
     async def retrieve(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> tuple[Answer, bool]:
         """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before.

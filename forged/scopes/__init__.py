@@ -2,7 +2,10 @@
 
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
+from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
+from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
+from forged.scopes.session_views import SessionViews, root_of_session
 from forged.scopes.source import Question, Ranked, Rows, Source, Stayed
 from forged.scopes.together import Waiting
 from forged.scopes.view import FileRoots, View
@@ -10,14 +13,20 @@ from forged.scopes.view import FileRoots, View
 __all__ = [
     "FileRoots",
     "FileSource",
+    "OverEntities",
     "Question",
     "Ranked",
     "Resolver",
     "Rows",
+    "SessionMemories",
+    "SessionMemory",
+    "SessionViews",
     "Source",
     "Stayed",
     "View",
     "Waiting",
     "Workplace",
+    "in_session",
     "newest",
+    "root_of_session",
 ]

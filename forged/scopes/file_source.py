@@ -179,16 +179,21 @@ class FileSource:
         return home.root, home.chains.head(home.at(candidate.row).id)
 
     def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> dict[Key, Candidate]:
-        """The best candidate of each memory, whichever version it is; none of what the session has heard."""
-        first = dict[Key, Candidate]()
+        """The best candidate of each memory, whichever version it is; none that was heard or may not come."""
+        first, admits = dict[Key, Candidate](), question.admits
         for each in candidates:
-            if (key := self._key(each)) not in question.heard:
+            key = self._key(each)
+            if key not in question.heard and (admits is None or admits(*key)):
                 first.setdefault(key, each)
         return first
 
 
 def _unheard(ranked: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
-    return tuple(each for each in ranked if each.key not in question.heard)
+    """What a link led to may have been heard, or not be wanted."""
+    admits = question.admits
+    return tuple(
+        each for each in ranked if each.key not in question.heard and (admits is None or admits(*each.key))
+    )
 
 
 def _alone(question: Question) -> Question:

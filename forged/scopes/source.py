@@ -7,6 +7,7 @@ asked beside it, by a deadline, and what it returns is merged by rank.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -29,6 +30,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     explains: what stays out is wanted as well, whatever that costs.
     heard: keys of memories that the session has in context already; they are left out and take no place.
     strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
+    admits: whether a memory, by root and id, may come at all: as many are found of those that may. None: any.
 
     `least_evidence` is what makes a request strong: a source gives what has evidence of its own, the more the
     stronger the request is. With -inf there is no gate.
@@ -47,6 +49,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     beside: frozenset[tuple[str, str]] = frozenset()
     heard: frozenset[tuple[str, str]] = frozenset()
     strong: float | None = None
+    admits: Callable[[str, str], bool] | None = None
 
 
 class Ranked(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
     State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
               requests                        what a request to write came to, by its key
+              details  accesses               what is known of a memory beside its file
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
@@ -23,7 +24,18 @@ from forged.state.event_values import (
 )
 
 if TYPE_CHECKING:
+    from forged.state.accesses import Access, Accesses
     from forged.state.cutting import Cut, Left, cut
+    from forged.state.details import (
+        TYPES,
+        UNSAID,
+        Detail,
+        Detailing,
+        Details,
+        Said,
+        metadata_problem,
+        problem_of,
+    )
     from forged.state.digests import digest
     from forged.state.events import Also, Events
     from forged.state.forgotten import Forgotten
@@ -44,10 +56,17 @@ __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
     "MOST_LEARNED",
+    "TYPES",
+    "UNSAID",
+    "Access",
+    "Accesses",
     "Also",
     "Begun",
     "Cut",
     "DeadEvent",
+    "Detail",
+    "Detailing",
+    "Details",
     "Document",
     "Entry",
     "Event",
@@ -75,6 +94,7 @@ __all__ = [
     "Requests",
     "Rewrite",
     "RootRecord",
+    "Said",
     "State",
     "ToReview",
     "Told",
@@ -82,12 +102,16 @@ __all__ = [
     "Watermark",
     "cut",
     "digest",
+    "metadata_problem",
     "new_event_id",
+    "problem_of",
 ]
 
 __getattr__ = door(
     __name__,
+    accesses=("Access", "Accesses"),
     cutting=("Cut", "Left", "cut"),
+    details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
     digests=("digest",),
     events=("Also", "Events"),
     forgotten=("Forgotten",),

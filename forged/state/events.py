@@ -156,7 +156,7 @@ class Events:
         self._journalled.add(event_id)
 
     async def rewrite(self, left: Left) -> None:
-        """Put what is left of an event in the place of what there is of it."""
+        """Put what is left of an event in the place of what there is of it, and nothing where it has gone."""
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
             self._documents[event_id] = left.documents
@@ -279,7 +279,8 @@ def _journal(event_id: str, data: bytes, connection: Connection) -> None:
 
 def _rewrite(event_id: str, rows: _Rows, connection: Connection) -> None:
     for table, data in rows:
-        tables.put(connection, table, event_id, data)
+        if tables.remove(connection, table, event_id):  # else it went while this waited for its turn
+            tables.put(connection, table, event_id, data)
 
 
 def _remove(event_id: str, connection: Connection) -> None:

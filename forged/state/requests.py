@@ -1,9 +1,9 @@
 """What requests to write came to, so that one that is sent again is not done again.
 
 A request has a key that its client made. Before a file gets its name, one transaction puts on record that it
-is ours and which key it is for; a kill after that leaves a row without a file, which the request's next
-attempt completes. Rows are kept for a day. What is forgotten leaves its key alone: a late repetition must
-not bring it back.
+is ours, what its details are and which key it is for; a kill after that leaves rows without a file, which
+the request's next attempt completes. Rows of requests are kept for a day. What is forgotten leaves its key
+alone: a late repetition must not bring it back.
 
 Callers are threads. Those that wait at the same time share a transaction.
 """
@@ -21,6 +21,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.state import tables
 from forged.state.database import Database
+from forged.state.details import Detail, Detailing, Details, put_detail
 from forged.state.trust import OwnFile, TrustRecords, put_own
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """One write that is about to happen: the file and the request of it, if there are such.
+    """One write that is about to happen: the file, its details and the request of it, if there are such.
 
     `identity` is that of the root. A row that the key has already is returned and nothing put, unless it is
     to be `again`.
@@ -53,8 +54,10 @@ class Begun(msgspec.Struct, frozen=True):
     key: str = ""
     known: Known | None = None
     again: bool = False
+    detailing: Detailing | None = None
 
 
+_Detailed = tuple[str, Detail]
 _Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
 
 
@@ -62,11 +65,16 @@ class Requests:
     """The rows; all of it asks the file, which is open."""
 
     def __init__(
-        self, database: Database, trust: TrustRecords, clock: Callable[[], float] = time.time
+        self,
+        database: Database,
+        trust: TrustRecords,
+        details: Details,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`clock` gives Unix seconds."""
         self._database = database
         self._trust = trust
+        self._details = details
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
@@ -106,12 +114,13 @@ class Requests:
         """Serve all that wait, in the thread of the file."""
         waiting = self._taken()
         try:
-            rows = self._database.change(
-                lambda connection: [self._begin(writes, connection) for writes, _ in waiting]
+            rows, details = self._database.change(
+                lambda connection: self._begin([writes for writes, _ in waiting], connection)
             )
         except BaseException as error:
             self._fail(waiting, error)
             raise
+        self._details.wrote(details)
         for (writes, done), known in zip(waiting, rows, strict=True):
             self._trust.wrote(
                 (write.identity, write.file)
@@ -120,20 +129,27 @@ class Requests:
             )
             done.set_result(known)
 
-    def _begin(self, writes: Sequence[Begun], connection: Connection) -> tuple[Known | None, ...]:
+    def _begin(
+        self, waiting: Sequence[Sequence[Begun]], connection: Connection
+    ) -> tuple[list[tuple[Known | None, ...]], list[_Detailed]]:
+        """The row that each key had, and the details that were put."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now
             connection.execute("DELETE FROM requests WHERE at <= ?", (now - KEPT_S,))
-        return tuple(_begin(write, now, connection) for write in writes)
+        details: list[_Detailed] = []
+        known = [tuple([_begin(write, now, details, connection) for write in each]) for each in waiting]
+        return known, details
 
 
-def _begin(write: Begun, now: int, connection: Connection) -> Known | None:
+def _begin(write: Begun, now: int, details: list[_Detailed], connection: Connection) -> Known | None:
     if write.key and not write.again and (row := tables.row_of(connection, "requests", write.key)):
         _, digest, memory_id, existed, _ = row
         return Known(str(digest), str(memory_id), bool(existed))
     if write.file is not None:
         put_own(write.identity, (write.file,), connection)
+    if write.detailing is not None and (put := put_detail(write.detailing, connection)):
+        details.append(put)
     if write.key and (known := write.known) is not None:
         tables.put(connection, "requests", write.key, known.digest, known.memory_id, int(known.existed), now)
     return None

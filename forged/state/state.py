@@ -21,8 +21,11 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
+from forged.state.accesses import Accesses, all_accesses
+from forged.state.accesses import Row as AccessRow
 from forged.state.agents import AgentRow, Agents, all_agents
 from forged.state.database import Database, explained
+from forged.state.details import Detail, Details, all_details
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
 from forged.state.events import Events
@@ -78,6 +81,8 @@ class _Contents(msgspec.Struct, frozen=True):
     injections: tuple[InjectionRow, ...]
     agents: tuple[AgentRow, ...]
     learned: tuple[tuple[str, Progress], ...]
+    details: tuple[tuple[str, Detail], ...]
+    accesses: tuple[AccessRow, ...]
     doubt: str
 
 
@@ -105,7 +110,8 @@ class State:
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
         self.intents = Intents(self._database)
-        self.requests = Requests(self._database, self.trust)
+        self.details = Details(self._database)
+        self.requests = Requests(self._database, self.trust, self.details)
         self.heard = Heard()
         self.parts = Parts(self._database)
         self.told = Told(self._database)
@@ -114,6 +120,7 @@ class State:
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = Learned()
+        self.accesses = Accesses(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -148,6 +155,7 @@ class State:
         await self.judged.save()
         await self.injections.save()
         await self.agents.save()
+        await self.accesses.save()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -186,6 +194,8 @@ class State:
             self.injections.restore(found.injections)
             self.agents.restore(found.agents)
             self.learned.restore(found.learned)
+            self.details.restore(found.details)
+            self.accesses.restore(found.accesses)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -259,5 +269,7 @@ def _read(connection: Connection) -> _Contents:
         injections=all_injections(connection),
         agents=all_agents(connection),
         learned=all_learned(connection),
+        details=all_details(connection),
+        accesses=all_accesses(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -15,7 +15,7 @@ import msgspec
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import MemoryStore
 from forged.memory import Memory
-from forged.state import Begun, Known
+from forged.state import UNSAID, Begun, Detailing, Known
 from forged.text.same_text import normalised
 from forged.trust import Trust, own_bytes
 from forged.writing.ledger import Ledger
@@ -84,7 +84,7 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory
         return None
     if not memory.supersedes:
         return ledger.same(memory.content)
-    base = ledger.find(memory.supersedes)
+    base = ledger.find(memory.supersedes) if draft.said == UNSAID else None
     return base if base is not None and _changes_nothing(memory, base) else None
 
 
@@ -92,6 +92,7 @@ def _changes_nothing(memory: Memory, base: Memory) -> bool:
     """Whether a new version would say what the one before says, all that is beside its text included."""
     beside = memory.category == base.category and set(memory.related) <= set(base.related)
     beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
+    beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
     return beside and normalised(memory.content) == normalised(base.content)
 
 
@@ -103,13 +104,14 @@ def written(memory: Memory, named: str, path: str, *, existed: bool) -> Written:
 
 def begun(plan: Plan, identity: str, top: str) -> Begun:
     """What has to be on record before the plan is carried out."""
-    key, file = plan.draft.key, None
+    key, file, detailing = plan.draft.key, None, None
     if plan.data:
         file = own_bytes(plan.data, plan.memory, insisted=plan.draft.insisted)
+        detailing = Detailing(top, plan.memory.id, plan.memory.supersedes or "", plan.draft.said)
     known = None
     if key and not isinstance(plan.answer, StoreError):
         known = Known(digest_of(plan.draft, top), plan.memory.id, existed=plan.answer is not None)
-    return Begun(identity, file, key, known, again=plan.is_settled)
+    return Begun(identity, file, key, known, again=plan.is_settled, detailing=detailing)
 
 
 def digest_of(draft: Draft, top: str) -> str:

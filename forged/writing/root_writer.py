@@ -19,7 +19,7 @@ import msgspec
 
 from forged.errors import Conflict, NoLongerWanted, StoreError
 from forged.files import MemoryStore, Root, Snapshot
-from forged.state import Known, Requests
+from forged.state import UNSAID, Known, Requests
 from forged.trust import Trust
 from forged.writing.ledger import Ledger
 from forged.writing.new_files import NewFiles
@@ -94,8 +94,8 @@ class RootWriter:
         try:
             return recording.result()
         except StoreError as error:
-            # Every file in the user's own directory counts, whether it is on record or not.
-            if not self._root.is_own:
+            # Every file in the user's own directory counts, on record or not; details are nowhere else.
+            if not self._root.is_own or any(plan.draft.said != UNSAID for plan in plans):
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from forged.memory import Memory
+from forged.state import UNSAID, Said
 
 
 def _nobody_minds(_: Memory) -> bool:
@@ -25,6 +26,7 @@ class Draft(msgspec.Struct, frozen=True):
     again: write it although the same text is there: a version that differs in something else.
     verbatim: version and link stay as they are: what is put back as it was.
     data, name: the bytes of the file and its name, where it is to be a copy of another one; `verbatim` then.
+    said: what is known of it beside its file, but for what the version before it says already.
     unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
     """
 
@@ -37,6 +39,7 @@ class Draft(msgspec.Struct, frozen=True):
     data: bytes = b""
     name: str = ""
     unwanted: Callable[[Memory], bool] = _nobody_minds
+    said: Said = UNSAID
 
 
 class Written(msgspec.Struct, frozen=True):

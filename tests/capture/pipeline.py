@@ -267,7 +267,12 @@ class Capture:
 
     @property
     def in_hand(self) -> str:
+        """Taken from the line; the worker may not have it yet."""
         return self.state.in_hand
+
+    async def asked(self) -> Event:
+        """The event in hand, once the worker has it: what it says before that is about nothing."""
+        return await until(lambda: self.pipeline._dispatcher._asking._event)
 
     def says(self, event: Event, *documents: Document, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
         """The worker says what it makes of an event, and it comes to these documents."""

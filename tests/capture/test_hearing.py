@@ -49,7 +49,7 @@ def one(tmp_path):
 async def test_the_same_turn_ten_times_is_one_call(one):
     words = [await hear(one, "hello", "good day") for _ in range(10)]
     await hear(one, "hello", "good day", kind="session_end")
-    await until(lambda: one.in_hand)
+    await one.asked()
 
     assert words == [("accepted", 1), *[("coalesced", 0)] * 9]
     (task,) = one.given
@@ -124,8 +124,7 @@ async def test_while_the_endpoint_is_down_nothing_of_twelve_turns_is_lost(one):
         await later(70)
     heard: list[str] = []
     while one.state.state != "idle":
-        await until(lambda: one.in_hand)
-        event = one.pipeline._queue.in_hand.event
+        event = await one.asked()
         heard += [each.text for each in event.window]
         one.done(event)
         await until(lambda done=event: one.in_hand != done.id)
@@ -143,8 +142,7 @@ async def test_a_session_costs_its_own_size_and_not_its_size_every_turn(one):
     await hear(one, *said, kind="session_end")
     given = 0
     while one.state.state != "idle":
-        await until(lambda: one.in_hand)
-        event = one.pipeline._queue.in_hand.event
+        event = await one.asked()
         given += event.length
         one.done(event)
         await until(lambda done=event: one.in_hand != done.id)
@@ -329,7 +327,7 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
     cut = await one.pipeline.purge([words_of("the harbour opens")])
     assert b"harbour" not in await one.bytes_on_disk()
     last = await hear(one, "Trains run.", part=1, **numbered)
-    await until(lambda: one.in_hand)
+    await one.asked()
 
     assert (first, cut, last) == (("accepted", 0), Cut(1, 1), ("durable", 1))
     (task,) = one.given

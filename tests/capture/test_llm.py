@@ -432,6 +432,19 @@ async def test_the_deadline_holds_for_a_model_that_does_not_mind_it():
     assert caught.value.reason == "timeout"
 
 
+async def test_no_second_attempt_is_made_of_an_event_that_may_not_be_sent_once_more(provider):
+    event, asked = Event(window=WINDOW), list[str]()
+    model = OpenAICompatibleChat(provider.base_url, "m", retries=0, door=Door())
+    classifier = LlmClassifier(model, backoff_s=0.01, may_go_on=asked.append)
+    provider.chat = Answer(status=503)
+    with pytest.raises(CallFailed) as caught:
+        await classifier.classify(event, (), deadline=time.monotonic() + 20, attempts=2)
+    await model.aclose()
+
+    assert (len(provider.requests()), asked) == (1, [event.id])
+    assert (caught.value.status, caught.value.usage.calls) == (503, 1)
+
+
 def test_nothing_that_was_said_reaches_the_log(provider, caplog):
     caplog.set_level("DEBUG", logger="forged")
     provider.chat = [Answer(status=503), answering(A)]

@@ -9,9 +9,11 @@ import pytest
 
 from forged.capture.values import (
     Asked,
+    AskedAgain,
     AskedVectors,
     Classify,
     Decided,
+    GoOn,
     Heads,
     KnownMemory,
     StatementVectors,
@@ -675,9 +677,8 @@ async def test_after_two_failures_calls_wait_a_minute_and_the_first_is_a_probe(o
     assert len(one.given) == 2
 
     await later(11)
-    await until(lambda: one.in_hand)
-    probe = one.given[-1]
-    one.done(next(e for e in one.pipeline._queue.events() if e.id == probe.event_id), usage=ONE_CALL)
+    event, probe = await one.asked(), one.given[-1]
+    one.done(event, usage=ONE_CALL)
     await until(lambda: one.given[-1] is not probe)
     assert (probe.attempts, one.given[-1].attempts) == (1, 2)
 
@@ -910,6 +911,18 @@ async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_wit
     task = await one.hands_over(event, 2)
     assert [utterance.text for utterance in task.event.window] == ["Boats float. "]
     assert one.keeper.putting is None
+
+
+@pytest.mark.parametrize("said", ["Boats float. The harbour opens at noon.", "The harbour opens."])
+async def test_a_worker_may_send_an_event_once_more_until_something_of_it_is_purged(one, said):
+    event = await in_hand(one, one.durable(said))
+    one.worker.says(AskedAgain(event.id))
+    await one.pipeline.purge([words_of("something else")])
+    one.worker.says(AskedAgain(event.id))
+    await one.pipeline.purge(HARBOUR)
+    one.worker.says(AskedAgain(event.id))
+
+    assert [told.may for told in one.worker.given if isinstance(told, GoOn)] == [True, True, False]
 
 
 async def test_event_that_was_decided_is_purged_for_what_was_decided(one):

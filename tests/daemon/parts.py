@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from forged.capture.keeper import Keeper
@@ -23,7 +23,7 @@ from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import Resolver
+from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
@@ -64,6 +64,7 @@ class Parts:
         disabled: str,
         trusting: bool,
         min_score: float = 0.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._home = str(home)
         self._trusting = trusting and not disabled
@@ -85,6 +86,8 @@ class Parts:
             metrics=metrics,
         )
         self.resolver = Resolver(str(home), config, self.indexer)
+        self.session_memories = SessionMemories(clock=clock)
+        self.session_views = SessionViews(self.session_memories, self.indexer)
         writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
         self.capture = Pipeline(
             settings=WorkerSettings(),
@@ -117,6 +120,8 @@ class Parts:
             connections=lambda: 3,
             watcher=self.watcher,
             refused_writes=RefusedWrites(metrics),
+            session_memories=self.session_memories,
+            session_views=self.session_views,
             reload=_never,
         )
         self.handlers = Dispatcher(self.daemon)
@@ -168,6 +173,7 @@ async def assembled(
     disabled: str = "",
     trusting: bool = True,
     min_score: float = 0.0,
+    clock: Callable[[], float] = time.time,
 ) -> AsyncIterator[Parts]:
     parts = Parts(
         home,
@@ -177,13 +183,16 @@ async def assembled(
         disabled=disabled,
         trusting=trusting,
         min_score=min_score,
+        clock=clock,
     )
     keeping = asyncio.create_task(parts.state.run())
+    embedding = asyncio.create_task(parts.session_views.run())
     try:
         await parts.state.opened()
         yield parts
     finally:
         keeping.cancel()
+        embedding.cancel()
         await parts.state.close()
         parts.retriever.close()
         parts.resolver.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from forged_client import protocol as p
 from forged_client.framing import encode
@@ -151,6 +152,16 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         known_digest="d",
     ),
     p.Search(id=5, workspace="/w", query="q", limit=3),
+    p.Recall(
+        id=60,
+        query="q",
+        session_id="s",
+        user_id="u",
+        agent_id="claude",
+        filters={"topic": "debug", "turn": 5, "done": False},
+        scopes=("session", "user"),
+        token_budget=200,
+    ),
     p.Why(id=6, workspace="/w", session_id="s"),
     p.Remember(id=7, workspace="/w", content="text", scope="user", category="user-facts", related=(_EDGE,)),
     p.Capture(id=8, workspace="/w", session_id="s", kind="compaction", messages=_MESSAGES),
@@ -180,6 +191,35 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.StatusReport(id=3, version="0.1.0", roots=(_ROOT,), counters={"retrieves": 1}, warnings=("w",)),
     p.Retrieved(id=4, text="block", memories=(_HIT,), included=1, digest="d", legs=("lexical",)),
     p.Found(id=5, memories=(_HIT,), legs=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
+    p.Recalled(
+        id=60,
+        memories=(
+            p.RecalledMemory(
+                id="mem_a",
+                scope="session",
+                content="naïve 你好",
+                score=0.75,
+                distance=0.25,
+                memory_type="fact",
+                importance=0.5,
+                access_count=2,
+                last_accessed="2026-01-02T03:04:05Z",
+                created_at="2026-01-02T03:04:05Z",
+                expires_at="2026-01-02T04:04:05Z",
+                metadata={"topic": "debug"},
+                agent_id="claude",
+                user_id="u",
+                session_id="s",
+                root="session:s",
+            ),
+        ),
+        text="block",
+        included=1,
+        degraded=("shared was late",),
+        legs=("dense",),
+        elapsed_ms=0.5,
+        embedding_ms=0.25,
+    ),
     p.Explained(id=6, session_id="s", turn_id="t", memories=(_HIT,), omitted_ids=("mem_c",)),
     p.Remembered(id=7, memory_id="mem_a", version=1, path="/r/mem_a.md", generation="e:2"),
     p.Captured(id=8, outcome="durable"),
@@ -403,6 +443,23 @@ LATER: dict[str, p.Request | p.Reply] = {
     "reply-status_report+trust": p.StatusReport(
         id=3,
         roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
+    ),
+    "request-list+entities": p.ListMemories(id=10, workspace="/w", entities=True),
+    "reply-memories+entities": p.Memories(
+        id=9,
+        memories=(
+            replace(_RECORD, entities=("goose", "Redis"), relations=(p.Relation("goose", "uses", "Redis"),)),
+        ),
+        total=1,
+    ),
+    "reply-found+entities": p.Found(
+        id=5, memories=(replace(_HIT, entities=("goose",), relations=(p.Relation("a", "calls", "b"),)),)
+    ),
+    "reply-recalled+path": p.Recalled(
+        id=60,
+        memories=(
+            p.RecalledMemory(id="mem_a", scope="user", content="text", score=0.5, path="goose uses Redis"),
+        ),
     ),
 }
 

@@ -573,6 +573,23 @@ def test_what_was_forgotten_is_not_kept_by_the_event_in_hand(stage, repo, end):
     _empty_trash(stage)
 
 
+def test_what_was_forgotten_is_not_sent_once_more_when_the_call_in_hand_fails(stage, repo):
+    """What else the event says is: that is found out about anew."""
+    known, go = _known(stage, repo), threading.Event()
+    stage.provider.chat = _playing(lambda: Answer({"error": {"message": "no"}}, status=500, hold=go))
+    stage.tell(repo, f"Boats are blue. {FACT}", kind="explicit")
+    stage.provider.wait_until(lambda: len(stage.classified) == 2)
+    stage.client.forget(str(repo), known)
+    stage.provider.chat = _playing(reply)
+    go.set()
+    stage.settle()
+
+    *before, last = (request.body for request in stage.classified)
+    assert [FACT.encode() in body for body in before] == [True, True]
+    assert FACT.encode() not in last
+    assert b"Boats are blue." in last
+
+
 def _known(stage: Debugged, repo: Path) -> str:
     """Id of a captured memory that says FACT; nothing else does."""
     stage.provider.chat = _playing(lambda: reply(proposal(FACT)))

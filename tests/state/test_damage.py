@@ -17,6 +17,7 @@ from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
     Begun,
+    Detail,
     Document,
     Given,
     HeardList,
@@ -85,7 +86,9 @@ async def filled(directory: Path) -> None:
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
-        for table in ("details", "accesses", "outbox", "replicas"):
+        await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
+        state.accesses.hit([("/srv/repo", "mem_accessed7")])
+        for table in ("outbox", "replicas"):
             row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
             await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
     async with opened(directory) as state:
@@ -131,8 +134,8 @@ def a_byte_of(directory: Path, table: str) -> int:
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
-        "details": b"key-of-details",
-        "accesses": b"key-of-accesses",
+        "details": b"mem_detailed7",
+        "accesses": b"mem_accessed7",
         "outbox": b"key-of-outbox",
         "replicas": b"key-of-replicas",
     }[table]

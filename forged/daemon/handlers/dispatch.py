@@ -30,6 +30,7 @@ from forged.daemon.handlers import (
     looking,
     memories,
     moving,
+    recall,
     restoring,
     retrieve,
     reviewing,
@@ -74,7 +75,10 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Undo: (capture.undo, Needs.MEMORY),
     wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
     wire.Learn: (learning.learn, Needs.MEMORY),
+    wire.Recall: (recall.recall, Needs.INJECTION),
 }
+# Of these, those that may name no workspace.
+WITHOUT_WORKSPACE = (wire.Recall,)
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
     wire.Status: health.status,
@@ -164,10 +168,16 @@ class Dispatcher:
         if (handler := OF_DAEMON.get(type(request))) is not None:
             return await handler(context, request)
         handler, needs = IN_WORKSPACE[type(request)]
-        place = await self._daemon.resolver.resolve(request.workspace)  # type: ignore[attr-defined]
+        place = await self._daemon.resolver.resolve(self._where(request))
         if off := await self._off(place, needs):
             raise Disabled(off)
         return await handler(context, place, request)
+
+    def _where(self, request: wire.Request[wire.Reply]) -> str:
+        """The workspace of a request; what needs none is asked where the user's own memories are."""
+        workspace: str = request.workspace  # type: ignore[attr-defined]
+        needs_none = isinstance(request, WITHOUT_WORKSPACE)
+        return workspace or (self._daemon.resolver.home if needs_none else "")
 
     async def _off(self, place: Workplace, needs: Needs) -> str:
         """Why what the verb needs is off here, or nothing."""

@@ -185,8 +185,13 @@ def _said(
 
 
 def _deadline(context: Context, request: wire.Retrieve, place: Workplace) -> float:
+    return deadline_of(context, request.timeout_s, place)
+
+
+def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> float:
+    """Until when an answer is of use to whoever gives it so many seconds, of the monotonic clock."""
     limit = place.settings.retrieval_timeout_s
-    wanted = request.timeout_s or limit
+    wanted = timeout_s or limit
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))
 
 
@@ -245,7 +250,12 @@ def outcome(answer: Answer, included: int) -> tuple[str, str]:
 
 def _budget(request: wire.Retrieve, place: Workplace, none: int = _MOST_TOKENS) -> int:
     """Tokens that an injection may have; `none` where nobody limits them."""
-    wanted = place.settings.injection_token_budget if request.token_budget is None else request.token_budget
+    return budget_of(request.token_budget, place, none)
+
+
+def budget_of(asked_for: int | None, place: Workplace, none: int = _MOST_TOKENS) -> int:
+    """Tokens that an injection may have for whoever asks for so many, or says nothing."""
+    wanted = place.settings.injection_token_budget if asked_for is None else asked_for
     return min(wanted, _MOST_TOKENS) if wanted > 0 else none
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from forged.capture.supervisor import Patience, Supervisor
 from forged.capture.values import (
     Asked,
+    AskedAgain,
     AskedVectors,
     Decided,
     Failed,
+    GoOn,
     Heads,
     KnownMemory,
     Ready,
@@ -48,6 +50,8 @@ class Supervised:
             self.supervisor.give(Heads(report.event_id, self.heads), 10.0)
         if isinstance(report, AskedVectors):
             self.supervisor.give(StatementVectors(report.event_id), 10.0)
+        if isinstance(report, AskedAgain):
+            self.supervisor.give(GoOn(report.event_id, may=True), 10.0)
 
     def on_death(self, cause: str) -> None:
         self.seen.append(cause)

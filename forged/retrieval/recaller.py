@@ -1,0 +1,225 @@
+"""The searches of a recall: the query's vector once, every scope beside the others, all by one deadline.
+
+In goes a query and the places that may answer it, each with a limit of its own; out come lists for `combined`
+and a few words for what could not take part as it should: that delays no other place, and is no error. A
+place is asked by distance alone where all that it holds has a vector of the model that answers; where vectors
+are missing, or the query has none in time, words decide in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+
+import msgspec
+import numpy as np
+
+from forged.errors import ForgedError, ProviderError
+from forged.map import Part
+from forged.models import Purpose, Vectors, Waiting
+from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, reason_of
+from forged.retrieval.queries import queried
+from forged.retrieval.rank import heard
+from forged.retrieval.recall import Facts, Recollection
+from forged.retrieval.values import See, near
+from forged.scopes import FileSource, OverEntities, Question, Ranked, View
+
+logger = logging.getLogger(__name__)
+
+# A place that is there shows what it has within such a moment.
+_MOMENT_S = 0.05
+# What is reached over what memories speak of, of all places together.
+_OVER, _MOST_REACHED = "over entities", 10
+_UNREAD = f"is not read yet: {FIRST_BUILD}"
+
+Remote = Callable[[Vectors], Awaitable[Sequence[Sequence[Recollection]]]]
+"""Asks a server for what is nearest to a vector (d,), in all scopes that it holds."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where memories of one scope lie on this machine.
+
+    `facts` knows, by root and id, what is beside the text of one, and `admits` whether it may be found.
+    """
+
+    name: str
+    see: See
+    limit: int
+    facts: Callable[[str, str], Facts]
+    admits: Callable[[str, str], bool] | None = None
+
+
+class Recollected(msgspec.Struct, frozen=True):
+    """What was found, in lists; `degraded` says what is missing, `legs` what took part.
+
+    `reached` is what the query leads to over what memories speak of. `is_waiting`: a place is being read for
+    the first time.
+    """
+
+    lists: tuple[Sequence[Recollection], ...] = ()
+    reached: tuple[Recollection, ...] = ()
+    degraded: tuple[str, ...] = ()
+    legs: tuple[str, ...] = ()
+    embedding_ms: float = 0.0
+    is_waiting: bool = False
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """What one search brought; `problem` is why that is not all."""
+
+    lists: Sequence[Sequence[Recollection]] = ()
+    problem: str = ""
+    legs: frozenset[str] = frozenset()
+
+
+class Recaller:
+    """Carries out recalls; one for the daemon."""
+
+    def __init__(self, models: ModelsInUse, *, lexical_weight: float, thread: Executor) -> None:
+        self._models = models
+        self._lexical_weight = lexical_weight
+        self._thread = thread
+        self._over_entities = OverEntities(thread)
+
+    async def recall(
+        self,
+        query: str,
+        places: Sequence[Place],
+        *,
+        deadline: float,
+        tops: tuple[str, ...],
+        remote: Remote | None = None,
+    ) -> Recollected:
+        """Search all places, and the server, until `deadline`. `tops` are the roots of whoever asks."""
+        began = time.monotonic()
+        try:
+            vectors, lacks = await self._vectors(query, places, deadline, tops, remote), ""
+        except (ProviderError, TimeoutError) as error:
+            vectors, lacks = None, f"no vector of the query ({reason_of(error)}); answered by words"
+        embedding_ms = (time.monotonic() - began) * 1000
+        question = Question(
+            texts=(query,), message=query, vectors=vectors, top_k=0, hop_depth=0, deadline=near(deadline)
+        )
+        searches = {place.name: self._search(place, question) for place in places}
+        if remote is not None:
+            searches["shared"] = _on_server(remote, vectors)
+        searches[_OVER] = self._reached(query, places, question.deadline)
+        found = await _all_until(deadline, searches)
+        reached = found.pop(_OVER)
+        problems = (f"{name} {each.problem}" for name, each in found.items() if each.problem)
+        legs = frozenset[str]().union(*(each.legs for each in found.values()))
+        return Recollected(
+            lists=tuple(rows for each in found.values() for rows in each.lists),
+            reached=tuple(each for rows in reached.lists for each in rows),
+            degraded=tuple(filter(None, (lacks, *problems))),
+            legs=tuple(sorted(legs, reverse=True)),
+            embedding_ms=round(embedding_ms, 3),
+            is_waiting=any(each.problem == _UNREAD for each in found.values()),
+        )
+
+    async def _vectors(
+        self,
+        query: str,
+        places: Sequence[Place],
+        deadline: float,
+        tops: tuple[str, ...],
+        remote: Remote | None,
+    ) -> Vectors | None:
+        """The query's vector (1, d), if there is anything to compare it with. Raises ProviderError."""
+        embedder, health = self._models.embedder, self._models.embedding_health
+        if embedder is None:
+            return None
+        moment = min(time.monotonic() + _MOMENT_S, deadline)
+        views = await asyncio.gather(*(place.see(moment) for place in places))
+        if remote is None and not any("dense" in view.legs or view.waiting for view in views):
+            return None
+        waiting = Waiting(deadline)
+        health.admit(waiting)
+        async with asyncio.timeout_at(near(deadline)):
+            found = await queried(embedder, (query,), Purpose("query", tops, waiting), near(deadline))
+        if found.vectors is not None:
+            for view in views[:1]:
+                view.used(found.vectors.shape[1])
+        return found.vectors
+
+    async def _reached(self, query: str, places: Sequence[Place], deadline: float) -> _Found:
+        """What the query leads to over what the memories of all places speak of, as each place admits."""
+        views = await asyncio.gather(*(place.see(deadline) for place in places))
+        homes = [(place, view, home) for place, view in zip(places, views, strict=True) for home in view.maps]
+        found = await self._over_entities.search([home for _, _, home in homes], query)
+        rows = list[Recollection]()
+        for each in found:
+            (place, view, home), memory_id = homes[each.place[0]], each.place[1]
+            memory = home.find(memory_id)
+            if memory is None or not (place.admits is None or place.admits(home.root, memory_id)):
+                continue
+            ranked = Ranked(memory, each.strength, via="entity", root=home.root)
+            facts = place.facts(home.root, memory_id)
+            rows.append(Recollection(ranked, facts, view.key or "", path=each.path))
+        return _Found((rows[:_MOST_REACHED],))
+
+    async def _search(self, place: Place, question: Question) -> _Found:
+        view = await place.see(question.deadline)
+        if view.waiting and not len(view):
+            return _Found(problem=_UNREAD)
+        if not len(view):
+            return _Found(problem=view.problem)
+        is_near = question.vectors is not None and _has_all_vectors(view, question.vectors)
+        source = FileSource(
+            view, lexical_weight=0.0 if is_near else self._lexical_weight, thread=self._thread
+        )
+        wanted = msgspec.structs.replace(question, top_k=place.limit, admits=place.admits)
+        rows = await source.search(wanted)
+        found = tuple(
+            Recollection(each, place.facts(each.root, each.memory.id), view.key or "")
+            for each in rows.ranked
+            if each.via == "search"
+        )
+        legs = {"dense"} if question.vectors is not None and "dense" in view.legs else set[str]()
+        return _Found((found,), view.problem, frozenset(legs if is_near else legs | {"lexical"}))
+
+
+def _has_all_vectors(view: View, vectors: Vectors) -> bool:
+    """Whether every memory can be compared with the query."""
+    return all(_is_whole(part, view.key, vectors.shape[1]) for home in view.maps for part in home.parts)
+
+
+def _is_whole(part: Part, key: str | None, dimension: int) -> bool:
+    leg = part.dense
+    if leg is None or leg.dimension != dimension or key not in {None, leg.key}:
+        return not len(part)
+    there = leg.missing if part.gone is None else leg.missing & ~part.gone
+    return not np.any(there)
+
+
+async def _on_server(remote: Remote, vectors: Vectors | None) -> _Found:
+    if vectors is None:
+        return _Found(problem="was not asked: there is no vector of the query")
+    return _Found(await remote(vectors[0]), legs=frozenset({"dense"}))
+
+
+async def _all_until(deadline: float, searches: Mapping[str, Awaitable[_Found]]) -> dict[str, _Found]:
+    """What each search brought, or that it was late or failed; nobody is waited for beyond the deadline."""
+    tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
+    try:
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=max(deadline - time.monotonic(), 0))
+    finally:
+        for task in tasks.values():
+            task.add_done_callback(heard)
+            task.cancel()
+    return {name: _brought(name, task) for name, task in tasks.items()}
+
+
+def _brought(name: str, task: asyncio.Future[_Found]) -> _Found:
+    if not task.done() or task.cancelled():
+        logger.warning("scope left out scope=%s reason=late", name)
+        return _Found(problem="was late")
+    error = task.exception()
+    if error is None:
+        return task.result()
+    logger.warning("scope left out scope=%s reason=%s", name, type(error).__name__)
+    return _Found(problem=f"failed ({error})" if isinstance(error, ForgedError) else "failed")

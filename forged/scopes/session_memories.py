@@ -1,0 +1,240 @@
+"""Memories of sessions: they live in this process alone, for a while, and are gone when it ends.
+
+A session's memory is seen for as long as the session lasts, and at most for the time to live, counted from
+when it was made: whatever comes first. A session keeps its newest, and all sessions together keep a number of
+bytes, of which the session that was not added to for the longest goes first. What has expired is not given
+out, whether or not somebody has swept it away. Nothing is raised, and nothing here is written to a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from forged import memory
+from forged.memory import Memory, Scope, Trigger
+
+MOST_BYTES = 64 << 20
+# What a row takes beside its text: the values around it, and a vector.
+_BESIDE = 4096
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
+
+
+class SessionMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One memory of a session. `memory.session_id` is the session, `agent_id` who wrote it.
+
+    Without a `user_id` nobody has said who the session is with. `created` is in seconds since 1970, and
+    `tops` are the roots that the session saw: where one of them is paused, its text leaves for no model.
+    """
+
+    memory: Memory
+    agent_id: str
+    created: float
+    user_id: str = ""
+    memory_type: str = ""
+    importance: float = 1.0
+    metadata: Mapping[str, Any] = _NO_METADATA
+    source: str = ""
+    tops: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.memory.id
+
+    @property
+    def session_id(self) -> str:
+        return self.memory.session_id
+
+
+def in_session(content: str, session_id: str, now: float, *, category: str = "", origin: str = "") -> Memory:
+    """A text as a memory of a session."""
+    at = memory.utc(now)
+    return Memory(
+        id=memory.new_id(),
+        content=content,
+        created_at=at,
+        updated_at=at,
+        version=1,
+        scope=Scope.SESSION,
+        category=category or memory.default_category(Scope.SESSION),
+        session_id=session_id,
+        trigger=Trigger.EXPLICIT,
+        origin=origin,
+    )
+
+
+class Use(msgspec.Struct, frozen=True):
+    """How often a memory was recalled, and when for the last time, in seconds since 1970; 0 for never."""
+
+    count: int = 0
+    last: float = 0.0
+
+
+class _Session:
+    """The rows of one session, the oldest first. `moment` is another number whenever they are others."""
+
+    def __init__(self) -> None:
+        self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
+        self.uses: dict[str, Use] = {}
+        self.moment = 0
+
+
+class SessionMemories:
+    """The memories of all sessions. To be used on one event loop.
+
+    `dropped` counts those that had to make room before their time; `added` is set when one comes.
+    """
+
+    def __init__(
+        self,
+        *,
+        ttl_s: float = 3600.0,
+        most: int = 100,
+        most_bytes: int = MOST_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`ttl_s` is the time to live, `most` what one session may hold."""
+        self.clock = clock
+        self.ttl_s = ttl_s
+        self.dropped = 0
+        self.added = asyncio.Event()
+        self._most, self._most_bytes = most, most_bytes
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._bytes = 0
+        self._moments = 0
+
+    def add(self, row: SessionMemory) -> SessionMemory:
+        """Put a memory into its session; returns the one that says the same already, if there is one."""
+        for known in self.of(row.session_id):
+            if known.memory.content == row.memory.content and known.agent_id == row.agent_id:
+                return known
+        session = self._sessions.setdefault(row.session_id, _Session())
+        self._sessions.move_to_end(row.session_id)
+        session.rows[row.id] = row
+        self._bytes += _size(row)
+        self._changed(session)
+        self._make_room(session)
+        self.added.set()
+        return row
+
+    def of(self, session_id: str) -> tuple[SessionMemory, ...]:
+        """What a session remembers now, the oldest first."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ()
+        self._expire(session_id, session)
+        return tuple(session.rows.values())
+
+    def moment(self, session_id: str) -> int:
+        """Another number whenever `of` gives something else; 0 for a session that has nothing."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return 0
+        self._expire(session_id, session)
+        return session.moment if session.rows else 0
+
+    def expires(self, row: SessionMemory) -> float:
+        """When a memory goes at the latest, in seconds since 1970."""
+        return row.created + self.ttl_s
+
+    def all(self) -> Iterator[SessionMemory]:
+        """What all sessions remember now."""
+        for session_id in list(self._sessions):
+            yield from self.of(session_id)
+
+    def find(self, memory_id: str) -> SessionMemory | None:
+        """The memory of an id, whatever session it is of."""
+        for session_id, session in list(self._sessions.items()):
+            if memory_id in session.rows:
+                self._expire(session_id, session)
+                return session.rows.get(memory_id)
+        return None
+
+    def use(self, memory_id: str) -> None:
+        """Count that a memory was recalled."""
+        if (row := self.find(memory_id)) is not None:
+            uses = self._sessions[row.session_id].uses
+            uses[memory_id] = Use(uses.get(memory_id, Use()).count + 1, self.clock())
+
+    def used(self, memory_id: str) -> Use:
+        """How often it was recalled."""
+        row = self.find(memory_id)
+        return Use() if row is None else self._sessions[row.session_id].uses.get(memory_id, Use())
+
+    def remove(self, memory_id: str) -> SessionMemory | None:
+        """Take one memory away; returns it if it was there."""
+        row = self.find(memory_id)
+        if row is not None:
+            session = self._sessions[row.session_id]
+            self._drop(session, memory_id)
+            self._leave(row.session_id, session)
+        return row
+
+    def remove_saying(self, says: Callable[[str], bool]) -> tuple[str, ...]:
+        """Take away all memories of which this is true of the text; returns their ids."""
+        said = [row.id for row in self.all() if says(row.memory.content)]
+        return tuple(memory_id for memory_id in said if self.remove(memory_id) is not None)
+
+    def end(self, session_id: str) -> None:
+        """The session is over, and what it remembered with it."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            for memory_id in list(session.rows):
+                self._drop(session, memory_id)
+            self._leave(session_id, session)
+
+    def sweep(self) -> None:
+        """Let go of what has expired."""
+        for session_id, session in list(self._sessions.items()):
+            self._expire(session_id, session)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions remember something."""
+        self.sweep()
+        return len(self._sessions)
+
+    @property
+    def size(self) -> int:
+        """Bytes that all of them take, as they are counted."""
+        return self._bytes
+
+    def _make_room(self, newest: _Session) -> None:
+        while len(newest.rows) > self._most:
+            self._drop(newest, next(iter(newest.rows)), early=True)
+        while self._bytes > self._most_bytes:
+            session_id, oldest = next(iter(self._sessions.items()))
+            if oldest is newest and len(newest.rows) == 1:
+                return
+            self._drop(oldest, next(iter(oldest.rows)), early=True)
+            self._leave(session_id, oldest)
+
+    def _expire(self, session_id: str, session: _Session) -> None:
+        limit = self.clock() - self.ttl_s
+        for memory_id in [row.id for row in session.rows.values() if row.created <= limit]:
+            self._drop(session, memory_id)
+        self._leave(session_id, session)
+
+    def _drop(self, session: _Session, memory_id: str, *, early: bool = False) -> None:
+        self._bytes -= _size(session.rows.pop(memory_id))
+        session.uses.pop(memory_id, None)
+        self.dropped += early
+        self._changed(session)
+
+    def _leave(self, session_id: str, session: _Session) -> None:
+        if not session.rows:
+            self._sessions.pop(session_id, None)
+
+    def _changed(self, session: _Session) -> None:
+        self._moments += 1
+        session.moment = self._moments
+
+
+def _size(row: SessionMemory) -> int:
+    return len(row.memory.content.encode("utf-8", "surrogatepass")) + len(str(row.metadata)) + _BESIDE

@@ -1,0 +1,133 @@
+"""What sessions remember: for how long, how much, and that each is told its own alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forged.scopes import SessionMemories, SessionMemory, in_session
+from tests.support.clock import Clock
+
+MINUTE = 60.0
+
+
+def row(text: str, session: str = "s1", now: float = 0.0, **fields) -> SessionMemory:
+    return SessionMemory(memory=in_session(text, session, now), agent_id="claude", created=now, **fields)
+
+
+def texts(memories: SessionMemories, session: str = "s1") -> list[str]:
+    return [each.memory.content for each in memories.of(session)]
+
+
+def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept():
+    clock = Clock()
+    memories = SessionMemories(clock=clock)
+    kept = memories.add(row("the build is red"))
+
+    clock.now = 59 * MINUTE
+    assert texts(memories) == ["the build is red"]
+    assert memories.find(kept.id) == kept
+    clock.now = 61 * MINUTE
+    assert texts(memories) == []
+    assert memories.find(kept.id) is None
+    assert memories.moment("s1") == 0
+
+
+def test_the_time_to_live_counts_from_when_each_was_made():
+    clock = Clock()
+    memories = SessionMemories(clock=clock)
+    memories.add(row("early"))
+    clock.now = 30 * MINUTE
+    memories.add(row("late", now=clock.now))
+
+    clock.now = 61 * MINUTE
+    assert texts(memories) == ["late"]
+
+
+def test_a_session_that_ends_remembers_nothing_however_young_it_is():
+    memories = SessionMemories(clock=Clock())
+    memories.add(row("one"))
+    memories.add(row("two", session="s2"))
+
+    memories.end("s1")
+
+    assert texts(memories) == []
+    assert texts(memories, "s2") == ["two"]
+    assert memories.sessions == 1
+
+
+def test_of_101_memories_of_a_session_the_first_is_gone():
+    memories = SessionMemories(clock=Clock())
+    for number in range(101):
+        memories.add(row(f"fact {number}"))
+
+    assert texts(memories) == [f"fact {number}" for number in range(1, 101)]
+    assert memories.dropped == 1
+
+
+def test_the_session_that_was_not_added_to_for_the_longest_makes_room_first():
+    memories = SessionMemories(clock=Clock(), most_bytes=3 * 5000)
+    for session in ("old", "young", "old", "young"):
+        memories.add(row(f"{session} {memories.size}", session))
+
+    assert len(texts(memories, "old")) == 1
+    assert len(texts(memories, "young")) == 2
+    assert memories.size <= 3 * 5000
+
+
+def test_one_memory_that_is_larger_than_all_room_stays_alone():
+    memories = SessionMemories(clock=Clock(), most_bytes=6000)
+    memories.add(row("small", "s1"))
+    memories.add(row("x" * 10_000, "s2"))
+
+    assert texts(memories, "s1") == []
+    assert len(texts(memories, "s2")) == 1
+
+
+def test_the_same_text_twice_in_a_session_is_one_memory():
+    memories = SessionMemories(clock=Clock())
+    first = memories.add(row("the build is red"))
+
+    assert memories.add(row("the build is red")) == first
+    assert memories.add(row("the build is red", session="s2")) != first
+    assert len(texts(memories)) == 1
+
+
+def test_a_memory_is_taken_away_by_its_id_or_by_what_it_says():
+    memories = SessionMemories(clock=Clock())
+    one, two = memories.add(row("the key is under the mat")), memories.add(row("tea at five", "s2"))
+
+    assert memories.remove(one.id) == one
+    assert memories.remove(one.id) is None
+    assert memories.remove_saying(lambda text: "tea" in text) == (two.id,)
+    assert list(memories.all()) == []
+    assert memories.size == 0
+
+
+def test_what_is_there_has_another_moment_whenever_it_is_something_else():
+    clock = Clock()
+    memories = SessionMemories(clock=clock)
+    moments = [memories.moment("s1")]
+    kept = memories.add(row("one"))
+    moments.append(memories.moment("s1"))
+    memories.add(row("two", now=1.0))
+    moments.append(memories.moment("s1"))
+    memories.remove(kept.id)
+    moments.append(memories.moment("s1"))
+
+    assert len(set(moments)) == 4
+    assert memories.moment("s1") == moments[-1]
+
+
+def test_a_use_is_counted_until_the_memory_goes():
+    clock = Clock(100.0)
+    memories = SessionMemories(clock=clock)
+    kept = memories.add(row("one", now=100.0))
+
+    memories.use(kept.id)
+    clock.now = 160.0
+    memories.use(kept.id)
+    memories.use("mem_of_nobody")
+
+    assert msgspec.structs.astuple(memories.used(kept.id)) == (2, 160.0)
+    memories.remove(kept.id)
+    assert memories.used(kept.id).count == 0
