@@ -137,7 +137,7 @@ async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Fin
 async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     query = (
         "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
-        " FROM pg_stat_user_tables WHERE schemaname = 'forged'"
+        " FROM pg_stat_user_tables WHERE schemaname = 'forged' AND relname LIKE '%memories%'"
     )
     ((live, dead),) = await _all_rows(connection, query)
     if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
@@ -153,7 +153,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "expired rows",
                 "warn",
-                f"{expired:,} of sessions are not swept up",
+                f"{expired:,}, of sessions, are not swept up",
                 "a daemon does that when it runs",
             )
         ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
@@ -161,7 +161,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "vectors",
                 "warn",
-                f"{bare:,} rows have none and are not found",
+                f"rows without one, which are not found: {bare:,}",
                 "`forgectl rebuild` embeds them again",
             )
 
