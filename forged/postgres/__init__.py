@@ -13,13 +13,17 @@ from forged import door
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
     from forged.postgres.inspecting import Finding, Server, check, examine, server
+    from forged.postgres.listening import Change
     from forged.postgres.migrating import Step, migrate, require_current
     from forged.postgres.pool import Pool
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
+    from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
 
 __all__ = [
+    "LIMITS",
+    "Change",
     "Connection",
     "EmbeddingModel",
     "Finding",
@@ -29,6 +33,8 @@ __all__ = [
     "ScratchServer",
     "Server",
     "Settings",
+    "Shared",
+    "SharedCondition",
     "Step",
     "Stored",
     "check",
@@ -51,6 +57,8 @@ __getattr__ = door(
     roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),
+    listening=("Change",),
     scratch=("ScratchServer",),
+    shared=("LIMITS", "Shared", "SharedCondition"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),
 )

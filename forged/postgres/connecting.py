@@ -6,7 +6,10 @@ Raises SharedError for what psycopg raises, and ConfigError for a URL that is no
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
+import socket
 from typing import Any
 
 import psycopg
@@ -25,6 +28,7 @@ OLDEST_PGVECTOR = (0, 8)
 
 CONNECT_S = 5
 """A server that has not let us in after so many seconds is taken for gone."""
+_CANCEL_S = 0.3
 
 
 def parameters(settings: Settings) -> dict[str, Any]:
@@ -69,9 +73,28 @@ def _is_loopback(host: str) -> bool:
 async def connect(settings: Settings) -> Connection:
     """One connection of its own, outside of any pool and without the set-up that searches want."""
     try:
-        return await psycopg.AsyncConnection.connect(**parameters(settings), autocommit=True)
+        return await _Impatient.connect(**parameters(settings), autocommit=True)
     except (psycopg.Error, OSError) as error:
         raise shared_error(error) from error
+
+
+class _Impatient(psycopg.AsyncConnection[TupleRow]):
+    """One whose user may go away: psycopg would wait ten seconds for a server that does not answer."""
+
+    async def _try_cancel(self, *, timeout: float = _CANCEL_S) -> None:  # noqa: ASYNC109 - psycopg's own
+        try:
+            await self.cancel_safe(timeout=min(timeout, _CANCEL_S))
+        except (psycopg.Error, OSError):
+            shut(self)
+
+
+def shut(connection: Connection) -> None:
+    """Shut the socket, which wakes whoever waits for an answer."""
+    with (
+        contextlib.suppress(OSError, psycopg.Error),
+        socket.socket(fileno=os.dup(connection.fileno())) as twin,
+    ):
+        twin.shutdown(socket.SHUT_RDWR)
 
 
 async def set_up(connection: Connection, settings: Settings) -> None:

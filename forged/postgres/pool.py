@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -20,7 +18,7 @@ from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
 from forged.models import Condition
-from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up
+from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
 from forged.postgres.failures import shared_error
 from forged.postgres.health import ServerHealth
 from forged.postgres.migrating import require_current
@@ -94,7 +92,7 @@ class Pool:
     async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
         connection = await self._ready(deadline)
         try:
-            with _shut_at(deadline, connection):
+            with shut_at(deadline, connection):
                 yield connection
         finally:
             if connection.info.transaction_status == TransactionStatus.IDLE:
@@ -107,7 +105,7 @@ class Pool:
         while self._idle:
             connection = self._idle.pop()
             try:
-                with _shut_at(deadline, connection):
+                with shut_at(deadline, connection):
                     await _limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
@@ -121,8 +119,9 @@ class Pool:
         async with asyncio.timeout(deadline - time.monotonic()):
             connection = await connect(self._settings)
             try:
-                await set_up(connection, self._settings)
-                await require_current(connection, self._settings.models)
+                with shut_at(deadline, connection):
+                    await set_up(connection, self._settings)
+                    await require_current(connection, self._settings.models)
             except BaseException:
                 await connection.close()
                 raise
@@ -155,19 +154,11 @@ async def _limit(connection: Connection, deadline: float) -> None:
 
 
 @contextlib.contextmanager
-def _shut_at(deadline: float, connection: Connection) -> Iterator[None]:
+def shut_at(deadline: float, connection: Connection) -> Iterator[None]:
     """Shut the socket at the deadline, which wakes whoever waits for a server that is gone without a word."""
     loop = asyncio.get_running_loop()
-    timer = loop.call_later(max(0.0, deadline - time.monotonic()), _shut, connection)
+    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut, connection)
     try:
         yield
     finally:
         timer.cancel()
-
-
-def _shut(connection: Connection) -> None:
-    with (
-        contextlib.suppress(OSError, psycopg.Error),
-        socket.socket(fileno=os.dup(connection.fileno())) as twin,
-    ):
-        twin.shutdown(socket.SHUT_RDWR)
