@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -59,7 +60,8 @@ class Probe(msgspec.Struct, frozen=True):
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
-    `reload` starts over if the configuration has changed, and tells whether it does.
+    `reload` starts over if the configuration has changed, and tells whether it does. Documents are written
+    and removed by whoever holds `ingesting`.
     """
 
     epoch: str
@@ -88,6 +90,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
+    ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Context(msgspec.Struct, frozen=True):
