@@ -143,6 +143,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
     `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `agent` is whose memories are found beside the others where the configuration says so, as in Retrieve.
     `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
     empty; a memory is ranked by the query that it answers best.
     """
@@ -155,6 +156,8 @@ class Search(Request[Found], frozen=True, tag="search"):
     min_generation: str = ""
     rated: bool = False
     hypotheses: tuple[str, ...] = ()
+    agent: str = ""
+    session_id: str = ""
 
 
 class Explained(Reply, frozen=True, tag="explained"):
@@ -231,10 +234,14 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
-    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+    """Explain the last injection of a session, or (with `query`) what a retrieval would do now.
+
+    What is an agent's or a session's own is explained to whoever names it by `agent` or `session_id`.
+    """
 
     bypassable: ClassVar[bool] = True
 
     workspace: str = ""
     session_id: str = ""
     query: str = ""
+    agent: str = ""

@@ -37,10 +37,9 @@ from forged.retrieval import (
 )
 from forged.retrieval import Place as Asked
 from forged.scopes import FileRoots, View, Workplace
+from forged.state import metadata_problem
 from forged_client import protocol as wire
 
-# What one request may filter by.
-MOST_KEYS, MOST_FILTER_BYTES = 32, 4096
 _FOUR = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
 
 
@@ -199,8 +198,6 @@ def _admits(
 
 
 def _check_filters(filters: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest."""
-    if len(filters) > MOST_KEYS:
-        raise InvalidRequest(f"{len(filters)} keys to filter by; at most {MOST_KEYS} can be given")
-    if len(msgspec.json.encode(filters)) > MOST_FILTER_BYTES:
-        raise InvalidRequest(f"the filters are larger than {MOST_FILTER_BYTES} bytes")
+    """A filter has the form of metadata. Raises InvalidRequest."""
+    if problem := metadata_problem(filters):
+        raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
