@@ -23,9 +23,9 @@ from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.naming import look
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.errors import MemoryNotFound, StoreError
-from forged.files import AGENT_ID, org_root
+from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memory import Memory
+from forged.memory import Memory, Scope
 from forged.scopes import Workplace
 from forged.state import Detail, Said, metadata_problem
 from forged.text.private import without_private
@@ -67,17 +67,17 @@ class _Made(msgspec.Struct, frozen=True):
         )
 
 
-async def ingest(context: Context, _: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
+async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
     """Write what is not there yet, document by document; with `look` only tell what would become of them."""
     said = _said(request)
     await context.daemon.trust.opened()
-    index = _index(context)
+    index = await _index(context, place, make=not request.look)
     fates: list[wire.DocumentFate] = []
     generation = index.generations.wanted
     async with context.daemon.ingesting:
         there = await _there(context, index)
         for each in request.documents:
-            made = await asyncio.to_thread(_made, context, request, each, there)
+            made = await asyncio.to_thread(_made, context, index.root.top, request, each, there)
             if isinstance(made, wire.DocumentFate) or request.look:
                 fates.append(made if isinstance(made, wire.DocumentFate) else made.fate(len(made.missing)))
                 continue
@@ -86,6 +86,8 @@ async def ingest(context: Context, _: Workplace, request: wire.Ingest) -> tuple[
             generation = max(generation, seen)
             if fate.became != "refused":
                 there[made.source] = {piece.id: piece for piece in made.pieces}
+    if any(fate.became == "replaced" for fate in fates) and not request.look:
+        await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     return wire.Ingested(fates=tuple(fates), root=index.root.top), generation
 
 
@@ -102,8 +104,9 @@ def _said(request: wire.Ingest) -> Said:
     return Said(metadata=request.metadata, agent_id=request.agent_id)
 
 
-def _index(context: Context) -> RootIndex:
-    return context.daemon.indexer.open(org_root(context.daemon.resolver.home))
+async def _index(context: Context, place: Workplace, *, make: bool = False) -> RootIndex:
+    (root,) = (await context.daemon.resolver.within(place, Scope.ORG, make=make)).roots
+    return context.daemon.indexer.open(root)
 
 
 async def _there(context: Context, index: RootIndex) -> _There:
@@ -117,7 +120,7 @@ async def _there(context: Context, index: RootIndex) -> _There:
 
 
 def _made(
-    context: Context, request: wire.Ingest, asked: wire.Document, there: _There
+    context: Context, top: str, request: wire.Ingest, asked: wire.Document, there: _There
 ) -> _Made | wire.DocumentFate:
     """What is to be written of a document, or what becomes of it instead."""
     if problem := _problem(asked):
@@ -131,7 +134,7 @@ def _made(
     if not pieces:
         told = "nothing is left of it without what is marked private"
         return wire.DocumentFate(source=asked.source, became="refused", reason=told)
-    return _of(asked.source, pieces, there, _forgotten(context), insisted=bool(secrets))
+    return _of(asked.source, pieces, there, _forgotten(context, top), insisted=bool(secrets))
 
 
 def _problem(asked: wire.Document) -> str:
@@ -149,8 +152,8 @@ def _pieces(asked: wire.Document, text: str, how: KnowledgeConfig) -> tuple[Memo
     )  # fmt: skip
 
 
-def _forgotten(context: Context) -> Callable[[str], bool]:
-    records, tops = context.daemon.state.forgotten, (org_root(context.daemon.resolver.home).top,)
+def _forgotten(context: Context, top: str) -> Callable[[str], bool]:
+    records, tops = context.daemon.state.forgotten, (top,)
     return lambda text: records.since(tops, text) is not None
 
 
@@ -207,10 +210,10 @@ async def _taken_away(context: Context, index: RootIndex, ids: Sequence[str]) ->
 
 
 async def list_documents(
-    context: Context, _: Workplace, request: wire.ListDocuments
+    context: Context, place: Workplace, request: wire.ListDocuments
 ) -> tuple[wire.Documents, int]:
     """A page of the documents, by their sources."""
-    index = _index(context)
+    index = await _index(context, place)
     records = _records(context, index, _by_document(await _there(context, index)))
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_LISTED)
     page = tuple(records[start : start + count])
@@ -259,10 +262,10 @@ def _record(document_id: str, some: Sequence[Memory], detail: Detail) -> wire.Do
 
 
 async def remove_document(
-    context: Context, _: Workplace, request: wire.RemoveDocument
+    context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
     """Take every piece of a document away, and answer when no search can find one any more."""
-    index = _index(context)
+    index = await _index(context, place)
     await context.daemon.trust.opened()
     async with context.daemon.ingesting:
         there = _by_document(await _there(context, index))

@@ -18,8 +18,8 @@ SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 
 
 def units(count: int, word: str = "walrus") -> str:
-    """A text of about so many tokens that has a word and no sentence."""
-    return f"{word} " + "".join(f"{number:04d}" for number in range(count - 2))
+    """A text of so many tokens that begins with a word and has no sentence."""
+    return f"{word:<8}" + "".join(f"{number % 1000:03d} " for number in range(count - 2))
 
 
 def doc(text: str, source: str = "docs/a.md") -> wire.Document:
@@ -61,7 +61,7 @@ async def test_a_document_of_1200_tokens_becomes_three_numbered_files_that_both_
     ]  # fmt: skip
     assert [len(each.content) // 4 for each in stored] == [512, 512, 276]
     assert {each.id for each in stored} == {f"mem_{fate.document_id[4:]}_{each:05d}" for each in range(3)}
-    assert mine == other
+    assert [each.id for each in mine] == [each.id for each in other]
     assert (mine[0].source, mine[0].document_id, mine[0].chunk_index) == ("docs/a.md", fate.document_id, 0)
 
 
@@ -136,12 +136,12 @@ async def test_missing_pieces_alone_are_written_and_said(home):
 async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkeypatch):
     async with assembled(home) as parts:
         await became(parts, doc(units(1200)))
-        old, write = files(home), parts.writer.add_all
+        old, write = files(home), parts.daemon.writer.add_all
 
         async def full(index, drafts):
             return (*await write(index, drafts[:1]), *[StoreError("no space left")] * (len(drafts) - 1))
 
-        monkeypatch.setattr(parts.writer, "add_all", full)
+        monkeypatch.setattr(parts.daemon.writer, "add_all", full)
         (fate,) = await ingested(parts, doc(units(1200, "otter")))
         left = files(home)
         monkeypatch.undo()
@@ -202,9 +202,9 @@ async def test_a_look_tells_what_would_become_and_writes_nothing(home):
 
 async def test_a_secret_is_named_by_its_shape_unless_somebody_insists_and_never_alone_stops_the_others(home):
     async with assembled(home) as parts:
-        secret, other = await ingested(parts, doc(f"Use {SECRET} here."), doc("Fine.", "b"))
-        insisted = await became(parts, doc(f"Use {SECRET} here."), allow_secret=True)
-        (hit,) = await found(parts, "Use here")
+        secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
+        insisted = await became(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
+        (hit,) = await found(parts, "zebra")
 
     assert (secret.became, other.became, insisted) == ("secret", "new", ["new"])
     assert "GitHub" in secret.reason or "github" in secret.reason
