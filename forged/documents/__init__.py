@@ -10,17 +10,19 @@ nothing can be read.
 
 from forged.documents.cutting import Cut, cut
 from forged.documents.pieces import FROM_DOCUMENT, document_id, piece_id, pieces
-from forged.documents.reading import MOST_BYTES, Document, Refused, documents
+from forged.documents.reading import MOST_BYTES, Document, File, Refused, found, read
 
 __all__ = [
     "FROM_DOCUMENT",
     "MOST_BYTES",
     "Cut",
     "Document",
+    "File",
     "Refused",
     "cut",
     "document_id",
-    "documents",
+    "found",
     "piece_id",
     "pieces",
+    "read",
 ]

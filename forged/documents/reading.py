@@ -3,8 +3,8 @@
 Markdown and plain text by the end of the name; a file that is named itself may be called anything. What lies
 there is somebody else's: no link is followed but one that a person names itself, only regular files are
 opened, each of at most 900 KiB, and a walk ends after so many entries and so deep. Hidden files and folders
-are passed by. A file that is no such text is `Refused` with the reason; WorkspaceError is raised for a path
-that is not there.
+are passed by. First all files are `found` by their names, then each is `read`: what is no such text is
+`Refused` with the reason. WorkspaceError is raised for a path that is not there.
 """
 
 from __future__ import annotations
@@ -44,8 +44,16 @@ class Refused(msgspec.Struct, frozen=True):
     why: str
 
 
-def documents(path: str, source: str = "") -> Iterator[Document | Refused]:
-    """The documents of a file or folder, in the order of their names.
+class File(msgspec.Struct, frozen=True):
+    """A file that may be a document; `is_named`: a person named it itself."""
+
+    source: str
+    path: str
+    is_named: bool = False
+
+
+def found(path: str, source: str = "") -> Iterator[File | Refused]:
+    """The files of a path, which names one or a folder, in the order of their names.
 
     Each is named by its path, or by `source` with the path below the folder. Raises WorkspaceError.
     """
@@ -54,7 +62,21 @@ def documents(path: str, source: str = "") -> Iterator[Document | Refused]:
     if os.path.isdir(path):
         yield from _Walk(source or path).below(path, "", 0)
     else:
-        yield _read(path, source or path, follow=True)
+        yield File(source or path, path, is_named=True)
+
+
+def read(file: File) -> Document | Refused:
+    """The text of a file."""
+    try:
+        data = _bytes(file)
+    except OSError as error:
+        if not file.is_named and os.path.islink(file.path):
+            return Refused(file.source, "a symbolic link; ingest the file that it leads to")
+        return Refused(file.source, f"cannot be read: {error.strerror}")
+    text = data if isinstance(data, Refused) else _text(file.source, data)
+    if isinstance(text, Refused):
+        return text
+    return Document(file.source, text, os.path.splitext(file.path)[1].lower() in MARKDOWN)
 
 
 class _Walk:
@@ -62,7 +84,7 @@ class _Walk:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
-    def below(self, folder: str, below: str, depth: int) -> Iterator[Document | Refused]:
+    def below(self, folder: str, below: str, depth: int) -> Iterator[File | Refused]:
         """All documents of a folder, which lies at `below` in the one that was named, with a slash behind."""
         if depth > _MOST_DEPTH:
             yield Refused(self._named(below), f"lies more than {_MOST_DEPTH} folders deep")
@@ -80,7 +102,7 @@ class _Walk:
                 if entry.name not in _PASSED_BY:
                     yield from self.below(entry.path, f"{where}/", depth + 1)
             elif os.path.splitext(entry.name)[1].lower() in TEXT:
-                yield _read(entry.path, self._named(where), follow=False)
+                yield File(self._named(where), entry.path)
         if self._room <= 0 and not below:
             yield Refused(self._source, f"more than {_MOST_ENTRIES:,} files and folders; ingest it in parts")
 
@@ -103,19 +125,19 @@ def _is_shown(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _read(path: str, source: str, *, follow: bool) -> Document | Refused:
-    try:
-        data = _bytes(path, follow=follow)
-    except OSError as error:
-        is_link = not follow and os.path.islink(path)
-        why = (
-            "a symbolic link; ingest the file that it leads to"
-            if is_link
-            else f"cannot be read: {error.strerror}"
-        )
-        return Refused(source, why)
-    if isinstance(data, str):
-        return Refused(source, data)
+def _bytes(file: File) -> bytes | Refused:
+    """Raises OSError."""
+    descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
+    with open(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return Refused(file.source, "not a regular file")
+        data = opened.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        return Refused(file.source, f"larger than {MOST_BYTES >> 10} KiB; split it")
+    return data
+
+
+def _text(source: str, data: bytes) -> str | Refused:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -123,16 +145,4 @@ def _read(path: str, source: str, *, follow: bool) -> Document | Refused:
         return Refused(source, f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
     if "\0" in text:
         return Refused(source, "not a text: it holds NUL characters")
-    if not text.strip():
-        return Refused(source, "it is empty")
-    return Document(source, text, os.path.splitext(path)[1].lower() in MARKDOWN)
-
-
-def _bytes(path: str, *, follow: bool) -> bytes | str:
-    """The bytes of a file, or why it is not read. Raises OSError."""
-    descriptor = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return "not a regular file"
-        data = file.read(MOST_BYTES + 1)
-    return data if len(data) <= MOST_BYTES else f"larger than {MOST_BYTES >> 10} KiB; split it"
+    return text if text.strip() else Refused(source, "it is empty")

@@ -6,8 +6,12 @@ import os
 
 import pytest
 
-from forged.documents import MOST_BYTES, Document, Refused, documents, reading
+from forged.documents import MOST_BYTES, Document, File, Refused, found, read, reading
 from forged.errors import WorkspaceError
+
+
+def documents(path: str, source: str = "") -> list[Document | Refused]:
+    return [read(each) if isinstance(each, File) else each for each in found(path, source)]
 
 
 def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(tmp_path):
@@ -23,9 +27,7 @@ def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(t
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"the text of {name}")
 
-    found = list(documents(str(tmp_path), "docs/"))
-
-    assert found == [
+    assert documents(str(tmp_path), "docs/") == [
         Document("docs/a.txt", "the text of a.txt", False),
         Document("docs/b.md", "the text of b.md", True),
         Document("docs/sub/c.markdown", "the text of sub/c.markdown", True),
@@ -36,7 +38,7 @@ def test_a_file_that_is_named_itself_is_read_whatever_it_is_called_and_through_a
     (tmp_path / "README").write_text("read me")
     (tmp_path / "link").symlink_to(tmp_path / "README")
 
-    assert list(documents(str(tmp_path / "link"))) == [Document(str(tmp_path / "link"), "read me", False)]
+    assert (documents(str(tmp_path / "link"))) == [Document(str(tmp_path / "link"), "read me", False)]
 
 
 @pytest.mark.parametrize(
@@ -55,13 +57,13 @@ def test_a_file_that_is_no_text_in_utf_8_is_refused_with_the_reason(tmp_path, da
     (tmp_path / "a.md").write_bytes(data)
     (tmp_path / "b.md").write_text("fine")
 
-    assert list(documents(str(tmp_path), "d")) == [Refused("d/a.md", why), Document("d/b.md", "fine", True)]
+    assert (documents(str(tmp_path), "d")) == [Refused("d/a.md", why), Document("d/b.md", "fine", True)]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbftext")
 
-    assert list(documents(str(tmp_path / "a.md"), "a")) == [Document("a", "text", True)]
+    assert (documents(str(tmp_path / "a.md"), "a")) == [Document("a", "text", True)]
 
 
 def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(tmp_path):
@@ -72,7 +74,7 @@ def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(t
     (tmp_path / "docs/folder").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "docs/b.md")
 
-    assert list(documents(str(tmp_path / "docs"), "d")) == [
+    assert documents(str(tmp_path / "docs"), "d") == [
         Refused("d/a.md", "a symbolic link; ingest the file that it leads to"),
         Refused("d/b.md", "not a regular file"),
     ]
@@ -80,7 +82,7 @@ def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(t
 
 def test_a_path_that_is_not_there_is_said(tmp_path):
     with pytest.raises(WorkspaceError, match="is not there"):
-        list(documents(str(tmp_path / "nowhere")))
+        (documents(str(tmp_path / "nowhere")))
 
 
 def test_a_walk_ends_after_so_many_entries_and_so_deep_and_says_so(tmp_path, monkeypatch):
@@ -90,8 +92,8 @@ def test_a_walk_ends_after_so_many_entries_and_so_deep_and_says_so(tmp_path, mon
     for number in range(5):
         (tmp_path / f"a/b/c/{number}.md").write_text("x")
 
-    deep = list(documents(str(tmp_path), "d"))
-    wide = list(documents(str(tmp_path / "a/b/c"), "d"))
+    deep = documents(str(tmp_path), "d")
+    wide = documents(str(tmp_path / "a/b/c"), "d")
 
     assert (
         deep == [Refused("d/a/b/", "lies more than 1 folders deep"), Refused("d", deep[-1].why)][: len(deep)]
