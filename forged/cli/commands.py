@@ -68,6 +68,7 @@ VERBS = {
     "config": ("configuration", "Show, locate, start or check the configuration."),
     "docs": ("docs", "Show the manual."),
     "completion": ("completion", "Print what makes a shell complete forgectl's words."),
+    "ingest": ("ingesting", "Let all agents search documents; list them, remove them."),
     "shared": ("shared", "Set up, check and open the PostgreSQL of a team."),
 }
 

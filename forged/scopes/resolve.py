@@ -25,7 +25,7 @@ import msgspec
 
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
-from forged.files import Root, org_root, resolve, root_of_agent
+from forged.files import Root, made_org_root, org_root, resolve, root_of_agent
 from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memory import Scope
@@ -96,8 +96,11 @@ class Resolver:
 
         Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
         """
+        roots: tuple[Root, ...]
         if scope == Scope.ORG:
-            roots = self.roots_of_org()
+            roots = (
+                await self._in_thread(partial(made_org_root, self.home)) if make else org_root(self.home),
+            )
         elif make:
             roots = await self._in_thread(partial(_made, self.home, agent_id))
             self._agents.drop(agent_id)

@@ -89,7 +89,7 @@ def check_changeable(scope: str) -> None:
     """A piece of a document is as the document is. Raises InvalidRequest."""
     if scope == Scope.ORG:
         raise InvalidRequest(
-            "what all agents may read is as its document is: change that, and ingest it again"
+            "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
         )
 
 

@@ -66,7 +66,7 @@ async def remember(
 async def _place(context: Context, place: Workplace, request: wire.Remember) -> Workplace:
     """Where the memory is to be written: an agent's root is made with its first memory."""
     if request.scope == Scope.ORG:
-        raise InvalidRequest("what all agents may read comes from documents: forgectl ingest PATH")
+        raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
     if request.scope == Scope.AGENT and request.agent_id:
         said_of(request, request.scope)  # before a directory is made for it
         return await context.daemon.resolver.within(place, request.scope, request.agent_id, make=True)
