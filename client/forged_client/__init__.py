@@ -88,6 +88,7 @@ __all__ = [
     "Reviewed",
     "RootReport",
     "RootTrust",
+    "ScopeReport",
     "SettingReport",
     "SharedReport",
     "StatusReport",
