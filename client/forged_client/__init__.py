@@ -83,6 +83,7 @@ __all__ = [
     "RootReport",
     "RootTrust",
     "SettingReport",
+    "SharedReport",
     "StatusReport",
     "Stayed",
     "Trashed",

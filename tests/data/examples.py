@@ -352,6 +352,20 @@ LATER: dict[str, p.Request | p.Reply] = {
             ),
         ),
     ),
+    "reply-status_report+shared": p.StatusReport(
+        id=3,
+        shared=p.SharedReport(
+            server="db.example/team",
+            scopes=("org",),
+            state="failing",
+            failing_s=3.0,
+            message="it cannot be reached",
+            next_s=0.5,
+            waiting=2,
+            refused=("put mem_a: 512 numbers",),
+            writers={"other/1": 4.5},
+        ),
+    ),
     "reply-status_report+capture": p.StatusReport(
         id=3,
         version="0.1.0",

@@ -227,7 +227,7 @@ class GraphView {
       { id: `node-${key}`, class: ["node", ...kinds, key === this.selected && "selected"].filter(Boolean).join(" "), transform: `translate(${place.x} ${place.y})`, role: "img", "aria-label": says, "data-key": key, onclick: () => this.choose(key) },
       svg("title", {}, says),
       thing ? svg("rect", { x: -8, y: -6, width: 16, height: 12, rx: 3 }) : svg("circle", { r: key === this.selected ? 9 : 7 }),
-      (labelled || key === this.selected) && svg("text", { y: 24 }, short),
+      (labelled || thing || key === this.selected) && svg("text", { y: 24 }, short),
     );
   }
 
