@@ -3,6 +3,7 @@
 from forged.scopes.cjk_views import CjkSource, CjkViews
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
+from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
 from forged.scopes.session_views import SessionViews, root_of_session
@@ -15,6 +16,7 @@ __all__ = [
     "CjkViews",
     "FileRoots",
     "FileSource",
+    "OverEntities",
     "Question",
     "Ranked",
     "Resolver",

@@ -10,7 +10,8 @@ import msgspec
 from forged import conversation
 from forged.capture import Spoken
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
+from forged.daemon.handlers.convert import BY_HAND, fitting, token_of
+from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.naming import begun_by
@@ -82,7 +83,7 @@ async def undo(
     if view.waiting:  # a newer batch may lie where nothing was read yet
         raise NotReady(FIRST_BUILD)
     batch = _newest_batch(view, request.session_id)
-    told = fitting([record(*item) for item in batch])
+    told = fitting([full_record(context, *item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
