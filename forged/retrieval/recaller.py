@@ -23,7 +23,7 @@ from forged.models import Purpose, Vectors, Waiting
 from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, reason_of
 from forged.retrieval.queries import queried
 from forged.retrieval.rank import heard
-from forged.retrieval.recall import Facts, Recollection
+from forged.retrieval.recall import Facts, Recollection, compared_by
 from forged.retrieval.values import See, near
 from forged.scopes import CjkSource, CjkViews, FileSource, OverEntities, Question, Ranked, Rows, View
 from forged.text.cjk import is_cjk
@@ -184,7 +184,7 @@ class Recaller:
             admits = _of_script(view, script, place.admits) if is_near and len(scripts) > 1 else place.admits
             wanted = msgspec.structs.replace(question, top_k=place.limit, admits=admits)
             rows = await source.search(wanted)
-            found.append(_recollections(place, rows, f"{view.key} {script}"))
+            found.append(_recollections(place, rows, view.key))
         legs = {"dense"} if question.vectors is not None and "dense" in view.legs else set[str]()
         return _Found(found, view.problem, frozenset(legs if is_near else legs | {"lexical"}))
 
@@ -235,9 +235,9 @@ def _in_script_of(query: str, lists: Iterable[Sequence[Recollection]]) -> list[S
     return sorted(lists, key=lambda rows: is_cjk(rows[0].ranked.memory.content) is not asked)
 
 
-def _recollections(place: Place, rows: Rows, model: str) -> tuple[Recollection, ...]:
+def _recollections(place: Place, rows: Rows, key: str | None) -> tuple[Recollection, ...]:
     return tuple(
-        Recollection(each, place.facts(each.root, each.memory.id), model)
+        Recollection(each, place.facts(each.root, each.memory.id), compared_by(key, each.memory.content))
         for each in rows.ranked
         if each.via == "search"
     )
