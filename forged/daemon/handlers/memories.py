@@ -16,7 +16,7 @@ import msgspec
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
-from forged.daemon.handlers.details import full_record
+from forged.daemon.handlers.details import drop_all_known, full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
@@ -92,9 +92,7 @@ async def put_away(
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         await daemon.state.judged.forget(gone.ids, gone.contents)
-        await daemon.state.injections.forget(index.root.top, gone.ids)
-        await daemon.state.details.forget(index.root.top, gone.ids)
-        await daemon.state.accesses.forget(index.root.top, gone.ids)
+        await drop_all_known(daemon, index.root.top, gone.ids)
         if purge:
             cut = await purge_texts(daemon, gone.contents)
         if taking.erase:
