@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Learned, Progress
+    from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.requests import Begun, Known, Requests
@@ -56,6 +57,7 @@ __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
     "MOST_LEARNED",
+    "REMOVALS",
     "TYPES",
     "UNSAID",
     "Access",
@@ -85,6 +87,7 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Outbox",
     "OwnFile",
     "Part",
     "Parts",
@@ -100,6 +103,8 @@ __all__ = [
     "Told",
     "TrustRecords",
     "Watermark",
+    "Write",
+    "WriteKind",
     "cut",
     "digest",
     "metadata_problem",
@@ -120,6 +125,7 @@ __getattr__ = door(
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Learned", "Progress"),
+    outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     requests=("Begun", "Known", "Requests"),
