@@ -14,7 +14,7 @@ from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
-from forged.retrieval.standing import standing
+from forged.retrieval.standing import personas, standing
 from forged.retrieval.turns import Injected, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
@@ -43,6 +43,7 @@ __all__ = [
     "goes_on",
     "is_asked_for",
     "most_bytes",
+    "personas",
     "render",
     "said",
     "standing",

@@ -26,8 +26,8 @@ from forged.retrieval import hyde
 from forged.retrieval.queries import Queried, queried
 from forged.retrieval.rank import search_all
 from forged.retrieval.turns import Course
-from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import FileSource, Question, Rows, View, Waiting
+from forged.retrieval.values import Answer, Ask, See, Sources, near
+from forged.scopes import FileSource, OtherSource, Question, Rows, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class Pipeline:
         self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self._embedder is None or "dense" not in view.legs:
+        if self._embedder is None or not ("dense" in view.legs or sources.others):
             return Queried()
         course.embeds = True
         self._models.embedding_health.admit(course.waiting)
@@ -274,6 +274,11 @@ class Pipeline:
     def _files(self, view: View) -> FileSource:
         weight = self._tuning.lexical_weight
         return FileSource(view, lexical_weight=weight, thread=self.search_thread, among=self._waiting)
+
+    def beside(self, name: str, see: See) -> OtherSource:
+        """A scope beside the file roots as a source."""
+        weight = self._tuning.lexical_weight
+        return OtherSource(name, see, lexical_weight=weight, thread=self.search_thread)
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""

@@ -21,7 +21,8 @@ from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning
 from forged.retrieval.queries import Queried
 from forged.retrieval.recaller import Recaller
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
-from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
+from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
+from forged.scopes import Source
 
 
 class Retriever:
@@ -83,6 +84,10 @@ class Retriever:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"
         return Answer(status=status, reason=because, generation=view.generation)
+
+    def beside(self, name: str, see: See) -> Source:
+        """A scope beside the file roots as one of the `others` of `Sources`."""
+        return self._pipeline.beside(name, see)
 
     def close(self) -> None:
         """Stop what runs late."""

@@ -2,6 +2,7 @@
 
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
+from forged.scopes.others import NotRead, OneSession, OtherScope, OtherSource
 from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
@@ -13,6 +14,10 @@ from forged.scopes.view import FileRoots, View
 __all__ = [
     "FileRoots",
     "FileSource",
+    "NotRead",
+    "OneSession",
+    "OtherScope",
+    "OtherSource",
     "OverEntities",
     "Question",
     "Ranked",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
     `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
-    server, if there is one.
+    server, if there is one. Documents are written and removed by whoever holds `ingesting`.
     """
 
     epoch: str
@@ -94,6 +95,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
     shared: Shared | None = None
+    ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Context(msgspec.Struct, frozen=True):

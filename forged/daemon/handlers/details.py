@@ -12,6 +12,7 @@ import msgspec
 from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import record
+from forged.daemon.handlers.facts import facts_in_session
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
@@ -58,6 +59,8 @@ def carried_over(detail: Detail, scope: str) -> Said:
 
 def full_record(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
     """A memory with what `state.db` knows of it."""
+    if home.scope == Scope.SESSION:
+        return _in_session(context, home, found)
     state = context.daemon.state
     detail, access = state.details.get(home.root, found.id), state.accesses.get(home.root, found.id)
     return msgspec.structs.replace(
@@ -68,6 +71,18 @@ def full_record(context: Context, home: VectorMap, found: Memory) -> wire.Memory
         agent_id=agent_of(home) or detail.agent_id,
         access_count=access.count,
         last_accessed=memory.utc(access.last / 1000) if access.last else "",
+    )
+
+
+def _in_session(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    facts = facts_in_session(context.daemon, found.id)
+    return msgspec.structs.replace(
+        record(home, found),
+        importance=facts.importance,
+        metadata=dict(facts.metadata),
+        agent_id=facts.agent_id,
+        access_count=facts.access_count,
+        last_accessed=facts.last_accessed,
     )
 
 
