@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from forged.state.learned import Learned, Progress
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
@@ -56,6 +57,7 @@ __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
     "MOST_LEARNED",
+    "NEVER_MET",
     "TYPES",
     "UNSAID",
     "Access",
@@ -85,12 +87,16 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Mark",
+    "MarkKind",
     "OwnFile",
     "Part",
     "Parts",
     "Pauses",
     "Place",
     "Progress",
+    "Replica",
+    "Replicas",
     "Requests",
     "Rewrite",
     "RootRecord",
@@ -122,6 +128,7 @@ __getattr__ = door(
     learned=("Learned", "Progress"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
+    replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),

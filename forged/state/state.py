@@ -42,6 +42,7 @@ from forged.state.outbound import DayOut, Outbound, all_left
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
 from forged.state.pauses import Pauses
+from forged.state.replicas import Replica, Replicas, all_replicas
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
@@ -83,6 +84,7 @@ class _Contents(msgspec.Struct, frozen=True):
     learned: tuple[tuple[str, Progress], ...]
     details: tuple[tuple[str, Detail], ...]
     accesses: tuple[AccessRow, ...]
+    replicas: tuple[tuple[str, Replica], ...]
     doubt: str
 
 
@@ -121,6 +123,7 @@ class State:
         self.agents = Agents(self._database)
         self.learned = Learned()
         self.accesses = Accesses(self._database)
+        self.replicas = Replicas(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -196,6 +199,7 @@ class State:
             self.learned.restore(found.learned)
             self.details.restore(found.details)
             self.accesses.restore(found.accesses)
+            self.replicas.restore(found.replicas)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -271,5 +275,6 @@ def _read(connection: Connection) -> _Contents:
         learned=all_learned(connection),
         details=all_details(connection),
         accesses=all_accesses(connection),
+        replicas=all_replicas(connection),
         doubt=value_of(connection, damage.NOTE),
     )
