@@ -7,27 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from forged_client.memory_verbs import MemoryVerbs
 from forged_client.protocol import (
     Edge,
     Edit,
     Move,
     Moved,
-    R,
     Relate,
     Remembered,
-    Request,
     Restore,
     Restored,
 )
-from forged_client.shell import Shell
 
 
-class ChainVerbs(Shell):
+class ChainVerbs(MemoryVerbs):
     """The verbs that write a new version, or take one back."""
-
-    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
-        """The reply to any request."""
-        raise NotImplementedError
 
     def edit(
         self,
@@ -43,6 +37,7 @@ class ChainVerbs(Shell):
         key: str = "",
         cues: Iterable[str] | None = None,
         evidence: Iterable[str] | None = None,
+        agent_id: str = "",
     ) -> Remembered:
         """Write a new version with another text, category, cues or evidence; what is None stays.
 
@@ -60,6 +55,7 @@ class ChainVerbs(Shell):
             key=key,
             cues=None if cues is None else tuple(cues),
             evidence=None if evidence is None else tuple(evidence),
+            agent_id=agent_id,
         )
         return self.ask(request)
 
@@ -73,6 +69,7 @@ class ChainVerbs(Shell):
         scope: str = "",
         allow_secret: bool = False,
         key: str = "",
+        agent_id: str = "",
     ) -> Remembered:
         """Write a new version with links added, or with those to the ids of `remove` taken away."""
         request = Relate(
@@ -83,6 +80,7 @@ class ChainVerbs(Shell):
             scope=scope,
             allow_secret=allow_secret,
             key=key,
+            agent_id=agent_id,
         )
         return self.ask(request)
 
@@ -95,13 +93,23 @@ class ChainVerbs(Shell):
         scope: str = "",
         allow_secret: bool = False,
         key: str = "",
+        agent_id: str = "",
     ) -> Moved:
-        """Give a memory another scope, `to` repo or user: a new file there, and the old ones in the trash."""
+        """Give a memory another scope, `to` repo, user or agent: anew there, the old ones in the trash."""
         request = Move(
-            workspace=workspace, memory_id=memory_id, to=to, scope=scope, allow_secret=allow_secret, key=key
+            workspace=workspace,
+            memory_id=memory_id,
+            to=to,
+            scope=scope,
+            allow_secret=allow_secret,
+            key=key,
+            agent_id=agent_id,
         )
         return self.ask(request)
 
-    def restore(self, workspace: str, memory_id: str = "", *, scope: str = "", key: str = "") -> Restored:
+    def restore(
+        self, workspace: str, memory_id: str = "", *, scope: str = "", key: str = "", agent_id: str = ""
+    ) -> Restored:
         """Take back a forget or an undo of the last 7 days; without an id say what could be taken back."""
-        return self.ask(Restore(workspace=workspace, memory_id=memory_id, scope=scope, key=key))
+        request = Restore(workspace=workspace, memory_id=memory_id, scope=scope, key=key, agent_id=agent_id)
+        return self.ask(request)

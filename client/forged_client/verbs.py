@@ -15,23 +15,15 @@ from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
     Capture,
     Captured,
-    Chain,
     Cost,
     Costs,
     Dead,
     DeadEvents,
     Departed,
-    Edge,
     Explained,
-    Forget,
-    Forgotten,
     Found,
-    GetMemories,
-    History,
     JudgedPage,
     ListJudged,
-    ListMemories,
-    Memories,
     Outbound,
     Pause,
     Paused,
@@ -39,8 +31,6 @@ from forged_client.protocol import (
     Pong,
     Rebuild,
     Rebuilt,
-    Remember,
-    Remembered,
     Retrieve,
     Retrieved,
     Review,
@@ -124,6 +114,8 @@ class Verbs(ScopeVerbs):
         min_generation: str = "",
         rated: bool = False,
         hypotheses: Iterable[str] = (),
+        agent: str = "",
+        session_id: str = "",
     ) -> Found:
         """Ranked memories for a query text; with `rated` each says in a word what speaks for it.
 
@@ -136,49 +128,16 @@ class Verbs(ScopeVerbs):
             min_generation=min_generation,
             rated=rated,
             hypotheses=tuple(map(public, hypotheses)),
-        )
-        return self.ask(request)
-
-    def why(self, workspace: str = "", *, session_id: str = "", query: str = "") -> Explained:
-        """How the last injection of a session came about, or what a query would find now."""
-        return self.ask(Why(workspace=workspace, session_id=session_id, query=public(query)))
-
-    def remember(
-        self,
-        workspace: str,
-        content: str,
-        *,
-        scope: str = "",
-        category: str = "",
-        supersedes: str = "",
-        related: Iterable[Edge] = (),
-        session_id: str = "",
-        allow_secret: bool = False,
-        key: str = "",
-        cues: Iterable[str] = (),
-        evidence: Iterable[str] = (),
-    ) -> Remembered:
-        """Write one memory; the reply comes when it is safe on disk.
-
-        Scope and category that are left out are those of what it supersedes, else repo and a default. A text
-        with a password or key in it is refused, unless `allow_secret`: agents will see it. `cues`: up to five
-        short lines that say when it should come back; `evidence`: files of the repository that it stands on,
-        as PATH, PATH:LINE or PATH:FIRST-LAST.
-        """
-        request = Remember(
-            workspace=workspace,
-            content=content,
-            scope=scope,
-            category=category,
-            supersedes=supersedes,
-            related=tuple(related),
+            agent=agent,
             session_id=session_id,
-            allow_secret=allow_secret,
-            key=key,
-            cues=tuple(cues),
-            evidence=tuple(evidence),
         )
         return self.ask(request)
+
+    def why(
+        self, workspace: str = "", *, session_id: str = "", query: str = "", agent: str = ""
+    ) -> Explained:
+        """How the last injection of a session came about, or what a query would find now."""
+        return self.ask(Why(workspace=workspace, session_id=session_id, query=public(query), agent=agent))
 
     def capture(
         self,
@@ -225,41 +184,6 @@ class Verbs(ScopeVerbs):
         """What capture has kept and refused, newest first; see `protocol.ListJudged`."""
         asked = ListJudged(workspace=workspace, since=since, session_id=session_id, all_repos=all_repos)
         return self.ask(replace(asked, limit=limit, offset=offset))
-
-    def get(
-        self, workspace: str, ids: Iterable[str], *, min_generation: str = "", scope: str = ""
-    ) -> Memories:
-        """Memories by id; without a `scope` of the repository and of the user."""
-        request = GetMemories(workspace=workspace, ids=tuple(ids), min_generation=min_generation, scope=scope)
-        return self.ask(request)
-
-    def history(self, workspace: str, memory_id: str, *, min_generation: str = "", scope: str = "") -> Chain:
-        """All versions of a memory, oldest first; of an id that two roots have, say the `scope`."""
-        request = History(
-            workspace=workspace, memory_id=memory_id, min_generation=min_generation, scope=scope
-        )
-        return self.ask(request)
-
-    def forget(
-        self,
-        workspace: str,
-        memory_id: str,
-        *,
-        version_only: bool = False,
-        erase_now: bool = False,
-        scope: str = "",
-        key: str = "",
-    ) -> Forgotten:
-        """Take a memory away, with all its versions unless `version_only`; `scope` as for `history`."""
-        request = Forget(
-            workspace=workspace,
-            memory_id=memory_id,
-            version_only=version_only,
-            erase_now=erase_now,
-            scope=scope,
-            key=key,
-        )
-        return self.ask(request)
 
     def undo(
         self, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
@@ -325,36 +249,3 @@ class Verbs(ScopeVerbs):
     ) -> Rebuilt:
         """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
         return self.ask(Rebuild(workspace=workspace, full=full, wait=wait), timeout_s=timeout_s)
-
-    def list(
-        self,
-        workspace: str,
-        *,
-        scope: str = "",
-        category: str = "",
-        all_versions: bool = False,
-        limit: int = 100,
-        offset: int = 0,
-        min_generation: str = "",
-        stale: bool = False,
-        since: str = "",
-        session_id: str = "",
-        origin: str = "",
-        all_repos: bool = False,
-    ) -> Memories:
-        """Memories of the workspace, newest first; what the filters mean is said in `protocol`."""
-        request = ListMemories(
-            workspace=workspace,
-            scope=scope,
-            category=category,
-            all_versions=all_versions,
-            limit=limit,
-            offset=offset,
-            min_generation=min_generation,
-            stale=stale,
-            since=since,
-            session_id=session_id,
-            origin=origin,
-            all_repos=all_repos,
-        )
-        return self.ask(request)

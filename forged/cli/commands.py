@@ -32,6 +32,7 @@ VERBS = {
     "rebuild": ("rebuild", "Rescan the memory files of this workspace."),
     "search": ("retrieval", "Find memories by text."),
     "retrieve": ("retrieval", "Print what an agent would get for a message."),
+    "recall": ("recalling", "Find what sessions, you, an agent and documents remember, as one list."),
     "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
     "remember": ("memories", "Write one memory."),
     "edit": ("chains", "Write a new version of a memory."),

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from forged import config
+from forged import config, postgres
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.exits import Stop
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
+from forged.cli.doctor.summary import lines as finding_lines
+from forged.cli.exits import NOT_DONE, Stop
+from forged.cli.terminal import escape_line
 from forged.errors import ConfigError, SharedError
 
 if TYPE_CHECKING:
-    from forged.postgres import Connection, Settings
+    from psycopg import ConnectionInfo
+
+    from forged.postgres import Connection, Finding, Member, Owner, Settings
 
 _T = TypeVar("_T")
-_PATIENCE_S = 10.0
 # What a person must change here, what the administrator of the server must, and what passes by itself.
 _WORDS = {
     "not_installed": "configuration",
@@ -27,7 +32,9 @@ _WORDS = {
     "permission": "not_permitted",
     "timeout": "timeout",
     "busy": "busy",
+    "invalid": "invalid",
 }
+_LEVELS = {"ok": OK, "warn": WARN, "fail": FAIL}
 
 
 @click.group("shared")
@@ -42,36 +49,151 @@ def migrate_command(call: Invocation) -> None:
 
     Does nothing where they are, and may be run by several at once.
     """
-    from forged.postgres import migrate  # noqa: PLC0415 - the extra may not be there
-
-    settings = settings_of(call)
-    done = with_connection(settings, lambda connection: migrate(connection, {"": settings.model}))
+    settings = _settings(call)
+    done = _with_connection(settings, lambda there: postgres.migrate(there, settings.models))
     lines = [f"migration {step.number} done" for step in done] or ["nothing to do: the tables are up to date"]
     show(call, {"applied": [step.number for step in done]}, lines)
 
 
-def settings_of(call: Invocation) -> Settings:
+@shared_command.command("status", short_help="Show the server, and whose rows each role has.")
+@reads
+def status_command(call: Invocation) -> None:
+    """Show which server is used for what, and which roles may get at whose rows."""
+    settings = _settings(call)
+
+    async def look(there: Connection) -> tuple[ConnectionInfo, tuple[Member, ...]]:
+        await postgres.require_current(there, settings.models)
+        return there.info, await postgres.members(there)
+
+    info, members = _with_connection(settings, look)
+    about = {
+        "server": f"{info.host}:{info.port}/{info.dbname}",
+        "version": f"{info.server_version // 10000}.{info.server_version % 10000}",
+        "role": info.user,
+        "user_id": settings.user_id,
+        "scopes": sorted(settings.scopes),
+        "model": settings.model.name,
+        "dimension": settings.model.dimension,
+        "members": [_as_json(member) for member in members],
+    }
+    show(call, about, map(escape_line, _status(about, members)))
+
+
+def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str]:
+    yield f"{about['server']}: PostgreSQL {about['version']}, as role {about['role']}"
+    scopes = about["scopes"]
+    assert isinstance(scopes, list)
+    yield f"shared: {', '.join(scopes) or 'nothing'}; you are {about['user_id']} there"
+    yield f"vectors of {about['model']}, {about['dimension']} numbers"
+    for member in members:
+        yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'reads documents'}"
+    if not members:
+        yield "no role is granted anything: whoever has {about['role']}'s password gets at everybody's rows"
+
+
+@shared_command.command("check", short_help="Hold its schema against this program's.")
+@reads
+def check_command(call: Invocation) -> None:
+    """Compare tables, indexes, row level security and dimensions with this program's; changes nothing.
+
+    Exit code 1 when something is amiss.
+    """
+    settings = _settings(call)
+    _report(call, _with_connection(settings, lambda there: postgres.check(there, settings)))
+
+
+@shared_command.command("doctor", short_help="Say what would do the server good.")
+@reads
+def doctor_command(call: Invocation) -> None:
+    """Do what `check` does, and look at rows, roles, TLS and settings; say what mends each.
+
+    Exit code 1 when something is amiss.
+    """
+    settings = _settings(call)
+    _report(call, _with_connection(settings, lambda there: postgres.examine(there, settings)))
+
+
+_ROLE = click.option("--role", default="", metavar="ROLE", help="Role on the server (default: USER).")
+_AGENTS = click.option("--agent", "agents", multiple=True, metavar="NAME", help="Agent; repeatable.")
+
+
+@shared_command.command("grant", short_help="Open the tables to a role, for its own rows.")
+@click.argument("user")
+@_AGENTS
+@click.option("--documents", is_flag=True, help="Also write and remove documents of the organization.")
+@_ROLE
+@reads
+def grant_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
+    """Let a role read and write the rows of USER, of the agents that are named, and read documents."""
+    owners = [_owner("user", user), *_owners(agents, documents=documents)]
+    role = role or user
+    _with_connection(_settings(call), lambda there: postgres.grant(there, role, owners))
+    lines = [f"role {role} reads documents, and reads and writes what is of {', '.join(map(_named, owners))}"]
+    show(call, {"role": role, "granted": [_named(each) for each in owners]}, map(escape_line, lines))
+
+
+@shared_command.command("revoke", short_help="Close the tables to a role.")
+@click.argument("user")
+@_AGENTS
+@click.option("--documents", is_flag=True, help="Only that it writes documents.")
+@_ROLE
+@reads
+def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documents: bool, role: str) -> None:
+    """Take everything from USER's role that it was granted, or only the agents that are named."""
+    role = role or user
+    owners = _owners(agents, documents=documents)
+    gone = _with_connection(_settings(call), lambda there: postgres.revoke(there, role, owners))
+    if not gone:
+        raise Stop(
+            "not_found", f"role {role} had nothing of that: `forgectl shared status` shows what it has"
+        )
+    lines = [f"role {role} no longer gets at what is of {', '.join(map(_named, gone))}"]
+    show(call, {"role": role, "revoked": [_named(each) for each in gone]}, map(escape_line, lines))
+
+
+def _owner(scope: str, id_: str = "") -> Owner:
+    if not id_ and scope != "org":
+        raise Stop("usage", f"the {scope} has no name")
+    return postgres.owner(scope, id_)
+
+
+def _owners(agents: Iterable[str], *, documents: bool) -> list[Owner]:
+    return [*(_owner("agent", name) for name in agents), *([_owner("org")] if documents else [])]
+
+
+def _named(owner: Owner) -> str:
+    return f"{owner.scope} {owner.id}" if owner.id else "the organization"
+
+
+def _as_json(member: Member) -> dict[str, object]:
+    return {"role": member.role, "owners": [_named(each) for each in member.owners]}
+
+
+def _report(call: Invocation, found: Sequence[Finding]) -> None:
+    checks = [Check(each.name, _LEVELS[each.level], each.detail, each.fix) for each in found]
+    show(call, {"findings": found}, finding_lines(checks, call.paint, each=True))
+    if any(each.level == "fail" for each in found):
+        sys.exit(NOT_DONE)
+
+
+def _settings(call: Invocation) -> Settings:
     """How the server is reached that the configuration names. Raises Stop where it names none."""
     try:
-        from forged import postgres  # noqa: PLC0415 - the extra may not be there
-
-        settings = postgres.settings_of(config.load(call.environ).config, call.environ)
-    except ConfigError as error:
+        loaded = config.load(call.environ).config
+        settings = postgres.settings_of(loaded, call.environ)
+    except (ConfigError, SharedError) as error:
         raise Stop("configuration", str(error)) from error
     if settings is None:
-        raise Stop(
-            "configuration", "no server is configured: set shared.url, as in postgresql://HOST/DATABASE"
-        )
+        told = "no server is configured: set shared.url, as in postgresql://HOST/DATABASE"
+        raise Stop("configuration", told)
     return settings
 
 
-def with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+def _with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_T]]) -> _T:
     """What `work` comes to with a connection of its own. Raises Stop for whatever is wrong there."""
 
     async def connected() -> _T:
-        from forged.postgres import connect  # noqa: PLC0415 - the extra may not be there
-
-        async with await connect(settings) as connection:
+        async with await postgres.connect(settings) as connection:
             return await work(connection)
 
     try:
@@ -80,6 +202,3 @@ def with_connection(settings: Settings, work: Callable[[Connection], Awaitable[_
         raise Stop("configuration", str(error)) from error
     except SharedError as error:
         raise Stop(_WORDS.get(error.reason, "unavailable"), str(error)) from error
-    except ModuleNotFoundError as error:
-        told = "PostgreSQL needs the extra `postgres`: pip install 'forged-memory[postgres]'"
-        raise Stop("configuration", told) from error

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from forged import __version__
+from forged.cli.shared_status import shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
 from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
 
@@ -51,6 +52,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield f"  {_models(report)}"
     yield from _gate(report, paint)
     yield from endpoint_lines(report.endpoints, paint)
+    yield from shared_lines(report.shared, paint)
     for warning in distinct(report.warnings):
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:

@@ -222,6 +222,8 @@ class DaemonRun:
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
+            if daemon.shared is not None:
+                self._begin(daemon.shared.run())
         self._begin(daemon.capture.run())
 
     def _listening(self, inherited: int | None) -> Socket:

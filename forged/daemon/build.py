@@ -22,6 +22,7 @@ from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
 from forged.daemon.handlers import About, Daemon, RefusedWrites
 from forged.daemon.probes import probes
+from forged.daemon.sharing import make_shared
 from forged.errors import ConfigError, ProviderError
 from forged.files import Root, Watcher
 from forged.log import LogSettings
@@ -147,11 +148,15 @@ def build(
     )
     classifier = partial(_classifier, config, env, models)
     vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
+    epoch = secrets.token_hex(4)
+    shared, unshared = make_shared(
+        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+    )
     return Daemon(
-        epoch=secrets.token_hex(4),
+        epoch=epoch,
         config=config,
         disabled=off,
-        about=_about(loaded, env, models),
+        about=_about(loaded, env, models, unshared),
         metrics=metrics,
         activity=models.activity,
         indexer=indexer,
@@ -184,6 +189,7 @@ def build(
         state=state,
         connections=connections,
         reload=reload,
+        shared=shared,
     )
 
 
@@ -226,12 +232,12 @@ def user_top(env: Mapping[str, str]) -> str:
     return os.path.realpath(address.home(env))
 
 
-def _about(loaded: Loaded, env: Mapping[str, str], models: Models) -> About:
+def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> About:
     return About(
         socket=address.socket_path(env),
         settings=loaded.settings,
         warnings=loaded.warnings,
-        lacking=models.reasons,
+        lacking=(*models.reasons, *filter(None, [unshared])),
         embedding_model=loaded.config.embedder,
         classifier=loaded.config.classifier,
         started_at=time.monotonic(),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.files import atomic
+from forged.files.agents import agent_ids, root_at, root_of_agent
 from forged.files.arrivals import Arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
@@ -41,6 +42,7 @@ __all__ = [
     "Root",
     "Snapshot",
     "Watcher",
+    "agent_ids",
     "agent_root",
     "atomic",
     "files_of",
@@ -55,6 +57,8 @@ __all__ = [
     "relinked",
     "render",
     "resolve",
+    "root_at",
+    "root_of_agent",
     "scan",
 ]
 

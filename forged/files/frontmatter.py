@@ -12,25 +12,16 @@ bytes and unknown keys survive.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.errors import MemoryFormatError
+from forged.files import entries, written_form
 from forged.files.doubts import doubts
+from forged.files.entries import one_text
 from forged.files.scalars import scalar
-from forged.memory import (
-    MOST_CUE_CHARS,
-    MOST_CUES,
-    Evidence,
-    Memory,
-    Related,
-    Relationship,
-    Trigger,
-    default_category,
-    evidence_named,
-)
+from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory, Trigger, default_category
 
 if TYPE_CHECKING:
     from forged.files.yaml_text import Value
@@ -84,100 +75,30 @@ def render(memory: Memory) -> bytes:
     lines.append(f"category: {scalar(memory.category)}")
     if memory.supersedes:
         lines.append(f"supersedes: {scalar(memory.supersedes)}")
-    if memory.related:
-        lines.append("related:")
-    for edge in memory.related:
-        lines.append(f"    - id: {scalar(edge.id)}")
-        lines.append(f"      relationship: {scalar(edge.relationship)}")
+    lines += entries.of_links(memory.related)
     lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
     if memory.origin:
         lines.append(f"origin: {scalar(memory.origin)}")
-    if memory.cues:
-        lines += ["cues:", *(f"    - {scalar(cue)}" for cue in memory.cues)]
-    if memory.evidence:
-        lines.append("evidence:")
-    for each in memory.evidence:
-        lines.append(f"    - path: {scalar(each.path)}")
-        if each.lines:
-            lines.append(f"      lines: {scalar(each.lines)}")
-        if each.hash:
-            lines.append(f"      hash: {scalar(each.hash)}")
+    lines += entries.of_lists(memory)
     header = "\n".join(lines)
     return f"{header}\n{memory.extra}---\n{memory.content}".encode("utf-8", "replace")
 
 
-# The written form. Narrow on purpose: what it accepts must mean the same to any YAML reader.
-
-_TEXT = (
-    r"""(?:(?!(?i:null)\n)[A-Za-z0-9_][A-Za-z0-9_./+:-]*(?<!:)"""  # plain; no blank, no colon at the end
-    r"""|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""  # quoted ASCII with nothing to unescape
-)
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
-_EDGE = re.compile(rf"    - id: ({_TEXT})\n      relationship: ({_TEXT})\n")
-# A line of words: no colon, no hash sign, and one blank between two of them.
-_WORD = r"\w[\w./+,?!'()%-]*"
-_LINE = rf"""(?:(?!(?i:null)\n){_WORD}(?: {_WORD})*|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""
-_CUE = re.compile(rf"    - ({_LINE})\n")
-_GROUND = re.compile(rf"    - path: ({_LINE})\n(?:      lines: ({_TEXT})\n)?(?:      hash: ({_TEXT})\n)?")
-_WRITTEN_FORM = re.compile(
-    rf"---\nid: ({_TEXT})\ncreated_at: ({_TIME})\nupdated_at: ({_TIME})\nversion: ([1-9][0-9]{{0,8}})\n"
-    rf"scope: ({_TEXT})\ncategory: ({_TEXT})\n(?:supersedes: ({_TEXT})\n)?"
-    rf"(?:related:\n((?:    - id: {_TEXT}\n      relationship: {_TEXT}\n)+))?"
-    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n(?:origin: ({_TEXT})\n)?"
-    rf"(?:cues:\n((?:    - {_LINE}\n)+))?"
-    rf"(?:evidence:\n((?:    - path: {_LINE}\n(?:      lines: {_TEXT}\n)?(?:      hash: {_TEXT}\n)?)+))?---\n"
-)
-
-
 def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     """Fast path; None means not sure."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
+    found = written_form.read(data, scope, MAX_HEADER_BYTES)
+    if found is None:
         return None
-    match = _WRITTEN_FORM.match(text)
-    if match is None or match.end() > MAX_HEADER_BYTES:
-        return None
-    parts = match.groups("")
-    header, cues, evidence = match[0], *parts[-2:]
-    if '"' in header or "'" in header:
-        parts = tuple(map(_unquoted, parts))
-    id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger, origin = (
-        parts[:-2]
-    )
-    if not id_:
-        return None
-    if updated_at == created_at:
-        updated_at = created_at
-    memory = Memory(
-        id_, text[match.end() :], created_at, updated_at, int(version), scope, _shared(category),
-        _shared(session_id), _shared(trigger), supersedes or None, _edges(edges) if edges else (), "", origin,
-    )  # fmt: skip
-    if cues or evidence:
-        grounds = tuple(Evidence(*map(_unquoted, each)) for each in _GROUND.findall(evidence))
-        if not all(each.path for each in grounds):
-            return None
-        lines = tuple(map(_unquoted, _CUE.findall(cues)))
-        memory = msgspec.structs.replace(memory, cues=lines, evidence=grounds)
-    plain = id_ == name and stated == scope and not cues
+    memory, stated = found
+    plain = memory.id == name and stated == scope and not memory.cues
     return Reading(memory) if plain else Reading(memory, _notes(memory, stated, name))
-
-
-# One text for all files that say the same: 300 bytes of a small memory, where there are thousands.
-_shared = lru_cache(1024)(str)
-
-
-def _edges(text: str) -> tuple[Related, ...]:
-    return tuple(Related(_unquoted(id_), _shared(_unquoted(how))) for id_, how in _EDGE.findall(text))
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if text[:1] in {'"', "'"} else text
 
 
 # Any other form.
 
-_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted", "stale"}
+# `document` says which piece a memory is.
+_KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted", "stale", "piece"}
+_KEYS |= {"document"}
 _OPENING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
 _CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
 _ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
@@ -207,7 +128,7 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
     header, extra = load(_header_text(data[opening.end() : closing.start()]), _KEYS)
     body = data[closing.end() :].decode("utf-8", "replace")
     memory = _from_values(header, extra, body, scope, name)
-    notes = _notes(memory, _text(header, "scope", scope), name)
+    notes = _notes(memory, one_text(header, "scope", scope), name)
     return Reading(memory, notes + _of_edges(header.get("related")))
 
 
@@ -239,31 +160,25 @@ def _header_text(header: bytes) -> str:
 
 def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, name: str) -> Memory:
     return Memory(
-        id=_text(header, "id", name) or name,
+        id=one_text(header, "id", name) or name,
         content=body,
-        created_at=_text(header, "created_at", ""),
-        updated_at=_text(header, "updated_at", ""),
-        version=_version(_text(header, "version", "1")),
+        created_at=one_text(header, "created_at", ""),
+        updated_at=one_text(header, "updated_at", ""),
+        version=_version(one_text(header, "version", "1")),
         scope=scope,
-        category=_text(header, "category", default_category(scope)),
-        session_id=_text(header, "session_id", ""),
-        trigger=_text(header, "trigger", Trigger.EXPLICIT.value),
-        supersedes=_text(header, "supersedes", "") or None,
-        related=_related(header.get("related")),
+        category=one_text(header, "category", default_category(scope)),
+        session_id=one_text(header, "session_id", ""),
+        trigger=one_text(header, "trigger", Trigger.EXPLICIT.value),
+        supersedes=one_text(header, "supersedes", "") or None,
+        related=entries.links(header.get("related")),
         extra=extra,
-        origin=_text(header, "origin", ""),
-        cues=_cues(header.get("cues")),
-        evidence=_evidence(header.get("evidence")),
+        origin=one_text(header, "origin", ""),
+        cues=entries.cues(header.get("cues")),
+        evidence=entries.evidence(header.get("evidence")),
+        entities=entries.entities(header.get("entities")),
+        relations=entries.relations(header.get("relations")),
+        piece=entries.piece(header.get("document")),
     )
-
-
-def _text(header: dict[str, Value], key: str, default: str) -> str:
-    value = header.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, str):
-        raise MemoryFormatError(f"`{key}` must be one text, not a list or a group of keys")
-    return value
 
 
 def _version(text: str) -> int:
@@ -273,50 +188,9 @@ def _version(text: str) -> int:
     return int(match[1])
 
 
-def _related(value: Value) -> tuple[Related, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, tuple):
-        raise MemoryFormatError("`related` must be a list of entries with `id` and `relationship`")
-    return tuple(_edge(entry) for entry in value if _has_id(entry))
-
-
-def _edge(value: Value) -> Related:
-    """One entry; a bare id, as people write it, relates to that memory."""
-    entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
-    return Related(_text(entry, "id", ""), _text(entry, "relationship", Relationship.RELATES_TO.value))
-
-
-def _cues(value: Value) -> tuple[str, ...]:
-    """Lines, or one that stands alone, as people write it."""
-    entries = value if isinstance(value, tuple) else (value,)
-    cues = tuple(entry for entry in entries if isinstance(entry, str))
-    if len(cues) < sum(entry is not None for entry in entries):
-        raise MemoryFormatError("`cues` must be a list of short lines")
-    return cues
-
-
-def _evidence(value: Value) -> tuple[Evidence, ...]:
-    """Files that a memory stands on; a path alone, as people write it, may have its lines behind it."""
-    entries = value if isinstance(value, tuple) else (value,)
-    return tuple(_ground(entry) for entry in entries if entry is not None)
-
-
-def _ground(entry: Value) -> Evidence:
-    if isinstance(entry, str):
-        return evidence_named(entry)
-    if not isinstance(entry, dict) or not _text(entry, "path", ""):
-        raise MemoryFormatError("`evidence` must be a list of paths, or of entries with `path`")
-    return Evidence(*(_text(entry, key, "") for key in Evidence.__struct_fields__))
-
-
-def _has_id(entry: Value) -> bool:
-    return isinstance(entry.get("id") if isinstance(entry, dict) else entry, str)
-
-
 def _of_edges(value: Value) -> tuple[str, ...]:
     """A note on entries that lead nowhere and are left out."""
-    lost = sum(not _has_id(entry) for entry in value) if isinstance(value, tuple) else 0
+    lost = entries.lost_links(value)
     if not lost:
         return ()
     one = "an entry of `related` has no `id` and is left out"

@@ -97,7 +97,7 @@ __getattr__ = door(
 class Purpose(msgspec.Struct, frozen=True):
     """What a text leaves the machine for, and whose it is.
 
-    name: "query", "build", "gate", "identity", "hyde", "capture" or "doctor".
+    name: "query", "build", "gate", "identity", "hyde", "capture", "doctor" or "shared".
     tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
     waiting: the agent that waits for what comes of it, if one does: then no call is made that is not worth
         the wait.

@@ -30,8 +30,8 @@ Affords = Callable[[int], str]
 Guard = Callable[[tuple[str, ...]], Awaitable[str]]
 """Why nothing that comes from roots at these tops may leave, or nothing; waits until that is known."""
 
-# Their calls are admitted, and those of chat models counted as cost, by who makes them.
-GOVERNED = frozenset({"hyde", "capture", "doctor"})
+# Their calls are admitted, and those of chat models counted as cost, by who makes them; a database has none.
+GOVERNED = frozenset({"hyde", "capture", "doctor", "shared"})
 _DIRECT = NetworkConfig()
 _BODY_LEAVES = "http11.send_request_body.started"
 

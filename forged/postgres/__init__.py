@@ -1,8 +1,9 @@
 """A PostgreSQL server with pgvector, where a team keeps what outgrows one machine.
 
 `settings_of` says how it is reached, `Pool` lends connections inside deadlines, `migrate` brings its tables
-up to this program, `Stored` is one row. Whatever fails is a SharedError whose message says what mends it.
-Needs the extra `postgres`; nothing of it is imported before a name that needs it is asked for.
+up to this program, `grant` opens them to a role, `examine` says how they are, `Stored` is one row. Whatever
+fails is a SharedError whose message says what mends it. Needs the extra `postgres`; nothing of it is imported
+before a name that needs it is asked for.
 """
 
 from typing import TYPE_CHECKING
@@ -10,28 +11,52 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
-    from forged.postgres.connecting import Connection, Pool, connect
-    from forged.postgres.migrating import Step, migrate
+    from forged.postgres.connecting import Connection, connect
+    from forged.postgres.inspecting import Finding, check, examine
+    from forged.postgres.listening import Change
+    from forged.postgres.migrating import Step, migrate, require_current
+    from forged.postgres.pool import Pool
+    from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
+    from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
 
 __all__ = [
+    "LIMITS",
+    "Change",
     "Connection",
     "EmbeddingModel",
+    "Finding",
+    "Member",
+    "Owner",
     "Pool",
     "ScratchServer",
     "Settings",
+    "Shared",
+    "SharedCondition",
     "Step",
     "Stored",
+    "check",
     "connect",
+    "examine",
+    "grant",
+    "members",
     "migrate",
+    "owner",
+    "require_current",
+    "revoke",
     "settings_of",
 ]
 
 __getattr__ = door(
     __name__,
-    connecting=("Connection", "Pool", "connect"),
-    migrating=("Step", "migrate"),
+    connecting=("Connection", "connect"),
+    inspecting=("Finding", "check", "examine"),
+    roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
+    migrating=("Step", "migrate", "require_current"),
+    pool=("Pool",),
+    listening=("Change",),
     scratch=("ScratchServer",),
+    shared=("LIMITS", "Shared", "SharedCondition"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),
 )

@@ -5,7 +5,9 @@ Only a primary message or an error's class is ever told: details and contexts of
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 import psycopg
 
@@ -25,6 +27,17 @@ _REFUSALS = (
 _MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
 _SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # no such table, schema, column, function, type
 _AWAY = ("57P01", "57P02", "57P03")
+
+
+@contextlib.contextmanager
+def translated(permission: str = "") -> Iterator[None]:
+    """Whatever psycopg raises inside comes out as SharedError; `permission` says who has the right."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SharedError(permission, reason="permission") if permission else shared_error(error) from error
+    except (psycopg.Error, OSError) as error:
+        raise shared_error(error) from error
 
 
 def shared_error(error: Exception) -> SharedError:

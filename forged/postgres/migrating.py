@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -19,7 +18,8 @@ import psycopg
 
 from forged.errors import SharedError
 from forged.postgres.connecting import Connection, require_pgvector
-from forged.postgres.failures import shared_error
+from forged.postgres.failures import translated
+from forged.postgres.roles import refresh_members
 from forged.postgres.schema import MAIN, OPERATORS, nearness, suffix
 from forged.postgres.values import EmbeddingModel
 
@@ -27,6 +27,10 @@ _FOLDER = Path(__file__).parent / "migrations"
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 _LOCK = 0x666F72676564  # "forged": who migrates holds this advisory lock
 
+_MAY_NOT = (
+    "the role may not create the tables in this database: migrate as the database's owner, or have that run"
+    " `GRANT CREATE ON DATABASE ... TO ...`"
+)
 _LEDGER = """
 CREATE SCHEMA IF NOT EXISTS forged;
 CREATE TABLE IF NOT EXISTS forged.migrations (
@@ -42,7 +46,6 @@ CREATE TABLE IF NOT EXISTS forged.models (
     model text NOT NULL,
     dimension integer NOT NULL
 );
-CREATE TABLE IF NOT EXISTS forged.realm (name text PRIMARY KEY);
 """
 
 
@@ -80,25 +83,28 @@ async def migrate(
 ) -> tuple[Step, ...]:
     """Bring the database up to these files for these sets; returns what was done. Raises SharedError."""
     files = migrations() if files is None else files
-    try:
+    with translated(_MAY_NOT):
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             await _require_extension(connection)
             await connection.execute(_LEDGER.encode())
             lacking = await missing(connection, models, files)
-            realm = await _realm(connection)
             for step in lacking:
-                await _apply(connection, step, models, files, realm)
+                await _apply(connection, step, models, files)
             await _note_models(connection, models)
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise SharedError(
-            "the role may create nothing in this database: migrate as its owner, or as the owner run"
-            " `GRANT CREATE ON DATABASE ... TO ...`",
-            reason="permission",
-        ) from error
-    except psycopg.Error as error:
-        raise shared_error(error) from error
+            await refresh_members(connection)
     return lacking
+
+
+async def require_current(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:
+    """Raise SharedError where the tables of these sets are not those of this program."""
+    with translated():
+        lacking = await missing(connection, models, migrations())
+    if lacking:
+        raise SharedError(
+            "the tables of the shared PostgreSQL are of an older forged: run `forgectl shared migrate`",
+            reason="schema",
+        )
 
 
 async def missing(
@@ -183,35 +189,33 @@ async def _create_extension(connection: Connection) -> None:
         ) from error
 
 
-async def _realm(connection: Connection) -> str:
-    """What the names of this database's roles begin with: roles are the server's, shared by its databases."""
-    query = "INSERT INTO forged.realm SELECT %s WHERE NOT EXISTS (SELECT FROM forged.realm)"
-    await connection.execute(query, (secrets.token_hex(4),))
-    found = await (await connection.execute("SELECT name FROM forged.realm")).fetchone()
-    assert found is not None
-    return str(found[0])
-
-
 async def _apply(
     connection: Connection,
     step: Step,
     models: Mapping[str, EmbeddingModel],
     files: Sequence[Migration],
-    realm: str,
 ) -> None:
     file = next(file for file in files if file.number == step.number)
-    dimension = models[step.set_name].dimension
-    text = Template(file.text).substitute(
-        set=suffix(step.set_name),
-        dimension=dimension,
-        indexed=f"{nearness(dimension)} {OPERATORS}",
-        realm=realm,
-    )
+    text = _filled(file, step.set_name, models[step.set_name].dimension)
     await connection.execute(text.encode())
     await connection.execute(
         "INSERT INTO forged.migrations (number, set_name, name, sha256) VALUES (%s, %s, %s, %s)",
         (step.number, step.set_name, file.name, file.sha256),
     )
+
+
+def statements(models: Mapping[str, EmbeddingModel]) -> Iterable[str]:
+    """The text of every file as it runs for these sets."""
+    files = migrations()
+    for step in _steps(models, files):
+        file = next(file for file in files if file.number == step.number)
+        yield _filled(file, step.set_name, models[step.set_name].dimension)
+
+
+def _filled(file: Migration, set_name: str, dimension: int) -> str:
+    indexed = f"{nearness(dimension)} {OPERATORS}"
+    places = {"set": suffix(set_name), "dimension": dimension, "indexed": indexed}
+    return Template(file.text).substitute(places)
 
 
 async def _note_models(connection: Connection, models: Mapping[str, EmbeddingModel]) -> None:

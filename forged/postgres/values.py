@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import importlib.util
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.config import Config, resolve_key
-from forged.errors import ConfigError
+from forged.errors import ConfigError, SharedError
 from forged.memory import Scope
 
 SHAREABLE = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
@@ -38,6 +39,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model: EmbeddingModel
     ef_search: int = 100
     pool_size: int = 4
+
+    @property
+    def models(self) -> Mapping[str, EmbeddingModel]:
+        """The model of each set of tables, by the set's name."""
+        return {"": self.model}
 
     def __repr__(self) -> str:
         """Nothing that may hold a password."""
@@ -81,11 +87,15 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
     """The settings that `[shared]` comes to, or None where it names no server.
 
-    Fetches the password, which may run a command: call it while nothing waits. Raises ConfigError.
+    Fetches the password, which may run a command: call it while nothing waits. Raises ConfigError, and
+    SharedError where the extra `postgres` is not installed.
     """
     shared = config.shared
     if not shared.url:
         return None
+    if any(importlib.util.find_spec(name) is None for name in ("psycopg", "pgvector")):
+        told = "the shared PostgreSQL needs an extra: pip install 'forged-memory[postgres]'"
+        raise SharedError(told, reason="not_installed")
     return Settings(
         url=shared.url,
         user=shared.user,

@@ -25,7 +25,7 @@ import msgspec
 
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
-from forged.files import Root, resolve
+from forged.files import Root, org_root, resolve, root_of_agent
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.scopes.view import FileRoots
@@ -69,6 +69,7 @@ class Resolver:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
         self._places = _Looks(self._place, clock)
         self._repositories = _Looks(self._repository, clock)
+        self._agents = _Looks(self._agent, clock)
         self._versions: OrderedDict[str, _Version] = OrderedDict()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
@@ -78,6 +79,22 @@ class Resolver:
     def known(self, workspace: str) -> Workplace | None:
         """What `workspace` stands for if that needs no look."""
         return self._places.known(workspace)
+
+    async def within(
+        self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
+    ) -> Workplace:
+        """A place of one root alone: an agent's, which may have none yet, or the organization's.
+
+        Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
+        """
+        if scope == Scope.ORG:
+            roots: tuple[Root, ...] = (org_root(self.home),)
+        elif make:
+            roots = await self._in_thread(partial(_made, self.home, agent_id))
+        else:
+            roots = await self._agents.find(agent_id)
+        files, tops = FileRoots(self._indexer, roots), tuple(root.top for root in roots)
+        return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -89,6 +106,11 @@ class Resolver:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
         repository = await self._repositories.find(top)
         return self._workplace(found, repository.settings, repository.warnings), repository.until
+
+    async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
+        """The root of an agent; that there is none is not kept, as the next request may make it."""
+        root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
+        return ((root,), self._clock() + KEPT_S) if root is not None else ((), self._clock())
 
     async def _repository(self, top: str) -> tuple[_Repository, float]:
         version = await self._in_thread(partial(_read, top, self._versions.get(top)))
@@ -106,6 +128,11 @@ class Resolver:
 
     def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
+
+
+def _made(home: str, agent_id: str) -> tuple[Root, ...]:
+    root = root_of_agent(home, agent_id, make=True)
+    return () if root is None else (root,)
 
 
 class _Version(msgspec.Struct, frozen=True):

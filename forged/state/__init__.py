@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Learned, Progress
+    from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas
@@ -58,6 +59,7 @@ __all__ = [
     "EVERYWHERE",
     "MOST_LEARNED",
     "NEVER_MET",
+    "REMOVALS",
     "TYPES",
     "UNSAID",
     "Access",
@@ -89,6 +91,7 @@ __all__ = [
     "Left",
     "Mark",
     "MarkKind",
+    "Outbox",
     "OwnFile",
     "Part",
     "Parts",
@@ -106,6 +109,8 @@ __all__ = [
     "Told",
     "TrustRecords",
     "Watermark",
+    "Write",
+    "WriteKind",
     "cut",
     "digest",
     "metadata_problem",
@@ -126,6 +131,7 @@ __getattr__ = door(
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Learned", "Progress"),
+    outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas"),

@@ -39,6 +39,8 @@ from forged.state.judged import Judged, all_judged
 from forged.state.judged import Row as JudgedRow
 from forged.state.learned import Learned, Progress, all_learned
 from forged.state.outbound import DayOut, Outbound, all_left
+from forged.state.outbox import Outbox, all_waiting
+from forged.state.outbox import Write as OutWrite
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
 from forged.state.pauses import Pauses
@@ -82,6 +84,7 @@ class _Contents(msgspec.Struct, frozen=True):
     injections: tuple[InjectionRow, ...]
     agents: tuple[AgentRow, ...]
     learned: tuple[tuple[str, Progress], ...]
+    outbox: tuple[tuple[int, OutWrite], ...]
     details: tuple[tuple[str, Detail], ...]
     accesses: tuple[AccessRow, ...]
     replicas: tuple[tuple[str, Replica], ...]
@@ -122,6 +125,7 @@ class State:
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
         self.learned = Learned()
+        self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
         self.replicas = Replicas(self._database)
 
@@ -197,6 +201,7 @@ class State:
             self.injections.restore(found.injections)
             self.agents.restore(found.agents)
             self.learned.restore(found.learned)
+            self.outbox.restore(found.outbox)
             self.details.restore(found.details)
             self.accesses.restore(found.accesses)
             self.replicas.restore(found.replicas)
@@ -273,6 +278,7 @@ def _read(connection: Connection) -> _Contents:
         injections=all_injections(connection),
         agents=all_agents(connection),
         learned=all_learned(connection),
+        outbox=all_waiting(connection),
         details=all_details(connection),
         accesses=all_accesses(connection),
         replicas=all_replicas(connection),

@@ -13,13 +13,13 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
-from forged.state import Intent, Intents, Rewrite
+from forged.state import Detail, Intent, Intents, Rewrite
 from forged.trust import Admitted, Trust
 from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
@@ -29,13 +29,17 @@ _GIT_NOTE = "copies in version control history, clones and backups"
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """How something is taken away: for good or into the trash, why, and in which batch and request."""
+    """How something is taken away: for good or into the trash, why, and in which batch and request.
+
+    `details` of what goes are kept beside it.
+    """
 
     erase: bool = False
     why: str = "forget"
     batch: str = ""
     key: str = ""
     became: str = ""
+    details: Mapping[str, Detail] = {}
 
 
 class Back(msgspec.Struct, frozen=True):
@@ -151,6 +155,7 @@ class Removing:
                 counted=path not in withheld,
                 became=taking.became,
                 key=taking.key,
+                detail=taking.details.get(memory_id, Detail()),
             )
             try:
                 return msgspec.json.encode(told)

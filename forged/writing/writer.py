@@ -20,7 +20,7 @@ from forged.files import Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.state import Intents, Requests, Rewrite
+from forged.state import UNSAID, Intents, Requests, Rewrite, Said
 from forged.trust import Trust
 from forged.writing.new_files import PARTS
 from forged.writing.removing import Back, Removing, Taking
@@ -51,14 +51,21 @@ class Writer:
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
     async def add(
-        self, index: RootIndex, memory: Memory, *, insisted: bool = False, key: str = "", base: str = ""
+        self,
+        index: RootIndex,
+        memory: Memory,
+        *,
+        insisted: bool = False,
+        key: str = "",
+        base: str = "",
+        said: Said = UNSAID,
     ) -> Written:
         """Write one memory, as `add_all` does.
 
         Raises MemoryNotFound for a superseded id that does not count in the same root, Conflict where `base`
         is not the head or a `key` came with something else before, StoreError when it could not be written.
         """
-        (done,) = await self.add_all(index, (Draft(memory, insisted, key, base),))
+        (done,) = await self.add_all(index, (Draft(memory, insisted, key, base, said=said),))
         if isinstance(done, StoreError):
             raise done
         return done

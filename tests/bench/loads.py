@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -16,10 +17,11 @@ _PATIENCE_S = 120
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What clients got together, and how long the unluckiest hundredth of their calls took."""
+    """What clients got together, and how long the unluckiest hundredth and the middle of their calls took."""
 
     per_second: float
     p99_s: float
+    median_s: float
 
 
 def load(
@@ -49,7 +51,7 @@ def load(
             end.close()
             child.kill()
             child.join()
-    return Load(clients * calls / (ended - began), p99(taken))
+    return Load(clients * calls / (ended - began), p99(taken), statistics.median(taken))
 
 
 def _client(connected: Callable[[int], Call], number: int, calls: int, gate: Barrier, end: object) -> None:

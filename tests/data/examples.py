@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from forged_client import protocol as p
 from forged_client.framing import encode
@@ -351,6 +352,20 @@ LATER: dict[str, p.Request | p.Reply] = {
             ),
         ),
     ),
+    "reply-status_report+shared": p.StatusReport(
+        id=3,
+        shared=p.SharedReport(
+            server="db.example/team",
+            scopes=("org",),
+            state="failing",
+            failing_s=3.0,
+            message="it cannot be reached",
+            next_s=0.5,
+            waiting=2,
+            refused=("put mem_a: 512 numbers",),
+            writers={"other/1": 4.5},
+        ),
+    ),
     "reply-status_report+capture": p.StatusReport(
         id=3,
         version="0.1.0",
@@ -442,6 +457,23 @@ LATER: dict[str, p.Request | p.Reply] = {
     "reply-status_report+trust": p.StatusReport(
         id=3,
         roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
+    ),
+    "request-list+entities": p.ListMemories(id=10, workspace="/w", entities=True),
+    "reply-memories+entities": p.Memories(
+        id=9,
+        memories=(
+            replace(_RECORD, entities=("goose", "Redis"), relations=(p.Relation("goose", "uses", "Redis"),)),
+        ),
+        total=1,
+    ),
+    "reply-found+entities": p.Found(
+        id=5, memories=(replace(_HIT, entities=("goose",), relations=(p.Relation("a", "calls", "b"),)),)
+    ),
+    "reply-recalled+path": p.Recalled(
+        id=60,
+        memories=(
+            p.RecalledMemory(id="mem_a", scope="user", content="text", score=0.5, path="goose uses Redis"),
+        ),
     ),
 }
 

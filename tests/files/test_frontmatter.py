@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from forged.errors import MemoryFormatError
 from forged.files import frontmatter
 from forged.files.frontmatter import scalar
-from forged.memory import Evidence, Memory, Related
+from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation
 from tests.faults.amount import times
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
@@ -80,6 +80,7 @@ named = values.filter(bool)
 unknown_keys = st.sampled_from(
     ["", "tags: [a, b]\n", "# a remark\n", "x:\n  - 1\n\n  - {y: z}\n", "n: |\n  id: not mine\n\n  more\n"]
 )
+weights = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
 memories = st.builds(
     Memory,
     id=named,
@@ -97,6 +98,9 @@ memories = st.builds(
     origin=values,
     cues=st.lists(values, max_size=3).map(tuple),
     evidence=st.lists(st.builds(Evidence, named, values, values), max_size=2).map(tuple),
+    entities=st.lists(st.builds(Entity, named, values, values), max_size=2).map(tuple),
+    relations=st.lists(st.builds(Relation, named, named, named, weights), max_size=2).map(tuple),
+    piece=st.none() | st.builds(Piece, named, st.integers(0, 999_999_999), st.integers(0, 9), values),
 )
 
 
@@ -136,7 +140,7 @@ lines = st.one_of(
     st.sampled_from(
         ["mem_1", "1", "2026-02-24T23:32:58.5+11:00", '"12"', "'a b'", "a:", "a:b:", "null", "NULL", "~",
          "a: b", "a #b", "'it''s'", '"a\\n"', '""', "-", "- a", "[a]", "*a", "2026-02-24", "0", "01", "1.9",
-         " a", "a "]
+         " a", "a ", "/a b", "https://a.b/c", "0.5", "1.", "12.50", "1e3", "inf"]
     ),
 )  # fmt: skip
 OPTIONAL = [
@@ -149,6 +153,12 @@ BEHIND = [
     "cues:\n    - {} {}\n",
     "evidence:\n    - path: {}\n      lines: {}\n",
     "evidence:\n    - path: {}\n      hash: {}\n",
+    "document:\n    id: {}\n    index: 0\n    of: 3\n    source: {}\n",
+    "document:\n    id: doc_1\n    index: {}\n    of: {}\n",
+    "entities:\n    - name: {}\n      type: {}\n",
+    "entities:\n    - name: {}\n    - name: a\n      description: {}\n",
+    "relations:\n    - source: a\n      relation: {}\n      target: {}\n",
+    "relations:\n    - source: {}\n      relation: b\n      target: c\n      weight: {}\n",
 ]
 
 
@@ -181,7 +191,7 @@ def near_written_forms(draw: st.DrawFn) -> bytes:
             out += [form.format(draw(lines), draw(lines)) for form in sorted(chosen, reverse=True)]
         out.append(f"{key}: {value}\n")
     behind = draw(st.lists(st.sampled_from(BEHIND), max_size=2, unique=True))
-    out += [form.format(draw(lines), draw(lines)) for form in sorted(behind)]
+    out += [form.format(draw(lines), draw(lines)) for form in sorted(behind, key=BEHIND.index)]
     return "".join([*out, "---\n", draw(texts)]).encode()
 
 
@@ -197,7 +207,10 @@ def test_an_ordinary_memory_of_forged_takes_the_fast_path():
     memory = Memory("mem_1", "text", "2026-02-24T23:32:58.123456Z", "2026-02-24T23:32:58.123456Z", 2, "repo",
                     "patterns", "", "explicit", "mem_0", (Related("mem_7", "refines"),), origin="typed",
                     cues=("when a release is cut", "部署 vor dem Wochenende"),
-                    evidence=(Evidence("a/b.py", "3-9", "0a"), Evidence("Makefile")))  # fmt: skip
+                    evidence=(Evidence("a/b.py", "3-9", "0a"), Evidence("Makefile")),
+                    entities=(Entity("forged", "project", "a memory for agents"), Entity("SQLite")),
+                    relations=(Relation("forged", "depends-on", "SQLite", 0.5), Relation("a", "b", "c")),
+                    piece=Piece("doc_0a", 2, 3, "/home/ann/docs/how to.md"))  # fmt: skip
 
     assert frontmatter._read_written_form(frontmatter.render(memory), "repo", "mem_1") is not None
 
@@ -227,6 +240,48 @@ def test_cues_beyond_those_that_count_stay_in_the_file_and_are_told():
 def test_cues_and_evidence_of_another_form_are_refused_with_a_sentence(lines):
     with pytest.raises(MemoryFormatError, match="must be a list of"):
         header(lines)
+
+
+def test_entities_relations_and_a_document_as_people_write_them():
+    one = header("entities: PostgreSQL\ndocument: {id: doc_1}")
+    some = header(
+        "entities: [PostgreSQL, {name: forged, type: project}, null]\n"
+        "relations:\n  - {source: forged, relation: depends-on, target: PostgreSQL, weight: 2}\n"
+        "document: {id: doc_1, index: 4, of: 7, source: 'https://a.b/c'}"
+    )
+
+    assert (one.entities, one.piece) == ((Entity("PostgreSQL"),), Piece("doc_1", 0, 1))
+    assert some.entities == (Entity("PostgreSQL"), Entity("forged", "project"))
+    assert some.relations == (Relation("forged", "depends-on", "PostgreSQL", 2.0),)
+    assert some.piece == Piece("doc_1", 4, 7, "https://a.b/c")
+    assert one.extra == some.extra == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("entities: [{type: project}]", "`entities` must be a list of names"),
+        ("entities: [[a]]", "`entities` must be a list of names"),
+        ("entities: ''", "`entities` must be a list of names"),
+        ("relations: a uses b", "`relations` must be a list of entries with"),
+        ("relations: [{source: a, relation: b}]", "`relations` must be a list of entries with"),
+        ("relations: [{source: a, relation: b, target: c, weight: inf}]", "`weight` of a relation is 'inf'"),
+        ("relations: [{source: a, relation: b, target: c, weight: x}]", "`weight` of a relation is 'x'"),
+        ("document: guide.md", "`document` must be a group"),
+        ("document: {index: 1}", "`document` must be a group"),
+        ("document: {id: doc_1, index: -1}", "`index` of a document is '-1'"),
+        ("document: {id: doc_1, of: many}", "`of` of a document is 'many'"),
+    ],
+)
+def test_entities_relations_and_documents_of_another_form_are_refused_with_a_sentence(lines, reason):
+    with pytest.raises(MemoryFormatError, match=reason):
+        header(lines)
+
+
+def test_a_weight_that_is_no_number_is_not_written():
+    memory = msgspec.structs.replace(parsed("x"), relations=(Relation("a", "b", "c", float("nan")),))
+
+    assert parsed(frontmatter.render(memory)).relations == (Relation("a", "b", "c"),)
 
 
 def test_a_daemon_imports_yaml_for_the_first_file_that_needs_it():

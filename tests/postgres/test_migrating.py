@@ -6,8 +6,9 @@ import time
 import pytest
 
 from forged.errors import SharedError
-from forged.postgres.connecting import Pool, connect
+from forged.postgres.connecting import connect
 from forged.postgres.migrating import Migration, Step, migrate, migrations
+from forged.postgres.pool import Pool
 from forged.postgres.values import EmbeddingModel
 from tests.support.postgres import MODEL
 

@@ -27,8 +27,8 @@ def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept
     assert texts(memories) == ["the build is red"]
     assert memories.find(kept.id) == kept
     clock.now = 61 * MINUTE
-    assert memories.find(kept.id) is None
     assert texts(memories) == []
+    assert memories.find(kept.id) is None
     assert memories.moment("s1") == 0
 
 

@@ -31,6 +31,7 @@ from forged.state import (
     Progress,
     RootRecord,
     Watermark,
+    Write,
     digest,
 )
 from forged.state.database import connect, transaction
@@ -88,7 +89,8 @@ async def filled(directory: Path) -> None:
         await state.events.put_all([], state.learned.writing("a-learned-session", progress))
         await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
-        for table in ("outbox", "replicas"):
+        await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
+        for table in ("replicas",):
             row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
             await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
     async with opened(directory) as state:
@@ -136,7 +138,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "learned": b"a-learned-session",
         "details": b"mem_detailed7",
         "accesses": b"mem_accessed7",
-        "outbox": b"key-of-outbox",
+        "outbox": b"mem_outbox7",
         "replicas": b"key-of-replicas",
     }[table]
     data = (directory / "state.db").read_bytes()

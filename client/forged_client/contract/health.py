@@ -131,6 +131,31 @@ class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
     next_s: float | None = None
 
 
+class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The server of a team, and how it fares. `state`: untried, ok, failing.
+
+    `server` is host and database; `message` why it fails, `problem` why it cannot be used though it answers.
+    `waiting` writes are kept here until it is back, `without_vector` rows until the model is; `refused` are
+    those that it will never take, each with why. `replayed_s` is how long ago the last that had waited was
+    taken. `writers` are other daemons, and how long ago they wrote; they are heard while it is `listening`.
+    """
+
+    server: str
+    scopes: tuple[str, ...] = ()
+    state: str = "untried"
+    last_success_s: float | None = None
+    failing_s: float | None = None
+    message: str = ""
+    next_s: float | None = None
+    problem: str = ""
+    waiting: int = 0
+    without_vector: int = 0
+    refused: tuple[str, ...] = ()
+    replayed_s: float | None = None
+    listening: bool = False
+    writers: dict[str, float] = msgspec.field(default_factory=dict)
+
+
 class SettingReport(msgspec.Struct, frozen=True):
     """A key of the configuration with the value that is in use, secrets masked, and where it came from."""
 
@@ -161,6 +186,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     endpoints: tuple[EndpointReport, ...] = ()
     engine: str = ""
     agents: tuple[AgentReport, ...] = ()
+    shared: SharedReport | None = None
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -14,6 +14,14 @@ class Edge(msgspec.Struct, frozen=True):
 
     id: str
     relationship: str = "relates-to"
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """How one thing that a memory speaks of relates to another, both by name."""
+
+    source: str
+    relation: str
+    target: str
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -32,7 +40,11 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
     versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
     lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
-    PATH:FIRST-LAST; `stale` are those of them that changed or went since.
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since. `agent_id` is whose memory it is in
+    scope agent, and elsewhere which agent wrote it, if that was told. `access_count` is how often it was
+    found, `last_accessed` when last; neither is in the file, and nor are type, importance and metadata.
+    `entities` are names of what it speaks of, by its front matter and by its text, and `relations` how these
+    relate; a list has them only if it was asked for them.
     """
 
     id: str
@@ -54,6 +66,14 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
+    memory_type: str = ""
+    importance: float = 1.0
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    agent_id: str = ""
+    access_count: int = 0
+    last_accessed: str = ""
+    entities: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
@@ -83,6 +103,12 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     be sent twice, and is carried out once. `cues`: up to five short lines that say when it should come back;
     `evidence`: files of the repository that it stands on, as PATH, PATH:LINE or PATH:FIRST-LAST. Cues that
     are left out are those of the memory it supersedes.
+
+    In scope `agent` it is a memory of `agent_id` alone. In scope `session` it belongs to `session_id`, which
+    is named with the `agent_id` that writes it, and is gone an hour later. `memory_type`: of the user's fact,
+    preference or summary, of an agent's learning, state, persona or scratchpad. `importance` is 0 to 1,
+    `metadata` a JSON object of at most 32 keys and 4 KiB to filter by; a new version has those of the one
+    before it where they are left out.
     """
 
     repeatable: ClassVar[bool] = False
@@ -100,6 +126,11 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     key: str = ""
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    agent_id: str = ""
+    user_id: str = ""
+    memory_type: str = ""
+    importance: float | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Memories(Reply, frozen=True, tag="memories"):
@@ -113,12 +144,17 @@ class Memories(Reply, frozen=True, tag="memories"):
 
 
 class GetMemories(Request[Memories], frozen=True, tag="get"):
-    """Memories by id. `scope` "" is both: an id that repository and user have comes twice."""
+    """Memories by id. `scope` "" is both: an id that repository and user have comes twice.
+
+    Here and in all that follows scope `agent` needs the `agent_id`: what one agent remembers is no other's,
+    and in no place that does not name it. Scope `org` is what all may read.
+    """
 
     workspace: str
     ids: tuple[str, ...] = ()
     min_generation: str = ""
     scope: str = ""
+    agent_id: str = ""
 
 
 class ListMemories(Request[Memories], frozen=True, tag="list"):
@@ -127,7 +163,7 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
     making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
     `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
-    is left out here, too.
+    is left out here, too. `entities`: say of each what it speaks of.
     """
 
     workspace: str
@@ -142,6 +178,8 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     session_id: str = ""
     origin: str = ""
     all_repos: bool = False
+    agent_id: str = ""
+    entities: bool = False
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
@@ -174,6 +212,7 @@ class Forget(Request[Forgotten], frozen=True, tag="forget"):
     erase_now: bool = False
     scope: str = ""
     key: str = ""
+    agent_id: str = ""
 
 
 # --- what a person does to a memory --------------------------------------------------------------------
@@ -194,6 +233,7 @@ class History(Request[Chain], frozen=True, tag="history"):
     memory_id: str
     min_generation: str = ""
     scope: str = ""
+    agent_id: str = ""
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
@@ -219,6 +259,7 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     key: str = ""
     cues: tuple[str, ...] | None = None
     evidence: tuple[str, ...] | None = None
+    agent_id: str = ""
 
 
 class Relate(Request[Remembered], frozen=True, tag="relate"):
@@ -236,6 +277,7 @@ class Relate(Request[Remembered], frozen=True, tag="relate"):
     scope: str = ""
     allow_secret: bool = False
     key: str = ""
+    agent_id: str = ""
 
 
 class Moved(Reply, frozen=True, tag="moved"):
@@ -255,9 +297,10 @@ class Moved(Reply, frozen=True, tag="moved"):
 
 
 class Move(Request[Moved], frozen=True, tag="move"):
-    """Write a memory in the other scope, `to` repo or user, and take it away where it was, into the trash.
+    """Write a memory in another scope, `to` repo, user or agent, and take it away where it was.
 
-    `scope` is where it is, for an id that both have. With a `key` it may be sent twice.
+    What was there goes into the trash. `scope` is where it is: agent, or for an id that repository and user
+    both have. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False
@@ -268,6 +311,7 @@ class Move(Request[Moved], frozen=True, tag="move"):
     scope: str = ""
     allow_secret: bool = False
     key: str = ""
+    agent_id: str = ""
 
 
 class Trashed(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,3 +349,4 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
     memory_id: str = ""
     scope: str = ""
     key: str = ""
+    agent_id: str = ""

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from forged_client.contract.memories import Version
+from forged_client.contract.memories import Relation, Version
 from forged_client.envelope import Reply, Request
 
 
@@ -36,7 +36,8 @@ class Hit(msgspec.Struct, frozen=True):
     beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
     a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
     `came` is why it was let in: strong, near, weak, hop, standing. `stale` names files that it stands
-    on and that changed since.
+    on and that changed since. `entities` are names of what it speaks of, and `relations` how these relate: a
+    search tells of them, and a retrieval does not.
     """
 
     id: str
@@ -54,6 +55,8 @@ class Hit(msgspec.Struct, frozen=True):
     rivals: tuple[Version, ...] = ()
     came: str = ""
     stale: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 class Stayed(msgspec.Struct, frozen=True):
@@ -143,6 +146,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
     `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `agent` is whose memories are found beside the others where the configuration says so, as in Retrieve.
     `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
     empty; a memory is ranked by the query that it answers best.
     """
@@ -155,6 +159,8 @@ class Search(Request[Found], frozen=True, tag="search"):
     min_generation: str = ""
     rated: bool = False
     hypotheses: tuple[str, ...] = ()
+    agent: str = ""
+    session_id: str = ""
 
 
 class Explained(Reply, frozen=True, tag="explained"):
@@ -231,10 +237,14 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
 
 
 class Why(Request[Explained], frozen=True, tag="why"):
-    """Explain the last injection of a session, or (with `query`) what a retrieval would do now."""
+    """Explain the last injection of a session, or (with `query`) what a retrieval would do now.
+
+    What is an agent's or a session's own is explained to whoever names it by `agent` or `session_id`.
+    """
 
     bypassable: ClassVar[bool] = True
 
     workspace: str = ""
     session_id: str = ""
     query: str = ""
+    agent: str = ""

@@ -5,8 +5,8 @@ Findings that are alike are summed up (`summary`) unless a person asks for all; 
 A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
 `keys` those of the configuration, `drift` compares the daemon's configuration with the one that holds here,
 `endpoints` tells how the models fare that are asked over HTTP, `service` how systemd's units stand, `machine`
-what state, log and disk look like, `agents` how those are connected that ask for memories. Only `--try`
-makes a call.
+what state, log and disk look like, `agents` how those are connected that ask for memories, `shared` how the
+team's server fares. Only `--try` makes a call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import agents, checks, drift, endpoints, keys, machine, service, summary
+from forged.cli.doctor import agents, checks, drift, endpoints, keys, machine, service, shared, summary
 from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 
@@ -82,6 +82,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
     yield from checks.roots(report)
     yield from checks.capture(report)
     yield from endpoints.known(report)
+    yield from shared.server(report)
     if trials is not None:
         yield from endpoints.tried(trials)
     yield from agents.agents(call, report.agents)

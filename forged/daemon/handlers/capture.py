@@ -10,7 +10,8 @@ import msgspec
 from forged import conversation
 from forged.capture import Spoken
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import BY_HAND, fitting, record, token_of
+from forged.daemon.handlers.convert import BY_HAND, fitting, token_of
+from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.naming import begun_by
@@ -39,7 +40,10 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
     if request.kind in ("compaction", "session_end") and request.part == 0 and not place.off:
         state, ends = context.daemon.state, context.daemon.sessions.end
         ends(state, request.session_id, request.agent, compacts=request.kind == "compaction")
-    return await keep(context, place, request)
+    answer = await keep(context, place, request)
+    if request.kind == "session_end":
+        context.daemon.session_memories.end(request.session_id)
+    return answer
 
 
 async def keep(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
@@ -79,7 +83,7 @@ async def undo(
     if view.waiting:  # a newer batch may lie where nothing was read yet
         raise NotReady(FIRST_BUILD)
     batch = _newest_batch(view, request.session_id)
-    told = fitting([record(*item) for item in batch])
+    told = fitting([full_record(context, *item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +27,9 @@ from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workpla
 from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
+
+if TYPE_CHECKING:
+    from forged.postgres import Shared
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -59,7 +63,8 @@ class Probe(msgspec.Struct, frozen=True):
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
-    `reload` starts over if the configuration has changed, and tells whether it does.
+    `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
+    server, if there is one.
     """
 
     epoch: str
@@ -88,6 +93,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
+    shared: Shared | None = None
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -11,8 +11,16 @@ from forged.retrieval import Facts, Recollection
 
 def facts_of_file(daemon: Daemon, root: str, memory_id: str, *, agent_id: str = "") -> Facts:
     """Of a memory in a file; `agent_id` is whose root it lies in, where that is an agent's."""
-    del daemon, root, memory_id
-    return Facts(agent_id=agent_id)
+    detail, access = daemon.state.details.get(root, memory_id), daemon.state.accesses.get(root, memory_id)
+    return Facts(
+        memory_type=detail.memory_type,
+        importance=detail.importance,
+        access_count=access.count,
+        last_accessed=utc(access.last / 1000) if access.last else "",
+        metadata=detail.metadata,
+        agent_id=agent_id or detail.agent_id,
+        user_id=detail.user_id,
+    )
 
 
 def facts_in_session(daemon: Daemon, memory_id: str) -> Facts:
@@ -36,6 +44,10 @@ def facts_in_session(daemon: Daemon, memory_id: str) -> Facts:
 
 def note_used(daemon: Daemon, found: Iterable[Recollection]) -> None:
     """Count that these were recalled."""
+    in_files = []
     for each in found:
         if each.ranked.memory.scope == Scope.SESSION:
             daemon.session_memories.use(each.ranked.memory.id)
+        else:
+            in_files.append(each.ranked.key)
+    daemon.state.accesses.hit(in_files)

@@ -15,7 +15,7 @@ import msgspec
 
 from forged import __version__
 from forged.config import Config
-from forged.daemon.handlers import capture, endpoints, hook
+from forged.daemon.handlers import capture, endpoints, hook, sharing
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
@@ -80,6 +80,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         endpoints=endpoints.reports(daemon),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
+        shared=sharing.report(daemon),
     )
 
 
@@ -104,6 +105,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(daemon.refused_writes.sentence)
     broken = broken or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
+    broken = broken or sharing.is_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 

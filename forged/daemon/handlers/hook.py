@@ -186,6 +186,7 @@ async def _compacted(told: _Told) -> Answered:
 async def _session_end(told: _Told) -> Answered:
     if (talk := told.talk) is not None:
         await _captured(told, talk, "session_end")
+    told.context.daemon.session_memories.end(told.event.session_id)
     return Answered()
 
 

@@ -11,21 +11,25 @@ import contextlib
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from forged import in_turn
-from forged.daemon.handlers.context import PATIENCE_S, Context
-from forged.daemon.handlers.convert import check_known, fitting, record, seconds_of
+from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
+from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
+from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
-from forged.daemon.handlers.naming import check_scope, in_view, on_disk, the_one
+from forged.daemon.handlers.forgetting import forget_in_session, with_sessions
+from forged.daemon.handlers.forgetting import purge as purge_texts
+from forged.daemon.handlers.naming import in_view, on_disk, the_one, within
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Origin
+from forged.memory import Memory, Origin
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
-from forged.text.forgetting import words_of
 from forged.writing import Gone, Taking
 from forged_client import protocol as wire
 
@@ -34,6 +38,9 @@ _MOST_IN_REPLY = 1000
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
+    if (in_session := await forget_in_session(context, request)) is not None:
+        return in_session, 0
+    place = await within(context, place, request.scope, request.agent_id)
     try:
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
     except MemoryNotFound:
@@ -80,7 +87,7 @@ async def put_away(
     """
     daemon, cut = context.daemon, Cut()
     await _announce(context, index, ids)
-    gone = await daemon.writer.remove(index, ids, taking, earlier)
+    gone = await daemon.writer.remove(index, ids, with_details(daemon, index, ids, taking), earlier)
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
@@ -89,16 +96,19 @@ async def put_away(
         await daemon.state.details.forget(index.root.top, gone.ids)
         await daemon.state.accesses.forget(index.root.top, gone.ids)
         if purge:
-            daemon.talks.clear()
-            texts = [words for words in map(words_of, gone.contents) if words]
-            cut = await daemon.capture.purge(texts)
-            await daemon.state.erase_traces()
+            cut = await purge_texts(daemon, gone.contents)
         if taking.erase:
             await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
     return gone, cut, generation
+
+
+def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
+    """What is known of the memories goes with them, and comes back with them."""
+    details = {each: daemon.state.details.get(index.root.top, each) for each in ids}
+    return msgspec.structs.replace(taking, details=details)
 
 
 async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> None:
@@ -111,15 +121,16 @@ async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) ->
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
     """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
-    check_scope(request.scope, "")
+    place = await within(context, place, request.scope, request.agent_id)
     view = await context.view(place, request.min_generation)
+    view = with_sessions(context, view, request.ids[:_MOST_IN_REPLY], request.scope)
     await in_turn.turn()
     found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
     reply = wire.Memories(
         status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else "",
-        memories=fitting([record(*item) for item in items]),
+        memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
         total=len(items),
         missing=tuple(wanted for wanted, holders in found if not holders),
     )
@@ -130,7 +141,7 @@ async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
-    check_scope(request.scope, "")
+    place = await within(context, place, request.scope, request.agent_id)
     if request.origin:
         check_known("origin", request.origin, Origin)
     since = seconds_of("since", request.since)
@@ -139,7 +150,11 @@ async def list_page(
     await in_turn.turn()
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    page = fitting([record(*item) for item in newest(chosen, start, count)])
+    rows = newest(chosen, start, count)
+    told = [full_record(context, *item) for item in rows]
+    if request.entities:
+        told = await asyncio.to_thread(_with_entities, told, [found for _, found in rows])
+    page = fitting(told)
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem,
@@ -148,6 +163,10 @@ async def list_page(
         notice=await in_reply(context, place),
     )
     return reply, view.generation
+
+
+def _with_entities(told: list[wire.MemoryRecord], memories: list[Memory]) -> list[wire.MemoryRecord]:
+    return list(map(with_entities, told, memories))
 
 
 def _status(view: View, found: bool) -> str:
@@ -180,15 +199,16 @@ def _chosen(
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
     """A memory's version chain, oldest first, with what is odd about it."""
+    place = await within(context, place, request.scope, request.agent_id)
     view = await context.view(place, request.min_generation)
-    check_scope(request.scope, "")
+    view = with_sessions(context, view, (request.memory_id,), request.scope)
     found = in_view(view, request.memory_id, request.scope)
     if not found and view.waiting:
         raise NotReady(FIRST_BUILD)
     home, meant = the_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
-        memories=fitting([record(home, version) for version in view.chain(home, head)]),
+        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
         flags=home.chains.flags.get(head, ()),
     )
     return reply, view.generation

@@ -16,13 +16,15 @@ from forged import memory
 from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
-from forged.daemon.handlers.naming import Look, check_scope, look, on_disk
+from forged.daemon.handlers.details import carried_over
+from forged.daemon.handlers.memories import with_details
+from forged.daemon.handlers.naming import Look, check_scope, look, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
 from forged.map import link
 from forged.maps import RootIndex
-from forged.memory import Memory, Trigger
+from forged.memory import Memory, Scope, Trigger
 from forged.scopes import Workplace
 from forged.state import Intent
 from forged.text.private import without_private
@@ -32,8 +34,7 @@ from forged_client import protocol as wire
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
     """Write the newest version into the other root, and put the whole chain into the trash."""
-    check_scope(request.to)
-    target = root_of(context, place, request.to)
+    target, place = await _ends(context, place, request)
     try:
         at, named = await on_disk(context, place, request.memory_id, request.scope)
     except MemoryNotFound:
@@ -51,7 +52,8 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     intent = _intent(at.index, target, ids, new)
     await context.daemon.state.intents.begin(intent)
     try:
-        written = await context.daemon.writer.add(target, new, insisted=bool(secrets))
+        told = carried_over(context.daemon.state.details.get(at.index.root.top, base.id), request.to)
+        written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
         taking = Taking(why="move", became=written.memory.id, key=request.key)
         gone, generation = await leave(context, at.index, ids, taking)
     finally:
@@ -69,10 +71,28 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     return reply, max(written.generation, generation)
 
 
+async def _ends(context: Context, place: Workplace, request: wire.Move) -> tuple[RootIndex, Workplace]:
+    """Where it goes, and where it is looked for: one of both may be the agent's that is named."""
+    check_scope(request.to)
+    if Scope.ORG in {request.to, request.scope}:
+        raise InvalidRequest("what all agents may read comes from documents; use `forgectl ingest PATH`")
+    if request.to != Scope.AGENT:
+        return root_of(context, place, request.to), await within(
+            context, place, request.scope, request.agent_id
+        )
+    if request.scope == Scope.AGENT:
+        raise InvalidRequest("it has scope agent already, and stays with its agent")
+    there = await within(context, place, request.to, request.agent_id)
+    if not there.roots:
+        there = await context.daemon.resolver.within(place, request.to, request.agent_id, make=True)
+    return root_of(context, there, request.to), place
+
+
 async def leave(context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> tuple[Gone, int]:
     """Take away what has been copied; its text may be captured again, as nobody wanted it forgotten."""
-    gone = await context.daemon.writer.remove(index, ids, taking)
+    gone = await context.daemon.writer.remove(index, ids, with_details(context.daemon, index, ids, taking))
     generation = index.mark()
+    await context.daemon.state.details.forget(index.root.top, gone.ids)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.purge()
     return gone, generation

@@ -23,6 +23,7 @@ from forged.scopes import View, Workplace
 from forged.trust import Admitted
 
 _CANDIDATES_TOLD = 10
+_OF_THEIR_OWN = (Scope.AGENT, Scope.ORG)
 
 _Found = TypeVar("_Found")
 
@@ -65,6 +66,25 @@ async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = 
     return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
 
 
+async def within(context: Context, place: Workplace, scope: str, agent_id: str = "") -> Workplace:
+    """The place that a request means: what the workspace sees, or the one root of another scope.
+
+    What an agent remembers is only ever in the place that names that agent. Raises InvalidRequest.
+    """
+    check_scope(scope, "")
+    if scope in _OF_THEIR_OWN:
+        _check_agent(scope, agent_id)
+        return await context.daemon.resolver.within(place, scope, agent_id)
+    if agent_id:
+        raise InvalidRequest("an agent_id names the memories of scope agent; say --scope agent with it")
+    return place
+
+
+def _check_agent(scope: str, agent_id: str) -> None:
+    if scope == Scope.AGENT and not agent_id:
+        raise InvalidRequest("whose memories? Name the agent with --agent (agent_id in the client library)")
+
+
 def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
     """The memories of this name in the maps: each root may have one of the same id."""
     if found := view.find(wanted, scope):
@@ -94,8 +114,10 @@ def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
 
 def check_scope(scope: str, *others: str) -> None:
     """Raises InvalidRequest."""
-    if scope not in (Scope.REPO, Scope.USER, *others):
-        raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo or user")
+    if scope == Scope.SESSION:
+        raise InvalidRequest("what a session remembers is no file; `forgectl recall --session` finds it")
+    if scope not in (Scope.REPO, Scope.USER, *_OF_THEIR_OWN, *others):
+        raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo, user, agent or org")
 
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:

@@ -37,10 +37,9 @@ from forged.retrieval import (
 )
 from forged.retrieval import Place as Asked
 from forged.scopes import FileRoots, View, Workplace
+from forged.state import metadata_problem
 from forged_client import protocol as wire
 
-# What one request may filter by.
-MOST_KEYS, MOST_FILTER_BYTES = 32, 4096
 _FOUR = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
 
 
@@ -56,7 +55,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     ]
     deadline = deadline_of(context, request.timeout_s, place)
     found = await daemon.retriever.recaller.recall(query, answering, deadline=deadline, tops=place.tops)
-    best = combined(found.lists, limits)
+    best = combined(found.lists, limits, found.reached)
     note_used(daemon, best)
     return _reply(context, place, request, found, best)
 
@@ -97,6 +96,7 @@ def _recalled(each: Recollection) -> wire.RecalledMemory:
         created_at=memory.created_at,
         session_id=memory.session_id,
         root=each.ranked.root,
+        path=each.path,
         **_beside(each),
     )
 
@@ -199,8 +199,6 @@ def _admits(
 
 
 def _check_filters(filters: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest."""
-    if len(filters) > MOST_KEYS:
-        raise InvalidRequest(f"{len(filters)} keys to filter by; at most {MOST_KEYS} can be given")
-    if len(msgspec.json.encode(filters)) > MOST_FILTER_BYTES:
-        raise InvalidRequest(f"the filters are larger than {MOST_FILTER_BYTES} bytes")
+    """A filter has the form of metadata. Raises InvalidRequest."""
+    if problem := metadata_problem(filters):
+        raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")

@@ -15,12 +15,13 @@ from itertools import groupby
 
 from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
-from forged.daemon.handlers.convert import fitting, record
+from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.moving import leave
-from forged.daemon.handlers.naming import begun_by, check_scope, on_disk
+from forged.daemon.handlers.naming import begun_by, on_disk, within
 from forged.errors import MemoryNotFound, StoreError
-from forged.files import Root
+from forged.files import Root, root_at
 from forged.maps import RootIndex
 from forged.memory import Scope
 from forged.scopes import Workplace
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
     """Put back what went with a memory; without an id tell what could come back."""
-    check_scope(request.scope, "")
+    place = await within(context, place, request.scope, request.agent_id)
     held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
     there = [each for each in held if each.note.top in place.tops]
     if not request.memory_id:
@@ -49,7 +50,7 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
             generation = max(generation, await _back(context, context.daemon.indexer.open(root), some))
     view = await place.files.see(generation, time.monotonic() + PATIENCE_S)
     found = [(each.note, view.find(each.note.id, each.note.scope)) for each in meant]
-    shown = fitting([record(*item) for _, items in found for item in items])
+    shown = fitting([full_record(context, *item) for _, items in found for item in items])
     missing = ", ".join(note.id for note, items in found if not items)
     reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation
@@ -57,6 +58,8 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
 
 async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> int:
     """Files of one root; what they say may be captured again."""
+    details = {each.note.id: each.note.detail for each in some}
+    await context.daemon.state.details.put(index.root.top, details)
     await context.daemon.writer.restore(index, some)
     generation = index.mark()
     await context.daemon.state.forgotten.withdraw(index.root.top, [each.memory.content for each in some])
@@ -146,7 +149,6 @@ async def _resumed(context: Context, intent: Intent) -> None:
         if some:
             await _back(context, index, some)
     else:
-        other = Scope.USER if intent.scope == Scope.REPO else Scope.REPO
-        _, there = await daemon.trust.look(Root(intent.to_top, other))
+        _, there = await daemon.trust.look(root_at(intent.to_top, daemon.resolver.home))
         if any(each.id == intent.became for each in there.memories):
             await leave(context, index, intent.ids, taking)

@@ -16,13 +16,15 @@ from forged import memory
 from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, texts_beside
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
-from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk
+from forged.daemon.handlers.details import names_in, said_of
+from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
 from forged.files import Root
 from forged.maps import RootIndex
 from forged.memory import Category, Evidence, Memory, Related, Scope, Trigger
 from forged.scopes import Workplace
+from forged.state import Said
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Draft, Written, base_of
@@ -34,24 +36,47 @@ _TRIES = 8
 
 async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
     """Write one memory; what it supersedes says where, if the request does not."""
+    place = await _place(context, place, request)
     content = without_private(request.content)
     given = (request.category, request.session_id, request.supersedes, *texts_of(request.related))
     cues = cues_of(request.cues)
-    secrets = await secrets_in(content, (*given, *cues, *request.evidence))
+    beside = (*given, *cues, *request.evidence, *names_in(request))
+    secrets = await secrets_in(content, beside)
     insist(secrets, allowed=request.allow_secret)
     at, supersedes = await _home(context, place, request)
+    told = said_of(request, at.root.scope)
     edges = await _edges(context, at, request.related)
     evidence = await evidence_of(request.evidence, at.root)
     asked = msgspec.structs.replace(request, content=content, supersedes=supersedes, related=edges)
     new = msgspec.structs.replace(draft(asked, at.root), cues=cues, evidence=evidence)
-    written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key)
+    written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key, said=told)
     context.daemon.metrics.remembered += 1
-    unsaid = written.existed and (cues, evidence) != (written.memory.cues, written.memory.evidence)
-    return _told(written, _noted(secrets, is_cut=content != request.content, is_unsaid=unsaid))
+    unsaid = _unsaid(context, written, new, told, at.root.top) if written.existed else ()
+    return _told(written, _noted(secrets, *unsaid, is_cut=content != request.content))
+
+
+async def _place(context: Context, place: Workplace, request: wire.Remember) -> Workplace:
+    """Where the memory is to be written: an agent's root is made with its first memory."""
+    if request.scope == Scope.ORG:
+        raise InvalidRequest("what all agents may read comes from documents; use `forgectl ingest PATH`")
+    if request.scope == Scope.AGENT and request.agent_id:
+        said_of(request, request.scope)  # before a directory is made for it
+        return await context.daemon.resolver.within(place, request.scope, request.agent_id, make=True)
+    return place if request.scope != Scope.AGENT else await within(context, place, request.scope)
+
+
+def _unsaid(context: Context, written: Written, new: Memory, told: Said, top: str) -> Iterator[str]:
+    """What was said beside the text and is not so of the memory that is there."""
+    there, known = written.memory, context.daemon.state.details.get(top, written.memory.id)
+    if (new.cues, new.evidence) != (there.cues, there.evidence):
+        yield "its cues and evidence are as they were; `forgectl edit` changes them"
+    if told.over(known) != known:
+        yield "its type, importance and metadata are as they were; a version that supersedes it changes them"
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
     """Write a new version with what is to be another; what is as it was already is not written again."""
+    place = await within(context, place, request.scope, request.agent_id)
     if request.content is None and not request.category and request.cues is request.evidence is None:
         raise InvalidRequest("nothing to change; give a text, a category, cues or evidence")
     if request.category:
@@ -74,7 +99,9 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         )
         if request.content is None:
             return new
-        return msgspec.structs.replace(new, content=request.content, origin=request.origin)
+        new = msgspec.structs.replace(new, content=request.content, origin=request.origin)
+        # What the old text spoke of says nothing of the new one.
+        return new if new.content == base.content else msgspec.structs.replace(new, entities=(), relations=())
 
     return await _next_version(context, place, request, changed)
 
@@ -90,6 +117,7 @@ async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evide
 
 async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
     """Write a new version with other links; links that are as they were already are not written again."""
+    place = await within(context, place, request.scope, request.agent_id)
     if not request.related and not request.remove:
         raise InvalidRequest("no link to add or to remove; name a memory")
     at, _ = await on_disk(context, place, request.memory_id, request.scope)
@@ -202,6 +230,8 @@ def root_of(context: Context, place: Workplace, scope: str) -> RootIndex:
         if root.scope == scope:
             return context.daemon.indexer.open(root)
     check_scope(scope)
+    if scope != Scope.REPO:
+        raise InvalidRequest(f"this goes to repo or user and not to scope {scope}")
     raise InvalidRequest("this workspace has no repository root; remember it with scope user")
 
 
@@ -243,10 +273,8 @@ def insist(secrets: Sequence[str], *, allowed: bool) -> None:
         )
 
 
-def _noted(secrets: tuple[str, ...], *, is_cut: bool, is_unsaid: bool = False) -> str:
-    notes = ["what is marked private was left out"] if is_cut else []
-    if is_unsaid:
-        notes.append("its cues and evidence are as they were; `forgectl edit` changes them")
+def _noted(secrets: tuple[str, ...], *unsaid: str, is_cut: bool) -> str:
+    notes = ["what is marked private was left out", *unsaid] if is_cut else [*unsaid]
     if secrets:
         notes.append(f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it")
     return "; ".join(notes)

@@ -1,5 +1,5 @@
 -- What there is once, however many embedding models are in use. ${dimension} is the number of numbers in a
--- vector of the main one; ${realm} tells the roles of this database from those of its neighbours on the server.
+-- vector of the main one.
 --
 -- No statement here refers to another table by a foreign key that would cross owners, so that a distributed
 -- server can place every row by its owner alone.
@@ -50,10 +50,16 @@ CREATE TABLE forged.memory_entities (
 );
 CREATE INDEX memory_entities_back ON forged.memory_entities (owner, scope, entity_id);
 
+-- What names of this database's roles begin with: roles are the server's, and its databases share them. In a copy
+-- of the database under another name nobody owns anything until it is granted again.
+CREATE FUNCTION forged.realm() RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN 'forged_' || left(encode(sha256(convert_to(current_database(), 'UTF8')), 'hex'), 8);
+
 -- The role whose members own what is of this owner. Its name holds a digest, as names of roles are short.
 CREATE FUNCTION forged.role_of(scope text, owner text) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN 'forged_${realm}_' || left(encode(sha256(convert_to(scope || ' ' || owner, 'UTF8')), 'hex'), 40);
+    RETURN forged.realm() || '_' || left(encode(sha256(convert_to(scope || ' ' || owner, 'UTF8')), 'hex'), 40);
 
 -- Whether who asks was granted what is of this owner.
 CREATE FUNCTION forged.may(scope text, owner text) RETURNS boolean

@@ -50,12 +50,12 @@ async def test_what_was_remembered_is_seen_by_a_reader_that_names_its_generation
 @pytest.mark.parametrize(
     ("asked", "code", "told"),
     [
-        (partial(wire.Remember, content="text", scope="org"), "invalid", "unknown scope 'org'"),
+        (partial(wire.Remember, content="text", scope="team"), "invalid", "unknown scope 'team'"),
         (partial(wire.Remember, content="x" * 300_000), "storage_error", "256 KiB"),
         (partial(wire.Remember, content="text", supersedes="mem_u", scope="repo"), "not_found", "mem_u"),
         (partial(wire.Remember, content="text", supersedes="mem_none"), "not_found", "mem_none"),
         (partial(wire.Remember, content="text", related=(wire.Edge("mem_none"),)), "not_found", "mem_none"),
-        (partial(wire.ListMemories, scope="org"), "invalid", "unknown scope 'org'"),
+        (partial(wire.ListMemories, scope="team"), "invalid", "unknown scope 'team'"),
         (partial(wire.History, memory_id="x" * 500), "not_found", "x" * 64),
         (partial(wire.Forget, memory_id="mem_other"), "not_found", "mem_other"),
         (partial(wire.Search, query=" \n"), "invalid", "the query is empty"),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from forged.config import Config, MemoryConfig, ScopesConfig
+from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory
 from forged.scopes import SessionMemory, in_session
+from forged.state import Detail
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -201,6 +204,27 @@ async def test_being_recalled_is_counted_and_the_next_recall_tells(home):
     assert counts == [(0, ""), (1, "2001-09-09T01:46:40.000000Z"), (2, "2001-09-09T01:47:40.000000Z")]
 
 
+async def test_details_of_memories_in_files_are_filtered_by_counted_and_told(home):
+    root = agent_root(str(home), "claude")
+    put(home, memory("mem_u", "a walrus of the user", scope="user"))
+    put_in(root, *(memory(f"mem_{name}", f"walrus {name}", scope="agent") for name in "abc"))
+    async with assembled(home) as parts:
+        details = {
+            "mem_a": Detail("learning", 0.49, {"topic": "ice"}),
+            "mem_b": Detail("persona", 0.5, {"topic": "ice"}, "claude"),
+        }
+        await parts.state.details.put(root.top, details)
+        for _ in range(2):
+            reply = await asked(parts, agent_id="claude", filters={"topic": "ice"})
+        plain = await asked(parts, agent_id="claude")
+
+    (found,) = reply.memories
+    assert (found.id, found.memory_type, found.importance) == ("mem_b", "persona", 0.5)
+    assert (found.metadata, found.agent_id, found.access_count) == ({"topic": "ice"}, "claude", 1)
+    assert found.last_accessed.startswith("20")
+    assert {each.id: each.access_count for each in plain.memories} == {"mem_u": 0, "mem_b": 2, "mem_c": 0}
+
+
 async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
     put(home, memory("mem_u", "a walrus of the user", scope="user"))
     put(repo, memory("mem_r", "a walrus of the repository"))
@@ -225,8 +249,8 @@ async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
     ("fields", "word"),
     [
         ({"query": "  "}, "the query is empty"),
-        ({"filters": {str(key): 1 for key in range(33)}}, "at most 32"),
-        ({"filters": {"key": "x" * 4096}}, "larger than 4096 bytes"),
+        ({"filters": {str(key): 1 for key in range(33)}}, "32 are the most"),
+        ({"filters": {"key": "x" * 4096}}, "4096 are the most"),
         ({"agent_id": "../codex"}, "is no agent's id"),
     ],
 )
@@ -343,3 +367,125 @@ async def test_in_two_thousand_recalls_no_agent_and_no_session_hears_another(hom
                 assert len(found.memories) == 13
 
     assert heard == {"claude": {"claude"}, "codex": {"codex"}}
+
+
+# --- the end of what sessions remember ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["capture", "hook"])
+async def test_a_session_that_ends_is_over_for_recall_as_well(home, repo, way):
+    async with assembled(home) as parts:
+        said(parts, "a walrus")
+        said(parts, "a walrus", "s2")
+        if way == "capture":
+            ending = wire.Capture(workspace=str(repo), session_id="s1", kind="session_end")
+        else:
+            event = {"session_id": "s1", "cwd": str(repo), "hook_event_name": "SessionEnd"}
+            ending = wire.Hook(harness="claude", payload=json.dumps(event).encode())
+        await parts.ask(ending)
+
+        ended, goes_on = [await asked(parts, session_id=session) for session in ("s1", "s2")]
+
+    assert (contents(ended), contents(goes_on)) == ([], ["a walrus"])
+
+
+async def test_a_compaction_ends_nothing_that_a_session_remembers(home, repo):
+    async with assembled(home) as parts:
+        said(parts, "a walrus")
+        await parts.ask(wire.Capture(workspace=str(repo), session_id="s1", kind="compaction"))
+
+        assert contents(await asked(parts, session_id="s1")) == ["a walrus"]
+
+
+async def test_a_memory_of_a_session_is_shown_and_forgotten_by_its_id(home, repo):
+    async with assembled(home) as parts:
+        row = said(parts, "a walrus", tops=(str(repo),))
+        by_id = {"workspace": str(repo), "memory_id": row.id}
+        shown = await parts.ask(wire.GetMemories(workspace=str(repo), ids=(row.id,)))
+        chain = await parts.ask(wire.History(**by_id))
+        gone = await parts.ask(wire.Forget(**by_id))
+        after = await asked(parts, session_id="s1")
+        code, _ = await parts.refusal(wire.Forget(**by_id))
+
+        assert [(each.content, each.scope, each.session_id) for each in shown.memories] == [
+            ("a walrus", "session", "s1")
+        ]
+        assert len(chain.memories) == 1
+        assert (gone.ids, gone.trash) == ((row.id,), "")
+        assert (contents(after), code) == ([], "not_found")
+        assert parts.state.forgotten.since((str(repo),), "a walrus") is not None
+
+
+async def test_the_beginning_of_an_id_names_no_memory_of_a_session(home, repo):
+    async with assembled(home) as parts:
+        row = said(parts, "a walrus")
+
+        code, _ = await parts.refusal(wire.Forget(workspace=str(repo), memory_id=row.id[:10]))
+
+        assert code == "not_found"
+        assert parts.session_memories.find(row.id) == row
+
+
+async def test_a_text_that_is_forgotten_in_a_file_is_out_of_all_sessions(home, repo):
+    put(repo, memory("mem_r", "The gate code is 4711."))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        said(parts, "They said: the gate code is 4711. Then tea.")
+        said(parts, "The gate is open.")
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_r"))
+
+        left = await asked(parts, "gate", session_id="s1")
+
+    assert contents(left) == ["The gate is open."]
+
+
+async def test_a_secret_that_was_insisted_on_is_recalled_and_not_sent_to_be_embedded(home):
+    embedder = FakeEmbedder()
+    key = "AKIA" + "IOSFODNN7EXAMPLA"
+    async with assembled(home, embedder) as parts:
+        said(parts, f"the walrus key is {key}")
+        await vectors_are_there(parts)
+
+        reply = await asked(parts, session_id="s1")
+
+    assert key in reply.text
+    assert key not in " ".join(embedder.texts)
+
+
+async def test_what_is_said_in_a_paused_repository_is_not_sent_to_be_embedded(home, repo):
+    embedder = FakeEmbedder()
+    refused = embedder.embed
+
+    async def guarded(texts, kind="passage", *, purpose, deadline=None):
+        if str(repo) in purpose.tops:
+            raise ProviderError("paused", reason="paused")
+        return await refused(texts, kind, purpose=purpose, deadline=deadline)
+
+    embedder.embed = guarded
+    async with assembled(home, embedder) as parts:
+        said(parts, "a walrus of the paused", tops=(str(repo),))
+        said(parts, "a walrus of the others", "s2")
+        await vectors_are_there(parts, "s2")
+
+        found = await asked(parts, session_id="s1", scopes=("session",))
+
+    assert contents(found) == ["a walrus of the paused"]
+    assert embedder.texts == ["a walrus of the others"]
+
+
+async def test_another_model_behind_the_name_embeds_what_sessions_remember_anew(home):
+    embedder = FakeEmbedder()
+    async with assembled(home, embedder) as parts:
+        said(parts, "one")
+        await vectors_are_there(parts)
+        embedder.model = "other"
+        parts.indexer.identity.renew()
+        said(parts, "two")
+        await until(lambda: embedder.texts.count("one") == 2)
+        await vectors_are_there(parts)
+
+        reply = await asked(parts, "q", session_id="s1")
+
+    assert {each.content: each.distance for each in reply.memories} == pytest.approx(
+        {text: 1 - float(vector(f"other{text}") @ vector("otherq")) for text in ("one", "two")}, abs=1e-6
+    )

@@ -1,0 +1,56 @@
+"""What is done when a text is forgotten, wherever it stood: in a file, or in what a session remembers.
+
+A memory of a session was never on a disk, so there is no trash to bring it back from: what is taken out is
+gone at once. Raised is StoreError, for what of the daemon's own record could not be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from forged.daemon.handlers.context import Context, Daemon
+from forged.memory import Scope
+from forged.scopes import View
+from forged.state import Cut
+from forged.text.forgetting import without_sentences, words_of
+from forged_client import protocol as wire
+
+
+async def purge(daemon: Daemon, contents: Collection[str]) -> Cut:
+    """Take these texts out of all that waits to become a memory, and out of what sessions remember."""
+    texts = [words for words in map(words_of, contents) if words]
+    daemon.talks.clear()
+    daemon.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0)
+    cut = await daemon.capture.purge(texts)
+    await daemon.state.erase_traces()
+    return cut
+
+
+async def forget_in_session(context: Context, request: wire.Forget) -> wire.Forgotten | None:
+    """Forget a memory of a session, by its whole id; None if no session has it."""
+    daemon = context.daemon
+    row = daemon.session_memories.remove(request.memory_id) if request.scope in _SCOPES else None
+    if row is None:
+        return None
+    contents = (row.memory.content,)
+    for top in row.tops:
+        await daemon.state.forgotten.add(top, contents)
+    await daemon.state.judged.forget((row.id,), contents)
+    cut = await purge(daemon, contents)
+    daemon.retriever.turns.purge()
+    daemon.metrics.forgotten += 1
+    return wire.Forgotten(ids=(row.id,), cut_sentences=cut.sentences, cut_events=cut.events)
+
+
+def with_sessions(context: Context, view: View, ids: Collection[str], scope: str = "") -> View:
+    """A view that shows the memories of sessions as well, if they are named by their whole id."""
+    daemon = context.daemon
+    rows = map(daemon.session_memories.find, ids) if scope in _SCOPES else ()
+    sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
+    maps = (home for each in sessions for home in daemon.session_views.view(each).maps)
+    return replace(view, maps=(*view.maps, *maps)) if sessions else view
+
+
+_SCOPES = frozenset({"", Scope.SESSION})

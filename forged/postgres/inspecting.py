@@ -1,0 +1,237 @@
+"""What a person should know of the server: whether its schema is this program's, and what would do it good.
+
+Reads only. A finding says what is so and, unless it is fine, what mends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from forged.postgres.connecting import Connection, is_local, parameters
+from forged.postgres.failures import translated
+from forged.postgres.migrating import migrations, require_current, statements
+from forged.postgres.schema import suffix
+from forged.postgres.values import Settings
+
+_TABLE = re.compile(r"CREATE TABLE forged\.(\w+)")
+_INDEX = re.compile(r"CREATE INDEX (\w+) ON forged\.")
+_SECURED = re.compile(r"ALTER TABLE forged\.(\w+) ENABLE ROW LEVEL SECURITY")
+_POLICY = re.compile(r"CREATE POLICY (\w+) ON forged\.(\w+)")
+_EMBEDDING = re.compile(r"CREATE TABLE forged\.(\w+) \([^;]*? embedding vector\((\d+)\)")
+_ANEW = "restore the database from a backup, or drop the schema forged and run `forgectl shared migrate`"
+_MANY_DEAD = 0.2
+_FEW_ROWS = 1000
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`level` is ok, warn or fail."""
+
+    name: str
+    level: Literal["ok", "warn", "fail"]
+    detail: str
+    fix: str = ""
+
+
+async def check(connection: Connection, settings: Settings) -> list[Finding]:
+    """The schema held against this program's. Raises SharedError where it cannot be read or is of another."""
+    await require_current(connection, settings.models)
+    with translated():
+        return [
+            Finding("migrations", "ok", f"all {len(migrations())} of this program"),
+            *[found async for found in _schema(connection, settings)],
+        ]
+
+
+async def examine(connection: Connection, settings: Settings) -> list[Finding]:
+    """Beside that, how the server is used. Raises SharedError as `check` does."""
+    found = await check(connection, settings)
+    with translated():
+        found += [each async for each in _role(connection, settings)]
+        found += [each async for each in _rows(connection, settings)]
+        found += [each async for each in _server(connection, settings)]
+    return found
+
+
+async def _schema(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    text = "\n".join(statements(settings.models))
+    tables = await _column(connection, _TABLES)
+    yield _all("tables", _TABLE.findall(text), tables, "is missing", _ANEW)
+    indexes = await _column(connection, _INDEXES)
+    yield _all("indexes", _INDEX.findall(text), indexes, "is missing", _ANEW)
+    broken = await _column(connection, _INVALID)
+    if broken:
+        yield Finding("indexes", "fail", f"not valid: {_few(broken)}", f"REINDEX INDEX forged.{broken[0]}")
+    secured = await _column(connection, _ROW_SECURITY)
+    yield _all(
+        "row level security",
+        _SECURED.findall(text),
+        secured,
+        "is open to every member",
+        "ALTER TABLE forged.NAME ENABLE ROW LEVEL SECURITY",
+    )
+    policies = await _column(
+        connection, "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
+    )
+    wanted = [f"{name} {table}" for name, table in _POLICY.findall(text)]
+    yield _all("policies", wanted, policies, "is missing", _ANEW)
+    yield await _dimensions(connection, dict(_EMBEDDING.findall(text)))
+
+
+async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding:
+    query = (
+        "SELECT relname, atttypmod FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+        " WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p') AND attname = 'embedding'"
+    )
+    there = {table: str(dimension) for table, dimension in await _all_rows(connection, query)}
+    wrong = sorted(table for table, dimension in wanted.items() if there.get(table) != dimension)
+    if wrong:
+        told = f"{wrong[0]} has {there.get(wrong[0], 'none')} numbers in a vector, not {wanted[wrong[0]]}"
+        return Finding("vectors", "fail", told, _ANEW)
+    return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
+
+
+async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    query = (
+        "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
+        " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
+    )
+    ((role, is_super, bypasses, owns),) = await _all_rows(connection, query)
+    why = "a superuser" if is_super else "the owner of the tables" if owns else "beyond row level security"
+    if is_super or bypasses or owns:
+        yield Finding(
+            "role",
+            "warn",
+            f"{role} is {why}: whoever has its password reads and writes everybody's rows",
+            "`forgectl shared grant USER --role ROLE` opens the tables to a role of each user",
+        )
+        return
+    yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+    ((owns_user,),) = await _all_rows(connection, _IS_OWN, (settings.user_id,))
+    if not owns_user:
+        yield Finding(
+            "user",
+            "fail",
+            f"{role} was not granted the rows of {settings.user_id}, who you are by shared.user_id",
+            f"set shared.user_id, or have `forgectl shared grant {settings.user_id} --role {role}` run",
+        )
+
+
+async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    query = (
+        "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
+        " FROM pg_stat_user_tables WHERE schemaname = 'forged'"
+    )
+    ((live, dead),) = await _all_rows(connection, query)
+    if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
+        yield Finding(
+            "dead rows", "warn", f"{dead:,} beside {live:,}", "VACUUM ANALYZE, and see that autovacuum is on"
+        )
+    else:
+        yield Finding("rows", "ok", f"about {live:,}, of which {dead:,} wait for vacuum")
+    for name in settings.models:
+        end = suffix(name)
+        ((expired,),) = await _all_rows(connection, _EXPIRED.format(end=end))
+        if expired:
+            yield Finding(
+                "expired rows",
+                "warn",
+                f"{expired:,} of sessions are not swept up",
+                "a daemon does that when it runs",
+            )
+        ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
+        if bare:
+            yield Finding(
+                "vectors",
+                "warn",
+                f"{bare:,} rows have none and are not found",
+                "`forgectl rebuild` embeds them again",
+            )
+
+
+async def _server(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
+    info = connection.info
+    ((version, most),) = await _all_rows(
+        connection, "SELECT current_setting('server_version'), current_setting('max_connections')::int"
+    )
+    yield Finding("server", "ok", f"PostgreSQL {version}, {most} connections at most")
+    if settings.pool_size * 5 > most:
+        yield Finding(
+            "connections",
+            "warn",
+            f"this daemon takes up to {settings.pool_size} of {most}",
+            "lower shared.pool_size, or raise max_connections",
+        )
+    yield _tls(parameters(settings), encrypted=info.pgconn.ssl_in_use)
+    if settings.ef_search < _LEAST_EF:
+        yield Finding(
+            "ef_search",
+            "warn",
+            f"{settings.ef_search} finds too little",
+            f"set shared.ef_search to {_GOOD_EF}",
+        )
+    else:
+        yield Finding("ef_search", "ok", str(settings.ef_search))
+
+
+_LEAST_EF, _GOOD_EF = 40, 100
+
+
+def _tls(given: dict[str, Any], *, encrypted: bool) -> Finding:
+    mode = given.get("sslmode", "prefer")
+    if is_local(given):
+        return Finding("TLS", "ok", "not needed: the server is on this machine")
+    if not encrypted:
+        return Finding("TLS", "fail", "everybody on the way reads along", "take sslmode out of shared.url")
+    if mode not in {"verify-ca", "verify-full"}:
+        return Finding(
+            "TLS",
+            "warn",
+            "encrypted, but the server is not asked who it is",
+            "add sslmode=verify-full&sslrootcert=FILE to shared.url",
+        )
+    return Finding("TLS", "ok", f"encrypted, {mode}")
+
+
+_TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('r', 'p')"
+_INDEXES = (
+    "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relkind IN ('i', 'I')"
+)
+_INVALID = (
+    "SELECT relname FROM pg_index JOIN pg_class c ON c.oid = indexrelid"
+    " WHERE relnamespace = 'forged'::regnamespace AND NOT (indisvalid AND indisready) ORDER BY relname"
+)
+_ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
+_IS_OWN = "SELECT forged.may('user', %s)"
+_POLICIES = "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
+_EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
+_BARE = """
+SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL AND is_head)
+     + (SELECT count(*) FROM forged.agent_memories{end} WHERE embedding IS NULL AND is_head)
+     + (SELECT count(*) FROM forged.organizational_memories{end} WHERE embedding IS NULL)
+"""
+
+
+def _all(name: str, wanted: Iterable[str], there: Iterable[str], lacks: str, fix: str) -> Finding:
+    wanted = set(wanted)
+    absent = sorted(wanted - set(there))
+    if absent:
+        return Finding(name, "fail", f"{_few(absent)} {lacks}", fix.replace("NAME", absent[0]))
+    return Finding(name, "ok", f"all {len(wanted)}")
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+async def _column(connection: Connection, query: str) -> list[str]:
+    return [str(value) for (value,) in await _all_rows(connection, query)]
+
+
+async def _all_rows(
+    connection: Connection, query: str, values: tuple[Any, ...] | None = None
+) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(query.encode(), values)).fetchall()

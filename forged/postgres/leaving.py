@@ -1,0 +1,70 @@
+"""Rows made ready to leave this machine: without secrets and private spans, and within what is agreed.
+
+Every text of a row passes the door, as it does on its way to a model. A file in which something was cut does
+not leave as a file: its text does, redacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from forged.errors import SharedError
+from forged.models import Door, sendable
+from forged.postgres.failures import wrong_dimension
+from forged.postgres.values import Stored
+
+MOST_METADATA, MOST_KEYS = 4096, 32
+_TEXTS = ("content", "agent_id", "user_id", "memory_type", "category", "source")
+
+
+async def cleared(rows: Sequence[Stored], door: Door, dimension: int, now: datetime) -> list[Stored]:
+    """The rows as they may leave. Raises SharedError for one that no server of this kind takes."""
+    return [await _cleared(row, door, dimension, now) for row in rows]
+
+
+async def _cleared(row: Stored, door: Door, dimension: int, now: datetime) -> Stored:
+    if row.vector is not None and len(row.vector) != dimension:
+        raise wrong_dimension(dimension, len(row.vector))
+    said = [sendable(getattr(row, name)) for name in _TEXTS]
+    metadata = _checked(row.metadata)
+    file = None if row.file is None else row.file.decode("utf-8", "replace")
+    *clean, clean_metadata, clean_file = await door.cleared([*said, metadata, file or ""])
+    changes: dict[str, Any] = dict(zip(_TEXTS, clean, strict=True))
+    changes["metadata"] = _decoded(clean_metadata)
+    if clean_file != (file or ""):
+        changes["file"] = None
+    if changes["content"] != row.content:
+        changes["vector"] = None  # it is of another text
+    created_at = row.created_at or now
+    changes |= {"created_at": created_at, "updated_at": row.updated_at or created_at}
+    return msgspec.structs.replace(row, **changes)
+
+
+def _checked(metadata: Mapping[str, Any]) -> str:
+    """As JSON text. Raises SharedError if there is too much of it."""
+    said = sendable(json.dumps(metadata, ensure_ascii=False))
+    if len(metadata) > MOST_KEYS or len(said.encode()) > MOST_METADATA:
+        raise SharedError(
+            f"the metadata of a memory has at most {MOST_KEYS} keys and {MOST_METADATA} bytes",
+            reason="invalid",
+        )
+    return said.replace("\\u0000", "\\ufffd")
+
+
+def _decoded(metadata: str) -> dict[str, Any]:
+    """What was cut may have taken a quote with it; then nothing is left of the rest either."""
+    try:
+        found = json.loads(metadata)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def texts(rows: Sequence[Stored]) -> list[str]:
+    """What of rows is counted as text that left."""
+    return [getattr(row, name) for row in rows for name in ("content", "source") if getattr(row, name)]

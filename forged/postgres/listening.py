@@ -1,0 +1,106 @@
+"""Who else writes: a connection of its own that hears of every change, and tells whoever asked to be told.
+
+A change is heard within a moment of its commit, as scope, digest of the owner, and the name of who wrote.
+While the connection was lost anything may have changed: once it is back, that is told as no change in
+particular.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+import psycopg
+
+from forged.errors import SharedError
+from forged.postgres.connecting import Connection, connect
+from forged.postgres.pool import shut_at
+from forged.postgres.statements import CHANNEL
+from forged.postgres.values import Settings
+
+logger = logging.getLogger(__name__)
+
+# How often a silent connection is asked whether it is one, and how long that may take.
+_ASKED_EVERY_S, _ANSWER_S = 20.0, 5.0
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
+_KNOWN_WRITERS = 100
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Rows of an owner are others now; `scope` is "" where anything may have changed."""
+
+    scope: str = ""
+    owner_digest: str = ""
+    writer: str = ""
+
+
+Heard = Callable[[Change], None]
+
+
+class Listening:
+    """One for the daemon, whose own changes are named `name` and told to nobody."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._told: list[Heard] = []
+        self._seen: OrderedDict[str, float] = OrderedDict()
+        self.is_connected = False
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Tell of every change by others from now on, until what is returned is called."""
+        self._told.append(heard)
+        return lambda: self._told.remove(heard)
+
+    @property
+    def writers(self) -> dict[str, float]:
+        """Other daemons that have written, and how many seconds ago they did last."""
+        now = time.monotonic()
+        return {name: now - at for name, at in self._seen.items()}
+
+    async def run(self) -> None:
+        """Listen until cancelled; a lost connection is made anew."""
+        wait_s = _FIRST_RETRY_S
+        while True:
+            try:
+                connection = await connect(self._settings)
+                async with connection:
+                    await self._ask(connection, f"LISTEN {CHANNEL}")
+                    self.is_connected, wait_s = True, _FIRST_RETRY_S
+                    self._tell(Change())
+                    await self._hear(connection)
+            except (SharedError, psycopg.Error, OSError) as error:
+                logger.info("not listening to the shared server error=%s", type(error).__name__)
+            finally:
+                self.is_connected = False
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LAST_RETRY_S)
+
+    async def _hear(self, connection: Connection) -> None:
+        while True:
+            async for notice in connection.notifies(timeout=_ASKED_EVERY_S):
+                self._heard(notice.payload)
+            await self._ask(connection, "SELECT")
+
+    async def _ask(self, connection: Connection, statement: str) -> None:
+        with shut_at(time.monotonic() + _ANSWER_S, connection):
+            await connection.execute(statement.encode())
+
+    def _heard(self, payload: str) -> None:
+        scope, _, rest = payload.partition(" ")
+        digest, _, writer = rest.partition(" ")
+        if writer == self._name:
+            return
+        self._seen[writer] = time.monotonic()
+        self._seen.move_to_end(writer)
+        while len(self._seen) > _KNOWN_WRITERS:
+            self._seen.popitem(last=False)
+        self._tell(Change(scope, digest, writer))
+
+    def _tell(self, change: Change) -> None:
+        for heard in tuple(self._told):
+            heard(change)

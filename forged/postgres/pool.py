@@ -1,0 +1,164 @@
+"""A few connections to the team's server that stay open, and that keep nobody waiting beyond a deadline.
+
+The server ends a statement just before its deadline, and where the server itself is gone without a word, the
+socket is shut at the deadline. A server that failed is not waited for again until it has answered a look that
+nobody waits for. A database that lacks a migration, or whose vectors are of another model, is not used.
+Raises SharedError and nothing else of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from forged.errors import SharedError
+from forged.models import Condition
+from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
+from forged.postgres.failures import shared_error
+from forged.postgres.health import ServerHealth
+from forged.postgres.migrating import require_current
+from forged.postgres.values import Settings
+
+_LEAST_MS = 1
+# So much of its time the server has, so that its word still arrives before the deadline.
+_EARLIER = 0.95
+_FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
+
+
+class Pool:
+    """A few connections that stay open; belongs to one event loop.
+
+    One of our own: who waits for psycopg's is told that it took too long, and never why.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError for a URL that is none."""
+        parameters(settings)
+        self._settings = settings
+        self._slots = asyncio.Semaphore(settings.pool_size)
+        self._idle: list[Connection] = []
+        self._looking: asyncio.Task[None] | None = None
+        self.health = ServerHealth()
+
+    async def close(self) -> None:
+        """End every connection that is not in use."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        await self._drop_idle()
+
+    def condition(self) -> Condition:
+        """How the server fares, for a person."""
+        return self.health.condition()
+
+    @contextlib.asynccontextmanager
+    async def connection(self, deadline: float) -> AsyncIterator[Connection]:
+        """A connection until `deadline`, in `time.monotonic()` seconds; each statement is a transaction.
+
+        Raises SharedError, at once while the server is known to be gone, for whatever psycopg raises inside.
+        """
+        if (trouble := self.health.trouble) is not None:
+            raise trouble
+        try:
+            async with self._slot(deadline), self._lent(deadline) as connection:
+                yield connection
+        except _FAILURES as error:
+            late = isinstance(error, psycopg.OperationalError) and time.monotonic() >= deadline
+            failure = shared_error(TimeoutError() if late else error)
+            await self._failed(failure)
+            raise failure from error
+        self.health.succeeded()
+
+    @contextlib.asynccontextmanager
+    async def _slot(self, deadline: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._slots.acquire()
+        except TimeoutError as error:
+            raise SharedError(
+                "no connection to the shared PostgreSQL was free in time", reason="busy"
+            ) from error
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @contextlib.asynccontextmanager
+    async def _lent(self, deadline: float) -> AsyncIterator[Connection]:
+        connection = await self._ready(deadline)
+        try:
+            with shut_at(deadline, connection):
+                yield connection
+        finally:
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+
+    async def _ready(self, deadline: float) -> Connection:
+        """One that answers: an idle one, or, where the server has ended that meanwhile, a new one."""
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                with shut_at(deadline, connection):
+                    await _limit(connection, deadline)
+            except psycopg.OperationalError:
+                await connection.close()
+            else:
+                return connection
+        connection = await self._new(deadline)
+        await _limit(connection, deadline)
+        return connection
+
+    async def _new(self, deadline: float) -> Connection:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            connection = await connect(self._settings)
+            try:
+                with shut_at(deadline, connection):
+                    await set_up(connection, self._settings)
+                    await require_current(connection, self._settings.models)
+            except BaseException:
+                await connection.close()
+                raise
+        return connection
+
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _failed(self, failure: SharedError) -> None:
+        """Look beside everybody whether the server is back, until it is."""
+        if self.health.failed(failure):
+            await self._drop_idle()
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while self.health.trouble is not None:
+            await asyncio.sleep(self.health.next_look_s)
+            try:
+                self._idle.append(await self._new(time.monotonic() + CONNECT_S))
+                self.health.succeeded()
+            except _FAILURES as error:
+                self.health.failed(shared_error(error))
+
+
+async def _limit(connection: Connection, deadline: float) -> None:
+    """Have the server give up before the deadline."""
+    left_ms = int((deadline - time.monotonic()) * 1000 * _EARLIER)
+    await connection.execute(f"SET statement_timeout = {max(left_ms, _LEAST_MS)}".encode())
+
+
+@contextlib.contextmanager
+def shut_at(deadline: float, connection: Connection) -> Iterator[None]:
+    """Shut the socket at the deadline, which wakes whoever waits for a server that is gone without a word."""
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(max(0.0, deadline - time.monotonic()), shut, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()

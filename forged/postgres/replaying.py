@@ -1,0 +1,131 @@
+"""What waits in `state.db` brought to the server, in its order, as soon as the server is there.
+
+What the server refuses for good is found among its neighbours, set aside with the reason, and holds up
+nothing behind it. Rows that were written without vectors get them once the model answers; that holds up
+nothing either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from forged.errors import ProviderError, SharedError, StoreError
+from forged.postgres import leaving, spooling
+from forged.postgres.values import Stored
+from forged.state import Write
+
+if TYPE_CHECKING:
+    from forged.postgres.shared import Shared
+    from forged.postgres.writing import Writer
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE, _FILLED_AT_ONCE = 100, 32
+# How soon what waits is tried again; a server that is known to be gone is not asked by this.
+_FIRST_S, _LONGEST_S = 0.05, 1.0
+_FILL_S, _LOOK_S = 20.0, 5.0
+_WRITE_S = 3.0
+WRITES = frozenset({"put", "remove", "document"})
+# What a second attempt would come to as well: the row is wrong, or the role may not write it.
+FOR_EVER = frozenset({"dimension", "permission", "invalid"})
+
+
+class Replay:
+    """One for the daemon."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._woken = asyncio.Event()
+        self._last: float | None = None
+
+    @property
+    def age_s(self) -> float | None:
+        """How long ago something that had waited was brought there, None if nothing was."""
+        return None if self._last is None else time.monotonic() - self._last
+
+    def wake(self) -> None:
+        """Something waits."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Bring what waits until cancelled."""
+        await self._shared.state.opened()
+        wait_s = _FIRST_S
+        while True:
+            self._woken.clear()
+            try:
+                await self._all()
+                wait_s = _FIRST_S
+            except (SharedError, ProviderError, StoreError) as error:
+                logger.debug("writes wait for the shared server error=%s", type(error).__name__)
+                wait_s = min(2 * wait_s, _LONGEST_S)
+            if self._shared.outbox.count(WRITES):
+                await asyncio.sleep(wait_s)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_FILL_S if self._shared.outbox.waiting else _LOOK_S):
+                        await self._woken.wait()
+
+    async def _all(self) -> None:
+        outbox = self._shared.outbox
+        while waiting := await outbox.first(_AT_ONCE, WRITES):
+            for run in spooling.together(waiting):
+                await self._bring(run)
+        while waiting := await outbox.first(_FILLED_AT_ONCE, {"fill"}):
+            await self._fill(waiting)
+
+    async def _bring(self, run: spooling.Waiting) -> None:
+        """All of a run at once; if that is refused for good, one by one."""
+        try:
+            await self._write([write for _, write in run])
+        except SharedError as error:
+            if error.reason not in FOR_EVER:
+                raise
+            if len(run) == 1:
+                await self._shared.outbox.refuse(*run[0], str(error))
+                return
+            for each in run:
+                await self._bring([each])
+            return
+        self._last = time.monotonic()
+        await self._shared.outbox.done([position for position, _ in run])
+
+    async def _write(self, writes: Sequence[Write]) -> None:
+        if writes[0].kind != "put":
+            burial = spooling.burial_of(writes)
+            await self._shared.send(lambda writer: writer.bury(burial), ())
+            return
+        rows = [self._fitting(spooling.row_of(write)) for write in writes]
+        await self._shared.send(lambda writer: writer.put(rows), leaving.texts(rows))
+
+    def _fitting(self, row: Stored) -> Stored:
+        """Without a vector of the model that was configured when the row was put down, if that is another."""
+        if row.vector is None or len(row.vector) == self._shared.settings.model.dimension:
+            return row
+        return msgspec.structs.replace(row, vector=None)
+
+    async def _fill(self, waiting: spooling.Waiting) -> None:
+        """Give rows their vectors. Raises ProviderError while these cannot be had."""
+        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
+            rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
+        whole = await self._shared.with_vectors(rows)
+        if any(row.vector is None for row in whole):
+            raise ProviderError("no vectors can be had now", reason="unreachable")
+        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
+            for row in whole:
+                assert row.vector is not None
+                await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
+        await self._shared.outbox.done([position for position, _ in waiting])
+
+
+async def _wanting(writer: Writer, write: Write) -> Stored | None:
+    scope, owner = spooling.owner_of(write)
+    text = await writer.text_without_vector(scope, owner, write.id)
+    return None if text is None else Stored(scope=scope, owner=owner, id=write.id, content=text)

@@ -1,0 +1,217 @@
+"""The roles of a database, by which row level security tells whose rows are whose.
+
+A role that was granted something is in the role of the members, which may use the tables, and in the role of
+each owner whose rows are its own: `forged.role_of(scope, owner)` in the database names it. Nobody logs in by
+these. Whoever is in none of them gets at nothing; a superuser and the owner of the tables at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from psycopg import sql
+
+from forged.errors import SharedError
+from forged.memory import Scope
+from forged.postgres.connecting import Connection
+from forged.postgres.failures import translated
+
+_ADMINISTRATOR = "only the owner of the tables who has CREATEROLE, or a superuser, may grant and revoke"
+
+
+class Owner(msgspec.Struct, frozen=True, order=True):
+    """Whose rows: of a user or an agent, or the organization's, whose id is empty."""
+
+    scope: Scope
+    id: str = ""
+
+
+def owner(scope: str, id_: str = "") -> Owner:
+    """The owner by the word for its scope. Raises ValueError for a word that is none."""
+    return Owner(Scope(scope), id_)
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A login role and all whose rows are its own."""
+
+    role: str
+    owners: tuple[Owner, ...]
+
+
+async def grant(connection: Connection, role: str, owners: Sequence[Owner]) -> None:
+    """Make the rows of these owners the role's own.
+
+    Raises SharedError, also for a role that row level security would not hold back.
+    """
+    with translated(_ADMINISTRATOR):
+        await _require_ordinary(connection, role)
+        await _grant(connection, role, owners)
+
+
+async def _grant(connection: Connection, role: str, owners: Sequence[Owner]) -> None:
+    async with connection.transaction():
+        members = await _members(connection)
+        await _make(connection, members, "forged: members")
+        await refresh_members(connection)
+        await _join(connection, members, role)
+        for owner in owners:
+            name = await _role_of(connection, owner)
+            await _make(connection, name, f"forged: {owner.scope} {owner.id}".rstrip())
+            await _join(connection, name, role)
+
+
+async def revoke(connection: Connection, role: str, owners: Sequence[Owner] = ()) -> tuple[Owner, ...]:
+    """Take the rows of these owners from the role, all where none is named; returns what it had of them.
+
+    Raises SharedError.
+    """
+    with translated(_ADMINISTRATOR):
+        gone = await _revoke(connection, role, owners)
+        left = await _owners(connection, role)
+    if set(gone) & set(left):
+        raise SharedError(
+            f"another administrator has granted {role} what is still there: revoke it as that one",
+            reason="permission",
+        )
+    return gone
+
+
+async def _revoke(connection: Connection, role: str, owners: Sequence[Owner]) -> tuple[Owner, ...]:
+    had = await _owners(connection, role)
+    gone = tuple(owner for owner in had if not owners or owner in owners)
+    async with connection.transaction():
+        for owner in gone:
+            await _leave(connection, await _role_of(connection, owner), role)
+        if len(gone) == len(had):
+            await _leave(connection, await _members(connection), role)
+    return gone
+
+
+async def _owners(connection: Connection, role: str) -> tuple[Owner, ...]:
+    return next((member.owners for member in await _listed(connection) if member.role == role), ())
+
+
+async def members(connection: Connection) -> tuple[Member, ...]:
+    """Every role that was granted something, by name. Raises SharedError."""
+    with translated():
+        return await _listed(connection)
+
+
+async def _listed(connection: Connection) -> tuple[Member, ...]:
+    cursor = await connection.execute(_MEMBERS)
+    found: dict[str, list[Owner]] = {}
+    for role, told in await cursor.fetchall():
+        scope, _, id_ = str(told or "").removeprefix("forged: ").partition(" ")
+        owners = found.setdefault(role, [])
+        if scope in (Scope.USER, Scope.AGENT, Scope.ORG):
+            owners.append(Owner(Scope(scope), id_))
+    return tuple(Member(role, tuple(sorted(owners))) for role, owners in sorted(found.items()))
+
+
+_MEMBERS = """
+SELECT member.rolname, shobj_description(owner.oid, 'pg_authid')
+FROM pg_auth_members m
+JOIN pg_roles owner ON owner.oid = m.roleid
+JOIN pg_roles member ON member.oid = m.member
+WHERE starts_with(owner.rolname, forged.realm() || '_') AND NOT m.admin_option
+"""
+
+
+async def refresh_members(connection: Connection) -> None:
+    """Let the members use every table that there is; does nothing where nobody was ever granted anything."""
+    name = await _members(connection)
+    if not await _exists(connection, name):
+        return
+    role, space = sql.Identifier(name), sql.Identifier(await _extension_schema(connection))
+    for statement in _PRIVILEGES:
+        await connection.execute(sql.SQL(statement).format(role=role, space=space))
+    for table in await _tables(connection):
+        rights = sql.SQL("SELECT" if table in _READ_ONLY else "SELECT, INSERT, UPDATE, DELETE")
+        named = sql.Identifier("forged", table)
+        await connection.execute(sql.SQL("GRANT {} ON {} TO {}").format(rights, named, role))
+
+
+_PRIVILEGES = (
+    "GRANT USAGE ON SCHEMA forged TO {role}",
+    "GRANT USAGE ON SCHEMA {space} TO {role}",
+    "GRANT USAGE ON SEQUENCE forged.changes TO {role}",
+)
+_READ_ONLY = ("migrations", "models")
+
+
+async def _tables(connection: Connection) -> list[str]:
+    """All but the partitions, whose rows are only to be had through their table."""
+    cursor = await connection.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace"
+        " AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY relname"
+    )
+    return [str(name) for (name,) in await cursor.fetchall()]
+
+
+async def _require_ordinary(connection: Connection, role: str) -> None:
+    cursor = await connection.execute(
+        "SELECT rolsuper, rolbypassrls, rolinherit, rolname = (SELECT pg_get_userbyid(nspowner)::text"
+        " FROM pg_namespace WHERE nspname = 'forged') FROM pg_roles WHERE rolname = %s",
+        (role,),
+    )
+    found = await cursor.fetchone()
+    if found is None:
+        told = f"there is no role {role} on the server: create it with `CREATE ROLE ... LOGIN PASSWORD ...`"
+        raise SharedError(f"{told}, or name another with --role", reason="invalid")
+    is_super, bypasses, inherits, owns = found
+    if is_super or bypasses or owns:
+        why = "owns the tables" if owns else "is a superuser" if is_super else "bypasses row level security"
+        raise SharedError(
+            f"the role {role} {why}, so that nothing holds it back: name another", reason="invalid"
+        )
+    if not inherits:
+        raise SharedError(
+            f"the role {role} inherits nothing: run `ALTER ROLE {role} INHERIT`", reason="invalid"
+        )
+
+
+async def _make(connection: Connection, name: str, told: str) -> None:
+    if await _exists(connection, name):
+        return
+    role = sql.Identifier(name)
+    await connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
+    await connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(told)))
+
+
+async def _join(connection: Connection, group: str, role: str) -> None:
+    statement = sql.SQL("GRANT {} TO {}")
+    await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
+
+
+async def _leave(connection: Connection, group: str, role: str) -> None:
+    statement = sql.SQL("REVOKE {} FROM {}")
+    await connection.execute(statement.format(sql.Identifier(group), sql.Identifier(role)))
+
+
+async def _members(connection: Connection) -> str:
+    found = await (await connection.execute("SELECT forged.realm() || '_members'")).fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+async def _role_of(connection: Connection, owner: Owner) -> str:
+    cursor = await connection.execute("SELECT forged.role_of(%s, %s)", (str(owner.scope), owner.id))
+    found = await cursor.fetchone()
+    assert found is not None
+    return str(found[0])
+
+
+async def _exists(connection: Connection, role: str) -> bool:
+    cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,))
+    return await cursor.fetchone() is not None
+
+
+async def _extension_schema(connection: Connection) -> str:
+    cursor = await connection.execute(
+        "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace"
+        " WHERE extname = 'vector'"
+    )
+    found = await cursor.fetchone()
+    assert found is not None
+    return str(found[0])

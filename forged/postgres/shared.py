@@ -1,0 +1,287 @@
+"""The team's server as the rest of the daemon knows it: searches, writes, and how it fares.
+
+`recall` and the sources ask the server and wait for nothing but its answer, until a deadline: while the
+server is gone they are refused at once (SharedError). `put` and `remove` return when the server has it, or
+`state.db`: then it waits there, in order behind all that waits already, until the server is back. `run`
+brings it there, gives rows their vectors that were written without, and hears of what others write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from forged.counters import Departure
+from forged.errors import ProviderError, SharedError
+from forged.memory import Scope
+from forged.models import Condition, Door, Embedder, Purpose
+from forged.postgres import leaving, searching, spooling
+from forged.postgres.connecting import Connection, parameters
+from forged.postgres.failures import wrong_dimension
+from forged.postgres.listening import Change, Listening
+from forged.postgres.pool import Pool
+from forged.postgres.replaying import FOR_EVER, WRITES, Replay
+from forged.postgres.searching import Wanted
+from forged.postgres.values import Settings, Stored, Vector
+from forged.postgres.writing import Burial, Writer, without_vector
+from forged.state import State
+
+logger = logging.getLogger(__name__)
+
+LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
+
+# How long a write waits for the server before it is put down here, and for its vectors before that.
+_WRITE_S, _EMBED_S = 3.0, 5.0
+_COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
+_PURPOSE = Purpose("shared")
+# What is counted of answers.
+_COUNTED = frozenset({Scope.USER, Scope.AGENT})
+
+Clock = Callable[[], datetime]
+
+
+class SharedCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person is told: `server` without user and password, what waits, what was refused and why.
+
+    `replayed_s` is how long ago the last write that had waited was brought there; `writers` are other daemons
+    and how long ago they wrote, `others_seen` whether we hear of them now.
+    """
+
+    server: str
+    scopes: tuple[str, ...]
+    health: Condition
+    problem: str = ""
+    waiting: int = 0
+    without_vector: int = 0
+    refused: tuple[str, ...] = ()
+    replayed_s: float | None = None
+    is_listening: bool = False
+    writers: Mapping[str, float] = {}
+
+
+class Shared:
+    """One for the daemon; lives in its event loop."""
+
+    name = "shared"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        state: State,
+        door: Door,
+        embedder: Embedder | None = None,
+        daemon: str = "",
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        """`daemon` is what this one is called where others hear of its writes. Raises ConfigError."""
+        self.scopes = settings.scopes
+        self.settings = settings
+        self.state = state
+        self.outbox = state.outbox
+        self._door = door
+        self._embedder = embedder
+        self._daemon = daemon
+        self._clock = clock
+        self._pool = Pool(settings)
+        self._host = host_of(settings)
+        self._problem = ""
+        self._order = asyncio.Lock()
+        self._hits: Counter[tuple[Scope, str, str]] = Counter()
+        self.listening = Listening(settings, daemon)
+        self.replay = Replay(self)
+
+    # --- life -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Do what is done beside requests, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.listening.run())
+                tasks.create_task(self.replay.run())
+                tasks.create_task(self._upkeep())
+        finally:
+            await self._pool.close()
+
+    def condition(self) -> SharedCondition:
+        """How it fares, for status, doctor and `degraded`."""
+        return SharedCondition(
+            server=self._host,
+            scopes=tuple(sorted(map(str, self.scopes))),
+            health=self._pool.health.condition(),
+            problem=self._problem,
+            waiting=self.outbox.count(WRITES),
+            without_vector=self.outbox.count({"fill"}),
+            refused=tuple(f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside),
+            replayed_s=self.replay.age_s,
+            is_listening=self.listening.is_connected,
+            writers=self.listening.writers,
+        )
+
+    def listen(self, heard: Callable[[Change], None]) -> Callable[[], None]:
+        """Be told of every change that another daemon makes, until what is returned is called."""
+        return self.listening.listen(heard)
+
+    @contextlib.asynccontextmanager
+    async def writer(self, deadline: float) -> AsyncIterator[Writer]:
+        """A writer by a connection of the pool. Raises SharedError."""
+        async with self._connection(deadline) as connection:
+            yield Writer(connection, self._daemon)
+
+    @contextlib.asynccontextmanager
+    async def _connection(self, deadline: float) -> AsyncIterator[Connection]:
+        """One to a server that can be used; where it cannot, that is about the server and no single row."""
+        is_made = False
+        try:
+            async with self._pool.connection(deadline) as connection:
+                is_made, self._problem = True, ""
+                yield connection
+        except SharedError as error:
+            if is_made or error.is_away:
+                raise
+            self._problem = str(error)
+            raise SharedError(str(error), reason="unusable") from error
+
+    # --- searching ------------------------------------------------------------------------------------
+
+    async def recall(
+        self,
+        owners: Mapping[Scope, str],
+        vector: Vector,
+        filters: Mapping[str, Any] | None = None,
+        limits: Mapping[Scope, int] = LIMITS,
+        deadline: float = float("inf"),
+        *,
+        least: float = 0.0,
+        vectors: bool = False,
+    ) -> Mapping[Scope, list[Stored]]:
+        """The nearest rows of these owners, by scope, of the scopes that are shared. Raises SharedError."""
+        owners = {scope: owner for scope, owner in owners.items() if scope in self.scopes}
+        if not owners:
+            return {}
+        if len(vector) != self.settings.model.dimension:
+            raise wrong_dimension(self.settings.model.dimension, len(vector))
+        wanted = Wanted(
+            vector=vector,
+            limits=limits,
+            filters=filters or {},
+            least=least,
+            now=self._clock(),
+            vectors=vectors,
+        )
+        async with self._connection(deadline) as connection:
+            return await searching.recall(connection, owners, wanted)
+
+    def hit(self, rows: Sequence[Stored]) -> None:
+        """These were in an answer; the server hears of it within seconds, or never."""
+        self._hits.update((row.scope, row.owner, row.id) for row in rows if row.scope in _COUNTED)
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    async def put(self, rows: Sequence[Stored]) -> None:
+        """Write rows over what has their ids, durably on return.
+
+        Raises SharedError for what the server will never take, StoreError if there is no room to wait.
+        """
+        await self.state.opened()
+        clean = await leaving.cleared(rows, self._door, self.settings.model.dimension, self._clock())
+        whole = await self.with_vectors(clean)
+        fills = [spooling.fill(row) for row in without_vector(whole)] if self._embedder is not None else []
+        async with self._order:
+            if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
+                await self.outbox.add([*map(spooling.put, whole), *fills])
+            elif fills:
+                await self.outbox.add(fills)
+        self.replay.wake()
+
+    async def remove(self, scope: Scope, owner: str, ids: Sequence[str], kind: str = "chain") -> None:
+        """Take memories away for good, durably on return; nothing of them waits here. Raises StoreError."""
+        await self.state.opened()
+        burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=self._clock(), kind=kind)
+        await self.outbox.withdraw(spooling.bury(burial))
+        async with self._order:
+            if not await self._sent(lambda writer: writer.bury(burial), ()):
+                await self.outbox.add(spooling.bury(burial))
+        self.replay.wake()
+
+    async def remove_document(self, document_id: str) -> None:
+        """Take all pieces of a document away, durably on return; likewise."""
+        await self.remove(Scope.ORG, "", (document_id,), kind="document")
+
+    async def _sent(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> bool:
+        """Whether the server has it; not if something waits before it, or it may not leave, or is gone."""
+        if self.outbox.count(WRITES):
+            return False
+        try:
+            await self.send(write, texts)
+        except ProviderError:  # paused
+            return False
+        except SharedError as error:
+            if error.reason in FOR_EVER:
+                raise
+            return False
+        return True
+
+    async def send(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> None:
+        """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
+        await self._door.check(_PURPOSE, texts)
+        async with self.writer(time.monotonic() + _WRITE_S) as writer:
+            characters = sum(map(len, texts))
+            departure = Departure(self._host, "shared", calls=1, texts=len(texts), characters=characters)
+            self._door.record(departure)
+            await write(writer)
+
+    async def with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
+        """The rows, each with its vector if that can be had now."""
+        lacking = without_vector(rows)
+        if self._embedder is None or not lacking:
+            return list(rows)
+        texts, deadline = [row.content for row in lacking], time.monotonic() + _EMBED_S
+        try:
+            made = await self._embedder.embed(texts, "passage", purpose=Purpose("build"), deadline=deadline)
+        except ProviderError as error:
+            logger.info("rows leave without vectors reason=%s", error.reason)
+            return list(rows)
+        if made.shape[1] != self.settings.model.dimension:
+            raise wrong_dimension(self.settings.model.dimension, made.shape[1])
+        found = {id(row): vector for row, vector in zip(lacking, made, strict=True)}
+        return [msgspec.structs.replace(row, vector=found.get(id(row), row.vector)) for row in rows]
+
+    # --- upkeep ---------------------------------------------------------------------------------------
+
+    async def _upkeep(self) -> None:
+        swept_at = 0.0
+        while True:
+            await asyncio.sleep(_COUNT_EVERY_S)
+            with contextlib.suppress(SharedError):
+                await self.count()
+                if Scope.SESSION in self.scopes and time.monotonic() - swept_at > _SWEEP_EVERY_S:
+                    await self.sweep()
+                    swept_at = time.monotonic()
+
+    async def count(self) -> None:
+        """Tell the server of answers. Raises SharedError; these are then counted nowhere."""
+        hits, self._hits = self._hits, Counter()
+        if hits:
+            async with self.writer(time.monotonic() + _WRITE_S) as writer:
+                await writer.count(hits, self._clock())
+
+    async def sweep(self) -> int:
+        """Take away what is over of all sessions. Raises SharedError."""
+        async with self.writer(time.monotonic() + _WRITE_S) as writer:
+            return await writer.sweep(self._clock())
+
+
+def host_of(settings: Settings) -> str:
+    """The server as it is named to people: host, port and database."""
+    given = parameters(settings)
+    host, port = given.get("host") or "localhost", given.get("port")
+    return f"{host}{f':{port}' if port else ''}/{given.get('dbname') or ''}"

@@ -1,0 +1,67 @@
+"""Rows as they wait in `state.db`, and what of what waits is written together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+
+import msgspec
+import numpy as np
+
+from forged.memory import Scope
+from forged.postgres.values import Stored
+from forged.postgres.writing import Burial, Owner
+from forged.state import Write, WriteKind
+
+Waiting = Sequence[tuple[int, Write]]
+
+
+def put(row: Stored) -> Write:
+    """A row that is to be written."""
+    vector = None if row.vector is None else row.vector.astype("<f4").tobytes()
+    said = msgspec.msgpack.encode(msgspec.structs.asdict(row) | {"vector": vector})
+    return Write(kind="put", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id, row=said)
+
+
+def fill(row: Stored) -> Write:
+    """A row that wants its vector."""
+    return Write(kind="fill", scope=row.scope, owner=row.owner, id=row.id, document=row.document_id)
+
+
+def bury(burial: Burial) -> list[Write]:
+    """What is to be taken away."""
+    kind: WriteKind = "document" if burial.kind == "document" else "remove"
+    said = msgspec.msgpack.encode((burial.kind, burial.at))
+    owner = {"scope": str(burial.scope), "owner": burial.owner}
+    return [Write(kind=kind, id=each, row=said, **owner) for each in burial.ids]
+
+
+def row_of(write: Write) -> Stored:
+    """The row of a "put"."""
+    fields = msgspec.msgpack.decode(write.row)
+    vector = fields["vector"]
+    fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
+    return Stored(**fields | {"scope": Scope(fields["scope"])})
+
+
+def burial_of(writes: Sequence[Write]) -> Burial:
+    """One burial of several removals with one owner, kind and time."""
+    kind, at = msgspec.msgpack.decode(writes[0].row, type=tuple[str, datetime])
+    ids = tuple(write.id for write in writes)
+    first = writes[0]
+    return Burial(scope=Scope(first.scope), owner=first.owner, ids=ids, at=at.astimezone(UTC), kind=kind)
+
+
+def together(waiting: Waiting) -> Iterator[Waiting]:
+    """Runs of what may be done at once without changing the order."""
+    for _, run in groupby(waiting, key=lambda each: _alike(each[1])):
+        yield list(run)
+
+
+def _alike(write: Write) -> tuple[object, ...]:
+    return ("put",) if write.kind == "put" else (write.kind, owner_of(write), write.row)
+
+
+def owner_of(write: Write) -> Owner:
+    return Scope(write.scope), write.owner

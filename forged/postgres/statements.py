@@ -1,0 +1,231 @@
+"""The statements of searching and writing: SQL text and nothing else.
+
+Each names the owner whose rows it wants, by `=`, so that it touches one partition (or one machine of a
+distributed server). `set_name` is the set of tables of an embedding model, "" for the main one.
+"""
+
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
+from __future__ import annotations
+
+from functools import cache
+
+from forged.memory import Scope
+from forged.postgres.schema import near_type, nearness, table
+from forged.postgres.tables import TABLES, Table
+
+CHANNEL = "forged_memories"
+
+# Whoever takes rows away waits for writers of that owner, and they for it: so a row is never put down beside
+# the word that it was forgotten. Rows of sessions, users and agents depend on one another; pieces do not.
+LOCK = "SELECT pg_advisory_xact_lock(%(lock)s)"
+LOCK_SHARED = "SELECT pg_advisory_xact_lock_shared(%(lock)s)"
+NOTIFY = f"SELECT pg_notify('{CHANNEL}', %(payload)s)"
+# So many are looked at for each that is wanted.
+_POOL = 2
+# A number that grows with every change.
+_NEXT = "nextval('forged.changes')"
+
+# --- searching ------------------------------------------------------------------------------------------
+
+
+@cache
+def search(
+    scope: Scope,
+    set_name: str = "",
+    *,
+    dimension: int,
+    filters: bool = False,
+    nested: int = 0,
+    vectors: bool = False,
+) -> str:
+    """The nearest rows of one owner, nearest first; of two that are equally near the one with the lower id.
+
+    `filters`: rows must hold all of %(filters)s; `nested`: so many keys must be equal as a whole, as
+    %(key0)s, %(value0)s and so on. `vectors`: with their vectors. An index finds some more than are wanted,
+    by half of the precision; which of them are nearest is told by all of it.
+    """
+    here = TABLES[scope]
+    columns = ", ".join((*here.read, *(["embedding"] if vectors else [])))
+    wanted = " AND ".join(_conditions(here, filters=filters, nested=nested))
+    near = f"{nearness(dimension)} <=> %(vector)s::{near_type(dimension)}"
+    return f"""
+        SELECT {columns}, embedding <=> %(vector)s AS distance FROM (
+            SELECT {", ".join((*here.read, "embedding"))} FROM {table(scope, set_name)}
+            WHERE {wanted} ORDER BY {near}, id LIMIT {_POOL} * %(limit)s) AS pool
+        ORDER BY distance, id LIMIT %(limit)s"""
+
+
+def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
+    """Names of what `search` returns."""
+    return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
+
+
+def _conditions(here: Table, *, filters: bool, nested: int) -> list[str]:
+    wanted = ["embedding IS NOT NULL"]
+    if here.owner:
+        wanted.append(f"{here.owner} = %(owner)s")
+    if here.scope == Scope.SESSION:
+        wanted.append("expires_at > %(now)s")
+    if here.versions:
+        wanted.append("is_head")
+    if "importance_score" in here.columns:
+        wanted.append("importance_score >= %(least)s")
+    if filters:
+        wanted.append("metadata @> %(filters)s")
+    return [*wanted, *(f"metadata -> %(key{at})s = %(value{at})s" for at in range(nested))]
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+@cache
+def put_one(scope: Scope, set_name: str = "") -> str:
+    """Write one row over what has its id, unless it was forgotten."""
+    here = TABLES[scope]
+    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
+    return _put(here, set_name, f"(SELECT {given})")
+
+
+@cache
+def put_many(scope: Scope, set_name: str = "") -> str:
+    """The same with all rows of the table that `incoming` makes."""
+    return _put(TABLES[scope], set_name, "incoming")
+
+
+@cache
+def incoming(scope: Scope, set_name: str = "") -> str:
+    """Make a table of this transaction's own, to copy rows into."""
+    here = TABLES[scope]
+    columns = ", ".join(here.columns)
+    return (
+        f"CREATE TEMP TABLE incoming ON COMMIT DROP AS SELECT {columns}"
+        f" FROM {table(scope, set_name)} WITH NO DATA"
+    )
+
+
+@cache
+def copy(scope: Scope) -> str:
+    return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
+
+
+def _put(here: Table, set_name: str, given: str) -> str:
+    name, columns = table(here.scope, set_name), list(here.columns)
+    changed = [_replaced(column) for column in columns if column not in here.key]
+    if here.versions:
+        columns.append("changed")
+        changed.append("changed = EXCLUDED.changed")
+    values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
+    return f"""
+        INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
+        WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})
+        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)} {_newer(here)}"""
+
+
+def _replaced(column: str) -> str:
+    """A vector stays if there is none for the same text."""
+    if column != "embedding":
+        return f"{column} = EXCLUDED.{column}"
+    kept = "CASE WHEN EXCLUDED.content = t.content THEN t.embedding END"
+    return f"embedding = coalesce(EXCLUDED.embedding, {kept})"
+
+
+def _forgotten(here: Table) -> str:
+    """What is forgotten stays away; but a document may be taken in anew after it was removed."""
+    if here.scope == Scope.ORG:
+        named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
+        return f"f.scope = 'org' AND f.owner = '' AND {named}"
+    return f"f.scope = '{here.scope}' AND f.owner = i.{here.owner} AND f.id = i.id"
+
+
+def _newer(here: Table) -> str:
+    """Of two files of one id the newer one stays; of equals, whoever comes first, always the same one."""
+    if not here.versions:
+        return ""
+    return "WHERE (EXCLUDED.updated_at, EXCLUDED.file_sha256) >= (t.updated_at, t.file_sha256)"
+
+
+@cache
+def settle_heads(scope: Scope, set_name: str = "") -> str:
+    """Say anew of an owner's rows which of them no other replaces, where that is another than was said."""
+    here = TABLES[scope]
+    name = table(scope, set_name)
+    return f"""
+        UPDATE {name} AS t SET is_head = NOT is_head
+        WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
+            SELECT FROM {name} AS n
+            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
+
+
+@cache
+def keep_newest(set_name: str = "") -> str:
+    """Of a session stay the newest."""
+    name = table(Scope.SESSION, set_name)
+    return f"""
+        DELETE FROM {name} WHERE session_id = %(owner)s AND id IN (
+            SELECT id FROM {name} WHERE session_id = %(owner)s
+            ORDER BY created_at DESC, id DESC OFFSET %(most)s)"""
+
+
+@cache
+def fill(scope: Scope, set_name: str = "") -> str:
+    """Give a row its vector if it has none, unless its text is another one by now."""
+    here = TABLES[scope]
+    own = f"{here.owner} = %(owner)s AND " if here.owner else ""
+    return (
+        f"UPDATE {table(scope, set_name)} SET embedding = %(vector)s"
+        f" WHERE {own}id = %(id)s AND content = %(content)s AND embedding IS NULL"
+    )
+
+
+@cache
+def text_of(scope: Scope, set_name: str = "") -> str:
+    """The text of a row that has no vector yet."""
+    here = TABLES[scope]
+    own = f"{here.owner} = %(owner)s AND " if here.owner else ""
+    return f"SELECT content FROM {table(scope, set_name)} WHERE {own}id = %(id)s AND embedding IS NULL"
+
+
+# --- taking away ----------------------------------------------------------------------------------------
+
+BURY = f"""
+    INSERT INTO forged.tombstones (scope, owner, id, kind, changed, at)
+    SELECT %(scope)s, %(owner)s, gone, %(kind)s, {_NEXT}, %(at)s FROM unnest(%(ids)s::text[]) AS gone
+    ON CONFLICT (owner, scope, id) DO UPDATE
+    SET kind = EXCLUDED.kind, changed = EXCLUDED.changed, at = greatest(tombstones.at, EXCLUDED.at)"""
+UNLINK = """
+    DELETE FROM forged.memory_entities
+    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
+
+
+@cache
+def remove(scope: Scope, set_name: str = "") -> str:
+    """Take rows of one owner away."""
+    here = TABLES[scope]
+    own = f"{here.owner} = %(owner)s AND " if here.owner else ""
+    return f"DELETE FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
+
+
+@cache
+def remove_document(set_name: str = "") -> str:
+    """Take all pieces of a document away, and return their ids."""
+    return (
+        f"DELETE FROM {table(Scope.ORG, set_name)}"
+        " WHERE document_id = %(document)s AND created_at <= %(at)s RETURNING id"
+    )
+
+
+@cache
+def sweep(set_name: str = "") -> str:
+    """Take sessions' rows away that are over; searches have not seen them since."""
+    return f"DELETE FROM {table(Scope.SESSION, set_name)} WHERE expires_at <= %(now)s"
+
+
+@cache
+def count(scope: Scope, set_name: str = "") -> str:
+    """A row was in so many answers."""
+    here = TABLES[scope]
+    return f"""
+        UPDATE {table(scope, set_name)}
+        SET access_count = access_count + %(count)s, last_accessed = greatest(last_accessed, %(at)s)
+        WHERE {here.owner} = %(owner)s AND id = %(id)s"""

@@ -1,0 +1,104 @@
+"""The tables of memories by scope: which columns each has, and a row of one as a value and back.
+
+Whatever is said of a table in SQL is put together of this in `statements.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from psycopg.types.json import Jsonb
+
+from forged.memory import Scope
+from forged.postgres.values import Stored
+
+# Columns that have other names in a `Stored`, and those in which nothing is NULL and not "".
+_FIELDS = {"embedding": "vector", "importance_score": "importance"}
+_NULLABLE = frozenset({"user_id", "supersedes"})
+# How a parameter is meant, where it could be something else.
+_TYPES = {
+    "embedding": "vector",
+    "importance_score": "float4",
+    "metadata": "jsonb",
+    "version": "int4",
+    "chunk_index": "int4",
+    "is_head": "bool",
+    "file": "bytea",
+} | dict.fromkeys(("created_at", "updated_at", "expires_at"), "timestamptz")
+_VERSIONED = (
+    *("content", "embedding", "memory_type", "category", "version", "supersedes", "importance_score"),
+    *("created_at", "updated_at", "metadata", "file", "file_sha256"),
+)
+
+
+class Table(msgspec.Struct, frozen=True):
+    """The table of one scope: `owner` is the column that says whose a row is, "" where it is everybody's.
+
+    `columns` are written, the owner's among them. `versions`: its rows replace one another, a recall sees
+    those that nothing replaces, and counts how often it did.
+    """
+
+    scope: Scope
+    owner: str
+    columns: tuple[str, ...]
+    versions: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return (self.owner, "id") if self.owner else ("id",)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that a search returns."""
+        counted = ("access_count", "last_accessed") if self.versions else ()
+        return (*(each for each in self.columns if each not in {"embedding", "file"}), *counted)
+
+    def type_of(self, column: str) -> str:
+        return _TYPES.get(column, "text")
+
+    def values(self, row: Stored) -> dict[str, object]:
+        """What is written of a row, by column."""
+        return {column: self._value(row, column) for column in self.columns}
+
+    def _value(self, row: Stored, column: str) -> object:
+        value = getattr(row, self._field(column))
+        if column == "metadata":
+            return Jsonb(value)
+        return None if column in _NULLABLE and column != self.owner and value == "" else value
+
+    def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
+        """A row that a search returned, of these columns; `distance` and `embedding` may be among them."""
+        pairs = zip(columns, found, strict=True)
+        fields = {self._field(column): value for column, value in pairs if value is not None}
+        if (vector := fields.get("vector")) is not None:
+            fields["vector"] = np.asarray(vector.to_numpy(), np.float32)
+        return Stored(**{"scope": self.scope, "owner": ""} | fields)
+
+    def _field(self, column: str) -> str:
+        return "owner" if column == self.owner else _FIELDS.get(column, column)
+
+
+TABLES: Mapping[Scope, Table] = {
+    Scope.SESSION: Table(
+        Scope.SESSION,
+        "session_id",
+        (
+            *("session_id", "id", "agent_id", "user_id", "content", "embedding", "importance_score"),
+            *("created_at", "expires_at", "metadata"),
+        ),
+    ),
+    Scope.USER: Table(Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True),
+    Scope.AGENT: Table(Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True),
+    Scope.ORG: Table(
+        Scope.ORG,
+        "",
+        (
+            *("id", "agent_id", "source", "content", "embedding", "chunk_index", "document_id"),
+            *("created_at", "metadata"),
+        ),
+    ),
+}

@@ -1,0 +1,170 @@
+"""Writing and taking away: what of a batch belongs together, in one transaction for each owner.
+
+A row is written over what has its id, so that a write that is done twice is there once. What was forgotten
+has a tombstone, and nothing that comes later gets past it: writers and removers of one owner wait for each
+other by an advisory lock. Who listens hears whose rows have changed, and never what is in them. psycopg's
+errors are raised as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+
+import msgspec
+
+from forged.memory import Scope
+from forged.postgres import statements
+from forged.postgres.connecting import Connection
+from forged.postgres.tables import TABLES
+from forged.postgres.values import Stored, Vector
+
+MOST_OF_SESSION = 100
+# From so many rows on they are copied; with fewer the table that they are copied into is not worth it.
+COPIED_FROM = 50
+_AT_ONCE = 500
+
+Owner = tuple[Scope, str]
+
+
+class Burial(msgspec.Struct, frozen=True, kw_only=True):
+    """What is forgotten of one owner: memories, or all pieces of a document; `at` is when."""
+
+    scope: Scope
+    owner: str
+    ids: tuple[str, ...]
+    at: datetime
+    kind: str = "chain"
+
+
+class Writer:
+    """Writes by one connection. `name` tells who listens who it was, `set_name` which tables are meant."""
+
+    def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:
+        self._connection = connection
+        self._name = name
+        self._set = set_name
+
+    async def put(self, rows: Sequence[Stored]) -> None:
+        """Write rows of any scopes and owners; of two with one id the later one."""
+        last = {(row.scope, row.owner, row.id): row for row in rows}
+        for owner, own in groupby(sorted(last.values(), key=_owner), key=_owner):
+            for some in _batches(list(own)):
+                await self._put(owner, some)
+
+    async def _put(self, owner: Owner, rows: Sequence[Stored]) -> None:
+        scope, _ = owner
+        async with self._connection.transaction():
+            await self._lock(owner, shared=scope == Scope.ORG)
+            if len(rows) >= COPIED_FROM:
+                await self._copied(scope, rows)
+            else:
+                values = [TABLES[scope].values(row) for row in rows]
+                await self._connection.cursor().executemany(statements.put_one(scope, self._set), values)
+            await self._settle(owner)
+            await self._tell(owner)
+
+    async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
+        table, cursor = TABLES[scope], self._connection.cursor()
+        await cursor.execute(statements.incoming(scope, self._set))
+        async with cursor.copy(statements.copy(scope)) as copy:
+            copy.set_types([table.type_of(column) for column in table.columns])
+            for row in rows:
+                await copy.write_row(tuple(table.values(row).values()))
+        await cursor.execute(statements.put_many(scope, self._set))
+
+    async def _settle(self, owner: Owner) -> None:
+        """What the rows of one owner are to one another after a change."""
+        scope, name = owner
+        if scope == Scope.SESSION:
+            values = {"owner": name, "most": MOST_OF_SESSION}
+            await self._connection.execute(statements.keep_newest(self._set), values)
+        elif TABLES[scope].versions:
+            await self._connection.execute(statements.settle_heads(scope, self._set), {"owner": name})
+
+    async def bury(self, burial: Burial) -> None:
+        """Take rows away for good, and have none of them come back."""
+        owner = (burial.scope, burial.owner)
+        values = msgspec.structs.asdict(burial) | {"scope": str(burial.scope), "ids": list(burial.ids)}
+        async with self._connection.transaction():
+            await self._lock(owner)
+            await self._connection.execute(statements.BURY, values)
+            if burial.kind == "document":
+                values["ids"] = await self._removed_pieces(burial)
+            else:
+                await self._connection.execute(statements.remove(burial.scope, self._set), values)
+            await self._connection.execute(statements.UNLINK, values)
+            await self._settle(owner)
+            await self._tell(owner)
+
+    async def _removed_pieces(self, burial: Burial) -> list[str]:
+        gone: list[str] = []
+        for document in burial.ids:
+            values = {"document": document, "at": burial.at}
+            cursor = await self._connection.execute(statements.remove_document(self._set), values)
+            gone += [str(found[0]) for found in await cursor.fetchall()]
+        return gone
+
+    async def text_without_vector(self, scope: Scope, owner: str, memory_id: str) -> str | None:
+        """The text of a row that wants a vector, or None."""
+        values = {"owner": owner, "id": memory_id}
+        cursor = await self._connection.execute(statements.text_of(scope, self._set), values)
+        found = await cursor.fetchone()
+        return None if found is None else str(found[0])
+
+    async def fill(self, scope: Scope, owner: str, memory_id: str, content: str, vector: Vector) -> None:
+        """Give the row with this text its vector."""
+        values = {"owner": owner, "id": memory_id, "content": content, "vector": vector}
+        async with self._connection.transaction():
+            await self._connection.execute(statements.fill(scope, self._set), values)
+            await self._tell((scope, owner))
+
+    async def count(self, hits: Mapping[tuple[Scope, str, str], int], at: datetime) -> None:
+        """Rows were in so many answers, by scope, owner and id."""
+        for (scope, owner, memory_id), times in sorted(hits.items()):
+            values = {"owner": owner, "id": memory_id, "count": times, "at": at}
+            await self._connection.execute(statements.count(scope, self._set), values)
+
+    async def sweep(self, now: datetime) -> int:
+        """Take away what is over of all sessions; returns how many rows that were."""
+        return (await self._connection.execute(statements.sweep(self._set), {"now": now})).rowcount
+
+    async def _lock(self, owner: Owner, *, shared: bool = False) -> None:
+        statement = statements.LOCK_SHARED if shared else statements.LOCK
+        await self._connection.execute(statement, {"lock": lock_of(owner)})
+
+    async def _tell(self, owner: Owner) -> None:
+        await self._connection.execute(statements.NOTIFY, {"payload": payload(owner, self._name)})
+
+
+def _owner(row: Stored) -> Owner:
+    return (row.scope, row.owner)
+
+
+def _batches(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    for start in range(0, len(rows), _AT_ONCE):
+        yield rows[start : start + _AT_ONCE]
+
+
+def owner_digest(owner: str) -> str:
+    """An owner as it is named where anybody may listen."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:16]
+
+
+def payload(owner: Owner, name: str) -> str:
+    """What is told of a change: whose rows, and who changed them."""
+    scope, whose = owner
+    return f"{scope} {owner_digest(whose)} {name}"
+
+
+def lock_of(owner: Owner) -> int:
+    """The number of an owner's advisory lock."""
+    digest = hashlib.blake2b(" ".join(owner).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def without_vector(rows: Iterable[Stored]) -> list[Stored]:
+    """Those that nobody finds yet."""
+    return [row for row in rows if row.vector is None]

@@ -1,0 +1,183 @@
+"""Writes that wait for the server of a team: in their order, on disk, until the server has taken them.
+
+A write names the memory (or document) that it is about, so that a `forget` finds it: adding a removal takes
+every waiting write of the same memory away in the same transaction. What the server refuses for good is set
+aside with the reason and no longer waits; a person is told. There is room for so many and no more: then a new
+memory is refused with a sentence, and a removal is still taken, as it needs hardly any.
+
+Only headings are kept in memory. `row` is bytes that whoever writes and reads them understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from forged.errors import StoreError
+from forged.state import tables
+from forged.state.database import Damaged, Database
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+MOST_WRITES, MOST_BYTES = 20_000, 64 << 20
+
+# "put" a row, "fill" in the vector of one, "remove" a memory, "document": remove all pieces of one.
+WriteKind = Literal["put", "fill", "remove", "document"]
+REMOVALS: frozenset[WriteKind] = frozenset({"remove", "document"})
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """One write. `id` is the memory's, or the document's; `document` is what a memory is a piece of.
+
+    `refused` is why the server does not take it, or nothing while it waits.
+    """
+
+    kind: WriteKind
+    scope: str
+    owner: str
+    id: str
+    document: str = ""
+    row: bytes = b""
+    refused: str = ""
+
+    def is_about(self, removal: Write) -> bool:
+        """Whether this removal ends it."""
+        if (self.scope, self.owner) != (removal.scope, removal.owner):
+            return False
+        return removal.id == (self.document if removal.kind == "document" else self.id)
+
+
+class Outbox:
+    """One for the daemon; lives in its event loop. Positions are numbers that grow."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._headings: dict[int, tuple[Write, int]] = {}  # without rows; the size of each
+        self._next = 1
+
+    def restore(self, found: Iterable[tuple[int, Write]]) -> None:
+        """Take over what a file holds, as it is opened."""
+        for position, write in sorted(found, key=lambda each: each[0]):
+            self._headings[position] = _heading(write)
+            self._next = max(self._next, position + 1)
+
+    @property
+    def waiting(self) -> int:
+        """How many writes wait."""
+        return sum(not heading.refused for heading, _ in self._headings.values())
+
+    @property
+    def set_aside(self) -> tuple[Write, ...]:
+        """What the server refused for good, without rows."""
+        return tuple(heading for heading, _ in self._headings.values() if heading.refused)
+
+    def count(self, kinds: Collection[str]) -> int:
+        """How many of these kinds wait."""
+        return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
+
+    async def add(self, writes: Sequence[Write]) -> None:
+        """Put them behind all others, durably on return. Raises StoreError if there is no room for them."""
+        removals = [write for write in writes if write.kind in REMOVALS]
+        gone = self._ended_by(removals)
+        fresh = dict(enumerate(writes, self._next))
+        if len(removals) < len(writes):
+            self._check_room(fresh)
+        self._next += len(fresh)
+        await self._database.run(partial(_change, fresh, gone))
+        self._drop(gone)
+        self._headings |= {position: _heading(write) for position, write in fresh.items()}
+
+    async def first(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
+        """The oldest that wait, of these kinds. Raises StoreError."""
+        those = self._where(lambda heading: heading.kind in kinds and not heading.refused)[:most]
+        return await self._database.run(partial(_read, those)) if those else []
+
+    async def done(self, positions: Sequence[int]) -> None:
+        """The server has them. One that a power cut brings back is written twice, which is no harm."""
+        if positions:
+            await self._database.run(partial(_change, {}, positions), durable=False)
+            self._drop(positions)
+
+    async def refuse(self, position: int, write: Write, why: str) -> None:
+        """Set a write aside that the server will never take as it is."""
+        refused = msgspec.structs.replace(write, refused=why)
+        await self._database.run(partial(_change, {position: refused}, ()))
+        if position in self._headings:
+            self._headings[position] = _heading(refused)
+
+    async def retry(self) -> None:
+        """Let what was set aside wait again: what was wrong may have been mended."""
+        for position in self._where(lambda heading: bool(heading.refused)):
+            for _, write in await self._database.run(partial(_read, [position])):
+                await self.refuse(position, write, "")
+
+    async def withdraw(self, removals: Sequence[Write]) -> None:
+        """Nothing stays here of what these take away."""
+        await self._remove(self._ended_by(removals))
+
+    async def forget(self, ids: Collection[str]) -> None:
+        """Nothing of these memories stays here, whatever their owner; removals of them do."""
+        await self._remove(self._where(lambda heading: heading.id in ids and heading.kind not in REMOVALS))
+
+    async def _remove(self, gone: Sequence[int]) -> None:
+        if gone:
+            await self._database.run(partial(_change, {}, gone))
+            self._drop(gone)
+
+    def _ended_by(self, removals: Sequence[Write]) -> list[int]:
+        return self._where(lambda heading: any(heading.is_about(removal) for removal in removals))
+
+    def _check_room(self, fresh: Mapping[int, Write]) -> None:
+        size = sum(size for _, size in self._headings.values()) + sum(len(w.row) for w in fresh.values())
+        if len(self._headings) + len(fresh) > MOST_WRITES or size > MOST_BYTES:
+            raise StoreError(
+                f"{len(self._headings)} writes wait for the shared server, and there is no room for more; "
+                "see `forgectl shared status`"
+            )
+
+    def _where(self, meant: Callable[[Write], bool]) -> list[int]:
+        return [position for position, (heading, _) in self._headings.items() if meant(heading)]
+
+    def _drop(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            self._headings.pop(position, None)
+
+
+def _heading(write: Write) -> tuple[Write, int]:
+    return msgspec.structs.replace(write, row=b""), len(write.row)
+
+
+def _key(position: int) -> str:
+    return f"{position:020}"
+
+
+def _change(fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
+    for position in gone:
+        tables.remove(connection, "outbox", _key(position))
+    for position, write in fresh.items():
+        tables.put(connection, "outbox", _key(position), msgspec.msgpack.encode(write))
+
+
+def _read(positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
+    rows = ((position, tables.row_of(connection, "outbox", _key(position))) for position in positions)
+    return [(position, _decoded(row)) for position, row in rows if row is not None]
+
+
+_decode = msgspec.msgpack.Decoder(Write).decode
+
+
+def _decoded(row: tables.Row) -> Write:
+    try:
+        return _decode(row[1] if isinstance(row[1], bytes) else b"")
+    except msgspec.DecodeError as error:
+        raise Damaged(f"a write for the shared server cannot be read: {error}") from error
+
+
+def all_waiting(connection: Connection) -> tuple[tuple[int, Write], ...]:
+    """All rows; the daemon takes note of their headings. Raises Damaged."""
+    found = ((str(row[0]), _decoded(row)) for row in tables.rows(connection, "outbox"))
+    return tuple((int(key), write) for key, write in found if key.isdecimal())

@@ -1,0 +1,93 @@
+"""`forgectl recall` against a scripted daemon."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from forged.cli.tables import cells
+from forged_client.protocol import Recall, Recalled, RecalledMemory
+
+METADATA = '{"topic":"debug"}'
+FOUND = RecalledMemory(
+    id="mem_a",
+    scope="session",
+    content="\nThe build is red.\nSince noon.",
+    score=0.75,
+    distance=0.25,
+    memory_type="fact",
+    importance=0.5,
+    access_count=1,
+    created_at="2026-05-01T10:00:00Z",
+    expires_at="2026-05-01T11:00:00Z",
+    metadata={"topic": "debug"},
+    source="a.md",
+)
+
+
+def test_a_recall_shows_each_memory_with_its_scope_and_distance_the_nearest_first(daemon, forgectl):
+    by_words = RecalledMemory(id="mem_b", scope="user", content="Tea.", score=0.1)
+    daemon.answers[Recall] = Recalled(memories=(FOUND, by_words))
+
+    shown = forgectl(
+        *("recall", "build", "--session", "s1", "--agent", "claude", "--user", "me"),
+        *("--filter", "topic=debug", "--filter", "turn=5", "--filter", "tag=a=b"),
+        *("--scope", "session", "--scope", "user"),
+    )
+
+    assert shown.out.splitlines() == [
+        "1. mem_a  session  distance 0.250",
+        "    The build is red.",
+        f"    fact, importance 0.5, from a.md, {METADATA}, recalled 1 time before, until 2026-05-01 11:00",
+        "2. mem_b  user  by words",
+        "    Tea.",
+    ]
+    asked = daemon.asked(Recall)
+    assert (asked.workspace, asked.query, asked.session_id) == ("/w", "build", "s1")
+    assert (asked.agent_id, asked.user_id, asked.scopes) == ("claude", "me", ("session", "user"))
+    assert asked.filters == {"topic": "debug", "turn": 5, "tag": "a=b"}
+
+
+def test_what_could_not_take_part_is_said_beside_the_list(daemon, forgectl):
+    lack = "agent was late"
+    daemon.answers[Recall] = Recalled(memories=(FOUND,), degraded=(lack,), reason=lack)
+
+    shown = forgectl("recall", "build")
+
+    assert shown.code == 0
+    assert "not in full: agent was late" in shown.err
+
+
+def test_nothing_that_is_remembered_is_said_and_no_failure(daemon, forgectl):
+    daemon.answers[Recall] = Recalled(status="empty", reason="nothing is remembered about this")
+
+    shown = forgectl("recall", "build")
+
+    assert (shown.code, shown.out) == (0, "")
+    assert "nothing is remembered about this" in shown.err
+
+
+def test_the_injection_is_printed_and_json_has_everything(daemon, forgectl):
+    daemon.answers[Recall] = Recalled(memories=(FOUND,), text="<block>\n\x1b[31mred\n", included=1)
+
+    assert forgectl("recall", "build", "--text").out == "<block>\n^[[31mred\n"
+    (memory,) = forgectl("recall", "build", "--json").json["memories"]
+    assert (memory["distance"], memory["metadata"]) == (0.25, {"topic": "debug"})
+
+
+@pytest.mark.parametrize("wrong", ["topic", "=debug"])
+def test_a_filter_that_is_none_is_refused_before_anybody_is_asked(daemon, forgectl, wrong):
+    shown = forgectl("recall", "build", "--filter", wrong)
+
+    assert shown.code == 2
+    assert f"--filter '{wrong}' is not KEY=VALUE" in shown.err
+
+
+def test_foreign_text_cannot_write_on_the_terminal_and_fits_it(daemon, forgectl):
+    evil = replace(FOUND, content="\x1b[2J" + "数据库迁移" * 30, source="\x1b]0;x", id="mem_\x1b")
+    daemon.answers[Recall] = Recalled(memories=(evil,))
+
+    out = forgectl("recall", "build", width=60).out
+
+    assert "\x1b" not in out
+    assert max(map(cells, out.splitlines())) <= 60

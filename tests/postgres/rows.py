@@ -1,0 +1,116 @@
+"""Rows and vectors for tests of the shared engine, and a `Shared` that runs while a test does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from forged.errors import ProviderError
+from forged.memory import Scope
+from forged.models import Door
+from forged.postgres import Shared, Stored
+from forged.state import State
+from tests.state.conftest import a_governor
+from tests.support.postgres import Database
+
+DIMENSION = 8
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def vector(*numbers: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A unit vector whose first numbers are in these proportions."""
+    whole = np.zeros(DIMENSION, np.float32)
+    whole[: len(numbers)] = numbers
+    return whole / np.linalg.norm(whole)
+
+
+def at_angle(cosine: float) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A vector that has this cosine with `vector(1)`."""
+    return vector(cosine, float(np.sqrt(1 - cosine**2)))
+
+
+def row(scope: Scope, owner: str, name: str, **fields: Any) -> Stored:
+    """A memory of somebody."""
+    given: dict[str, Any] = {
+        "content": f"{name} of {owner}",
+        "agent_id": owner if scope == Scope.AGENT else "agent",
+        "vector": vector(1),
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    if scope == Scope.SESSION:
+        given["expires_at"] = NOW + timedelta(minutes=60)
+    if scope == Scope.ORG:
+        given["document_id"] = "doc_1"
+    return Stored(scope=scope, owner="" if scope == Scope.ORG else owner, id=f"mem_{name}", **given | fields)
+
+
+class Clock:
+    """Tells the time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class ScriptedEmbedder:
+    """Vectors by the text's length; while `fails`, none."""
+
+    key = "scripted"
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.texts: list[str] = []
+
+    async def embed(self, texts: list[str], kind: str = "passage", **_: object) -> np.ndarray:
+        if self.fails:
+            raise ProviderError("down", reason="unreachable")
+        self.texts += texts
+        return np.stack([at_angle(len(text) % 10 / 10) for text in texts])
+
+
+@contextlib.asynccontextmanager
+async def running(
+    database: Database, directory: Path, scopes: Sequence[Scope] = tuple(Scope), **given: Any
+) -> AsyncIterator[Shared]:
+    """A daemon's shared object, with a state of its own, from its start to its end."""
+    model = given.pop("model", database.model)
+    settings = msgspec.structs.replace(database.settings(), scopes=frozenset(scopes), model=model)
+    state = State(str(directory), a_governor())
+    shared = Shared(settings, state=state, **{"door": Door(), "daemon": "here", "clock": Clock()} | given)
+    tasks = [asyncio.create_task(state.run()), asyncio.create_task(shared.run())]
+    try:
+        await state.opened()
+        yield shared
+    finally:
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await state.close()
+
+
+def soon(seconds: float = 5.0) -> float:
+    """A deadline."""
+    return time.monotonic() + seconds
+
+
+async def until(holds: Any, seconds: float = 60.0) -> None:
+    """Wait until something holds that no event tells of."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        await asyncio.sleep(0.01)
+
+
+def ids(rows: Sequence[Stored]) -> list[str]:
+    return [each.id.removeprefix("mem_") for each in rows]

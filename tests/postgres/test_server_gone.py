@@ -1,0 +1,187 @@
+"""A server that is killed, stopped or frozen: nothing acknowledged is lost or doubled, nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forged.errors import SharedError
+from forged.memory import Scope
+from forged.postgres import ScratchServer, Shared
+from tests.postgres.rows import ids, row, running, soon, until, vector
+from tests.support.postgres import Database, make_database, migrated
+
+ORG = {Scope.ORG: ""}
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database of a server that is this test's to kill, and that keeps what it acknowledges."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
+    server = ScratchServer(folder, durable=True)
+    try:
+        server.start()
+        made = make_database(server, "forged_own")
+        asyncio.run(migrated(made))
+        yield made
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+async def there(shared: Shared) -> list[str]:
+    limits = dict.fromkeys(Scope, 5000)
+    return sorted(ids((await shared.recall(ORG, vector(1), limits=limits, deadline=soon(20)))[Scope.ORG]))
+
+
+async def storm(own: Database, shared: Shared, writes: int, kills: int) -> list[float]:
+    """So many writes, and recalls beside them, while the server is killed and started; times of recalls."""
+    numbers, took, over = iter(range(writes)), list[float](), asyncio.Event()
+
+    async def write() -> None:
+        for number in numbers:
+            await shared.put([row(Scope.ORG, "", f"{number:04}")])
+
+    async def recall() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            try:
+                await shared.recall(ORG, vector(1), deadline=began + 0.5)
+            except SharedError:
+                await asyncio.sleep(0.005)
+            took.append(time.monotonic() - began)
+
+    async def kill() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(random.uniform(0.05, 0.3))
+            await asyncio.to_thread(own.server.kill)
+            await asyncio.sleep(random.uniform(0.0, 0.2))
+            await asyncio.to_thread(own.server.start)
+
+    recalls = [asyncio.create_task(recall()) for _ in range(2)]
+    await asyncio.gather(kill(), *(write() for _ in range(4)))
+    over.set()
+    await asyncio.gather(*recalls)
+    return took
+
+
+@pytest.mark.parametrize(
+    ("writes", "kills"), [(150, 2), pytest.param(1000, 12, marks=pytest.mark.long)], ids=["some", "many"]
+)
+async def test_a_server_that_is_killed_loses_and_doubles_nothing_that_was_acknowledged(
+    own: Database, tmp_path: Path, writes: int, kills: int
+):
+    async with running(own, tmp_path) as shared:
+        took = await storm(own, shared, writes, kills)
+        await until(lambda: not shared.condition().waiting, 30)
+        await until(lambda: shared.condition().health.state == "ok", 30)
+
+        assert await there(shared) == [f"{number:04}" for number in range(writes)]
+        assert shared.condition().refused == ()
+    assert max(took) < 0.5 + 0.25, "a recall outlived its deadline"
+    assert len(took) > 20
+
+
+async def test_writes_to_a_server_that_is_gone_come_to_it_in_their_order_when_it_is_back(
+    own: Database, tmp_path: Path
+):
+    async with running(own, tmp_path) as shared:
+        await shared.put([row(Scope.ORG, "", "old", content="before")])
+        await asyncio.to_thread(own.server.kill)
+        for content in ("first", "second", "third"):
+            await shared.put([row(Scope.ORG, "", "old", content=content)])
+        await shared.put([row(Scope.ORG, "", "new"), row(Scope.ORG, "", "gone")])
+        await shared.remove(Scope.ORG, "", ["mem_gone"])
+        told = shared.condition()
+        assert (told.health.state, told.waiting) == ("failing", 5)
+
+    async with running(own, tmp_path) as shared:  # another daemon takes up what waits
+        await asyncio.to_thread(own.server.start)
+        await until(lambda: not shared.condition().waiting)
+        assert await there(shared) == ["new", "old"]
+        assert shared.condition().replayed_s is not None
+    assert own.sql("SELECT content FROM forged.organizational_memories WHERE id = 'mem_old'") == [("third",)]
+    assert own.sql("SELECT id FROM forged.tombstones") == [("mem_gone",)]
+
+
+async def test_a_server_that_hangs_keeps_nobody_beyond_the_deadline(own: Database, tmp_path: Path):
+    """Frozen, it still takes connections and bytes, and answers nothing."""
+    async with running(own, tmp_path) as shared:
+        await shared.put([row(Scope.ORG, "", "one")])
+        group = [own.server.pid, *children(own.server.pid)]
+        for pid in group:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(SharedError) as first:
+                await shared.recall(ORG, vector(1), deadline=began + 0.3)
+            assert time.monotonic() - began < 0.5
+            assert first.value.reason == "timeout"
+
+            for _ in range(50):
+                began = time.monotonic()
+                with pytest.raises(SharedError):
+                    await shared.recall(ORG, vector(1), deadline=began + 5)
+                assert time.monotonic() - began < 0.05, "somebody waited for a server that is known to hang"
+            began = time.monotonic()
+            await shared.put([row(Scope.ORG, "", "two")])
+            assert time.monotonic() - began < 0.5
+        finally:
+            for pid in group:
+                os.kill(pid, signal.SIGCONT)
+        await until(lambda: not shared.condition().waiting, 15)
+        assert await there(shared) == ["one", "two"]
+
+
+async def test_whoever_goes_away_while_the_server_hangs_is_gone_at_once(own: Database, tmp_path: Path):
+    async with running(own, tmp_path) as shared:
+        await shared.put([row(Scope.ORG, "", "one")])
+        group = [own.server.pid, *children(own.server.pid)]
+        for pid in group:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            asking = asyncio.create_task(shared.recall(ORG, vector(1), deadline=soon(30)))
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert time.monotonic() - began < 1.0
+        finally:
+            for pid in group:
+                os.kill(pid, signal.SIGCONT)
+
+
+async def test_what_the_server_refuses_for_good_is_told_and_holds_up_nothing(own: Database, tmp_path: Path):
+    own.sql(
+        "CREATE FUNCTION forged.no() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '23514'; END $$"
+    )
+    own.sql(
+        "CREATE TRIGGER no BEFORE INSERT ON forged.organizational_memories FOR EACH ROW"
+        " WHEN (NEW.id = 'mem_bad') EXECUTE FUNCTION forged.no()"
+    )
+    async with running(own, tmp_path) as shared:
+        await asyncio.to_thread(own.server.kill)
+        for name in ("a", "bad", "b"):
+            await shared.put([row(Scope.ORG, "", name)])
+        await asyncio.to_thread(own.server.start)
+        await until(lambda: not shared.condition().waiting)
+
+        assert await there(shared) == ["a", "b"]
+        (told,) = shared.condition().refused
+        assert told.startswith("put mem_bad: the shared PostgreSQL answered CheckViolation")
+
+
+def children(pid: int) -> list[int]:
+    """The processes of a server's connections and helpers."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

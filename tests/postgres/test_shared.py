@@ -1,0 +1,200 @@
+"""Writing to a team's server: what is kept, what stays away, and what happens while the server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from forged.counters import Departure
+from forged.errors import SharedError
+from forged.memory import Scope
+from forged.models import Door
+from forged.postgres import EmbeddingModel, Shared
+from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
+from tests.support.postgres import Database
+
+ORG = {Scope.ORG: ""}
+
+
+@pytest.fixture
+def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
+    return running(database, tmp_path)
+
+
+async def found(shared: Shared, scope: Scope = Scope.ORG, owner: str = "") -> list[str]:
+    limits = dict.fromkeys(Scope, 1000)
+    return ids((await shared.recall({scope: owner}, vector(1), limits=limits, deadline=soon()))[scope])
+
+
+async def test_a_session_keeps_its_newest_hundred(shared: Shared):
+    rows = [row(Scope.SESSION, "s1", f"{n:03}", created_at=NOW.replace(second=n % 60)) for n in range(60)]
+    late = [row(Scope.SESSION, "s1", f"{n:03}", created_at=NOW.replace(minute=1)) for n in range(60, 105)]
+    await shared.put([*rows, row(Scope.SESSION, "s2", "other")])
+    for each in late:
+        await shared.put([each])
+
+    assert await found(shared, Scope.SESSION, "s1") == [f"{n:03}" for n in range(5, 105)]
+    assert await found(shared, Scope.SESSION, "s2") == ["other"]
+
+
+async def test_many_rows_are_copied_and_come_back_as_they_were(shared: Shared):
+    rows = [
+        row(
+            Scope.USER,
+            "ada",
+            f"{n:04}",
+            metadata={"n": n, "text": 'a "b"\n\tc'},
+            supersedes="",
+            version=n + 1,
+        )
+        for n in range(700)
+    ]
+    await shared.put(rows)
+
+    one = (await shared.recall({Scope.USER: "ada"}, vector(1), {"n": 650}, deadline=soon()))[Scope.USER]
+
+    assert [(each.id, each.metadata, each.version, each.created_at) for each in one] == [
+        ("mem_0650", {"n": 650, "text": 'a "b"\n\tc'}, 651, NOW)
+    ]
+    assert len(await found(shared, Scope.USER, "ada")) == 700
+
+
+async def test_what_was_forgotten_stays_away_whoever_writes_it_again(shared: Shared):
+    memory = row(Scope.USER, "ada", "secret")
+    await shared.put([memory])
+    await shared.remove(Scope.USER, "ada", [memory.id])
+    await shared.put([memory])
+    await shared.put([row(Scope.USER, "ada", f"{n}") for n in range(60)] + [memory])
+
+    assert len(await found(shared, Scope.USER, "ada")) == 60
+
+
+async def test_a_forget_wins_over_writers_that_write_at_the_same_time(database: Database, tmp_path: Path):
+    """Ten writers and one who forgets: whatever the order, the row is not there in the end."""
+    async with running(database, tmp_path / "a") as one, running(database, tmp_path / "b") as two:
+        for round_ in range(10):
+            memory = row(Scope.AGENT, "coder", f"{round_}")
+            writes = [shared.put([memory]) for shared in (one, two) for _ in range(5)]
+            writes.insert(round_, one.remove(Scope.AGENT, "coder", [memory.id]))
+            await asyncio.gather(*writes)
+
+        assert await found(one, Scope.AGENT, "coder") == []
+
+
+async def test_removing_a_document_removes_all_of_its_pieces_and_it_can_be_taken_in_again(
+    database: Database, tmp_path: Path
+):
+    clock = Clock()
+    async with running(database, tmp_path, clock=clock) as shared:
+        pieces = [row(Scope.ORG, "", f"d_{n}", document_id="doc_d") for n in range(70)]
+        await shared.put([*pieces, row(Scope.ORG, "", "other")])
+        await shared.remove_document("doc_d")
+        await shared.put(pieces)
+        assert await found(shared) == ["other"]
+
+        clock.now = NOW.replace(hour=13)
+        again = [row(Scope.ORG, "", f"d_{n}", document_id="doc_d", created_at=clock.now) for n in range(3)]
+        await shared.put(again)
+        assert await found(shared) == ["d_0", "d_1", "d_2", "other"]
+
+
+async def test_answers_are_counted(database: Database, tmp_path: Path):
+    async with running(database, tmp_path) as shared:
+        await shared.put([row(Scope.USER, "ada", "used"), row(Scope.USER, "ada", "unused")])
+        for _ in range(2):
+            rows = (await shared.recall({Scope.USER: "ada"}, vector(1), deadline=soon()))[Scope.USER]
+            shared.hit([each for each in rows if each.id == "mem_used"])
+        await shared.count()
+        rows = (await shared.recall({Scope.USER: "ada"}, vector(1), deadline=soon()))[Scope.USER]
+
+    assert {each.id: each.access_count for each in rows} == {"mem_used": 2, "mem_unused": 0}
+
+
+async def test_no_secret_and_no_private_span_leaves_and_what_leaves_is_counted(
+    database: Database, tmp_path: Path
+):
+    left: list[Departure] = []
+    door = Door(record=left.append)
+    secret = "sk-proj-" + "a1B2c3D4" * 6
+    text = f"the key is {secret} and <private>my salary is 7</private> stays"
+    async with running(database, tmp_path, door=door) as shared:
+        await shared.put([row(Scope.ORG, "", "one", content=text, metadata={"note": secret, "topic": "a"})])
+
+    ((content, metadata),) = database.sql(
+        "SELECT content, metadata::text FROM forged.organizational_memories WHERE embedding IS NULL"
+    )
+    assert secret not in content + metadata
+    assert "salary" not in content
+    assert "stays" in content
+    assert "topic" in metadata
+    assert [(each.purpose, each.texts) for each in left] == [("shared", 1)]
+    assert "@" not in left[0].host
+
+
+async def test_while_paused_nothing_leaves_and_what_waited_leaves_afterwards(
+    database: Database, tmp_path: Path
+):
+    paused = ["paused everywhere"]
+
+    async def guard(_: tuple[str, ...]) -> str:
+        return "".join(paused)
+
+    door = Door()
+    door.guard(guard, lambda _: "", lambda _: None, door.metrics)
+    async with running(database, tmp_path, door=door) as shared:
+        await shared.put([row(Scope.ORG, "", "one")])
+        assert database.sql("SELECT count(*) FROM forged.organizational_memories") == [(0,)]
+        assert shared.condition().waiting == 1
+
+        paused.clear()
+        await until(lambda: not shared.condition().waiting)
+        assert await found(shared) == ["one"]
+
+
+async def test_rows_get_their_vectors_when_the_model_is_back(database: Database, tmp_path: Path):
+    embedder = ScriptedEmbedder()
+    embedder.fails = True
+    async with running(database, tmp_path, embedder=embedder) as shared:
+        await shared.put([row(Scope.ORG, "", "one", vector=None), row(Scope.ORG, "", "two")])
+        assert await found(shared) == ["two"]
+        assert shared.condition().without_vector == 1
+
+        embedder.fails = False
+        shared.replay.wake()
+        await until(lambda: not shared.condition().without_vector)
+        assert await found(shared) == ["two", "one"]
+        assert embedder.texts == ["one of "]
+
+
+async def test_another_daemon_hears_of_a_write_within_a_second_and_of_its_own_nothing(
+    database: Database, tmp_path: Path
+):
+    async with (
+        running(database, tmp_path / "a", daemon="first") as one,
+        running(database, tmp_path / "b", daemon="second") as two,
+    ):
+        changes = []
+        heard = asyncio.Event()
+        await until(lambda: one.listening.is_connected and two.listening.is_connected)
+        two.listen(lambda change: (changes.append(change), heard.set()))
+        one.listen(lambda change: changes.append("its own"))
+        began = time.monotonic()
+        await one.put([row(Scope.USER, "ada", "text")])
+        await asyncio.wait_for(heard.wait(), 1)
+        assert time.monotonic() - began < 1
+        assert [(each.scope, each.writer) for each in changes] == [("user", "first")]
+        assert "ada" not in str(changes)
+        assert list(two.condition().writers) == ["first"]
+
+
+async def test_vectors_of_another_model_are_refused_with_both_names(database: Database, tmp_path: Path):
+    async with running(database, tmp_path, model=EmbeddingModel("another", 8)) as shared:
+        with pytest.raises(SharedError, match=r"of the model test-embedder, .* is another"):
+            await shared.recall(ORG, vector(1), deadline=soon())
+        assert "another" in shared.condition().problem
+        await shared.put([row(Scope.ORG, "", "one")])
+        assert shared.condition().waiting == 1
