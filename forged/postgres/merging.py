@@ -7,7 +7,8 @@ gets. What is not:
   side hears of it. With a chain go its later versions that were written before it was forgotten: who forgot
   it would have taken them too, had they been there. Of two marks the later one holds, so `restore` can take
   one back.
-- A file that was here once and is gone without a mark was removed by hand: it stays away here and stays there.
+- A file that was here once and is gone without a mark was removed by hand: it stays away here, and there it
+  stays.
 - A file that was changed in place, by hand or because its predecessor was forgotten, is told from its replica
   by what both sides had last. Changed on one side alone it is the newer one. Changed on both sides, the one
   with the later `updated_at` keeps the id, and the other becomes a version beside it, under an id that
@@ -20,17 +21,19 @@ machines make of the same thing is never mixed.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 
 import msgspec
 
+from forged.errors import MemoryFormatError
 from forged.files import parse, relinked, render
 from forged.memory import Memory, time_ns
-from forged.state import NEVER_MET, Mark, Replica
+from forged.state import NEVER_MET, Mark, Replica, is_newer
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """A file of a memory as one side has it. `created` is nanoseconds since 1970, 0 where nobody knows."""
+    """A file of a memory as one side has it. `created` is Unix microseconds, 0 where nobody knows."""
 
     sha256: str
     created: int = 0
@@ -58,18 +61,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Held = Mapping[str, Version]
+# Ids that are also names of files everywhere; what has another one stays where it is.
+PORTABLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+
+
+def version_of(memory: Memory, sha256: str) -> Version:
+    return Version(sha256, time_ns(memory.created_at) // 1000, memory.supersedes or "")
+
+
+def problem_with(memory_id: str, scope: str, data: bytes) -> str:
+    """Why bytes from elsewhere are no file of this memory, or nothing."""
+    if PORTABLE_ID.fullmatch(memory_id) is None:
+        return "its id cannot be the name of a file"
+    try:
+        memory = parse(data, scope, memory_id)
+    except MemoryFormatError as error:
+        return str(error)
+    return "" if memory.id == memory_id else "it says that it has another id"
 
 
 def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, Mark]) -> Plan:
     """Compare a root with the rows of its owner, by what is known of both."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
-    for each, mark in marks_there.items():
-        if each not in marks or mark.rank > marks[each].rank:
-            marks[each] = mark
+    marks |= {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
     marks |= _fallen(here, there, marks)
     pull, push, both, met = [], [], [], {}
     for each in here.keys() | there.keys():
-        if (mark := marks.get(each)) is not None and mark.is_dead:
+        if each in marks and marks[each].is_dead:
             continue
         ours, theirs = here.get(each), there.get(each)
         before = known.get(each, NEVER_MET).sha256
@@ -107,11 +125,11 @@ def _fallen(here: Held, there: Held, marks: Mapping[str, Mark]) -> dict[str, Mar
                 followers.setdefault(version.supersedes, set()).add(each)
     reached = [(each, mark) for each, mark in marks.items() if mark.kind == "chain"]
     for older, mark in reached:
-        for each in followers.get(older, ()):
+        for each in sorted(followers.get(older, ())):
             created = max(side[each].created for side in (here, there) if each in side)
             now = found.get(each) or marks.get(each)
             is_later = now is None or mark.rank > now.rank
-            if is_later and 0 < created <= mark.at * 1000:
+            if is_later and 0 < created <= mark.at:
                 found[each] = mark
                 reached.append((each, mark))
     return found
@@ -121,8 +139,7 @@ def _fallen(here: Held, there: Held, marks: Mapping[str, Mark]) -> dict[str, Mar
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`data` is what the file of the memory is on both sides from now on; `beside` is what it was as well,
-    under the id `beside_id`, unless that says nothing else."""
+    """What a file is on both sides from now on, and what it was as well, unless that says nothing else."""
 
     data: bytes
     beside_id: str = ""
@@ -133,8 +150,7 @@ def settled(memory_id: str, scope: str, one: bytes, other: bytes) -> Settled:
     """What becomes of two files of one id, whichever way round. Raises MemoryFormatError."""
     first, second = (parse(each, scope, memory_id) for each in (one, other))
     if _said(first) == _said(second):
-        rank = {data: (*_age(memory), bool(memory.supersedes)) for data, memory in ((one, first), (other, second))}
-        return Settled(max((one, other), key=lambda data: (rank[data], _sha256(data))))
+        return Settled(max((one, other), key=lambda data: _same_rank(data, scope, memory_id)))
     linked = [_linked(data, memory, scope) for data, memory in ((one, first), (other, second))]
     kept, beside = sorted(
         linked, key=lambda data: (*_age(parse(data, scope, memory_id)), _sha256(data)), reverse=True
@@ -151,6 +167,11 @@ def _said(memory: Memory) -> Memory:
 
 def _age(memory: Memory) -> tuple[int, int]:
     return time_ns(memory.updated_at), memory.version
+
+
+def _same_rank(data: bytes, scope: str, memory_id: str) -> tuple[object, ...]:
+    memory = parse(data, scope, memory_id)
+    return *_age(memory), bool(memory.supersedes), _sha256(data)
 
 
 def _linked(data: bytes, memory: Memory, scope: str) -> bytes:

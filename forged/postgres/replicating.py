@@ -174,9 +174,11 @@ class Replication:
         fetched = await self._rows.fetch(ids)
         fresh = {each: carried for each, carried in fetched.items() if each not in here}
         done = [await self._folder.write(fresh)] if fresh else []
-        for each in fetched.keys() - fresh.keys():
-            done.append(await self._folder.rewrite(each, fetched[each], here[each].sha256))
-        self._refused |= {each: self._there[each].sha256 for one in done for each in one.refused}
+        changed = sorted(fetched.keys() - fresh.keys())
+        done += [await self._folder.rewrite(each, fetched[each], here[each].sha256) for each in changed]
+        # What is too large to be a file of ours does not even come.
+        refused = {each for one in done for each in one.refused} | set(ids) - fetched.keys()
+        self._refused |= {each: self._there[each].sha256 for each in refused}
         await self._met(one_of(done).ids)
 
     async def _settle(self, memory_id: str, here: Held) -> None:

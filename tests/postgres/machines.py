@@ -13,8 +13,8 @@ import msgspec
 
 from forged.files import parse, relinked, render
 from forged.map import link
-from forged.memory import Memory, time_ns, utc
-from forged.postgres.merging import Held, Version
+from forged.memory import Memory, utc
+from forged.postgres.merging import Held, Version, version_of
 from forged.postgres.replicating import Carried, Change, News, Replication, Taken
 from forged.state import Mark, Replicas
 from forged.writing.relink import links_over
@@ -23,7 +23,7 @@ OWNER = ("user", "ada")
 START = 1_700_000_000.0
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """The daemon was killed here."""
 
 
@@ -53,16 +53,15 @@ class Breaking:
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
-                raise Killed
+                raise KilledError
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def version_of(data: bytes, name: str) -> Version:
-    memory = parse(data, "user", name)
-    return Version(sha256(data), time_ns(memory.created_at), memory.supersedes or "")
+def held(data: bytes, name: str) -> Version:
+    return version_of(parse(data, "user", name), sha256(data))
 
 
 class Server:
@@ -164,9 +163,22 @@ class Machine:
     def write(self, content: str, supersedes: str = "") -> str:
         self._written += 1
         memory_id, now = f"mem_{self.name}{self._written}", utc(self.now())
-        version = 1 + max([memory.version for memory in self.memories() if memory.id == supersedes], default=0)
+        version = 1 + max(
+            [memory.version for memory in self.memories() if memory.id == supersedes], default=0
+        )
         self.files[memory_id] = render(
-            Memory(memory_id, content, now, now, version, "user", "user-facts", "s", "explicit", supersedes or None)
+            Memory(
+                memory_id,
+                content,
+                now,
+                now,
+                version,
+                "user",
+                "user-facts",
+                "s",
+                "explicit",
+                supersedes or None,
+            )
         )
         return memory_id
 
@@ -192,7 +204,10 @@ class Machine:
         trashed = self.trash.pop(memory_id)
         self.files.setdefault(memory_id, trashed.data)
         for each in trashed.followers:
-            if each in self.files and (parse(self.files[each], "user", each).supersedes or "") == trashed.older:
+            if (
+                each in self.files
+                and (parse(self.files[each], "user", each).supersedes or "") == trashed.older
+            ):
                 self.files[each] = relinked(self.files[each], "user", each, memory_id)
 
     def drop(self, ids: Sequence[str]) -> None:
@@ -215,7 +230,7 @@ class Machine:
                 if not await self.replication.step():
                     return
             raise AssertionError(f"{self.name} is never in step: {self.replication.standing}")
-        except Killed:
+        except KilledError:
             self.breaking.left = None
             self.start()
 
@@ -229,7 +244,7 @@ class Disk:
 
     async def look(self) -> Held:
         self._call()
-        return {each: version_of(data, each) for each, data in self._machine.files.items()}
+        return {each: held(data, each) for each, data in self._machine.files.items()}
 
     async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
         files = self._machine.files

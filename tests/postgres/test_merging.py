@@ -1,4 +1,4 @@
-"""Files of one user on several machines become the same everywhere, and nothing is lost that nobody forgot."""
+"""Files of one user on several machines become the same everywhere, and nothing is lost unless forgotten."""
 
 from __future__ import annotations
 
@@ -16,15 +16,8 @@ from tests.postgres.machines import OWNER, Clock, Machine, Server
 
 Deed = tuple[str, int, int, bool]
 
-DEEDS = st.tuples(
-    st.sampled_from(
-        ("write", "write", "version", "version", "hand", "hand", "remove", "forget", "forget", "restore", "sync",
-         "sync", "killed")
-    ),
-    st.integers(0, 2),
-    st.integers(0, 5),
-    st.booleans(),
-)  # fmt: skip
+KINDS = ("write", "version", "version", "hand", "hand", "remove", "forget", "forget", "restore", "sync", "killed")
+DEEDS = st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.integers(0, 5), st.booleans())
 
 
 class World:
@@ -32,7 +25,9 @@ class World:
 
     def __init__(self) -> None:
         self.server, clock = Server(), Clock()
-        self.machines = [Machine(name, self.server, clock, skew) for name, skew in (("a", 0), ("b", 40), ("c", -40))]
+        self.machines = [
+            Machine(name, self.server, clock, skew) for name, skew in (("a", 0), ("b", 40), ("c", -40))
+        ]
         self._numbers = itertools.count()
         self.said: set[str] = set()
         self.excused: set[str] = set()
