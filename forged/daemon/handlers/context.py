@@ -30,7 +30,7 @@ from forged.trust import Trust
 from forged.writing import Writer
 
 if TYPE_CHECKING:
-    from forged.postgres import Shared
+    from forged.postgres import Machines, Shared
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -65,7 +65,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
     `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
-    server, if there is one. Documents are written and removed by whoever holds `ingesting`.
+    server, if there is one, and `machines` what keeps files in step with it. Documents are written and
+    removed by whoever holds `ingesting`.
     """
 
     epoch: str
@@ -96,6 +97,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
     shared: Shared | None = None
+    machines: Machines | None = None
     ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 

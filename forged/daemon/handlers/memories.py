@@ -48,7 +48,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
             return done
         raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
-    taking = Taking(erase=request.erase_now, key=request.key)
+    taking = Taking(erase=request.erase_now, key=request.key, whole=not request.version_only)
     gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
     reply = wire.Forgotten(
@@ -101,6 +101,11 @@ async def put_away(
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
     return gone, cut, generation
+
+
+async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, ...]) -> None:
+    """Do here what the same user has had done on another machine. Raises StoreError."""
+    await put_away(Context(daemon, time.monotonic()), index, ids, Taking(), purge=True)
 
 
 def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
