@@ -92,6 +92,9 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     for evidence in memory.evidence:
         is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
         yield f"stands on {escape_line(evidence)}" + (", which changed since" if is_stale else "")
+    if memory.entities:
+        yield f"speaks of {listed(memory.entities)}"
+    yield from (escape_line(f"{each.source} {each.relation} {each.target}") for each in memory.relations)
     if memory.redacted:
         yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
     yield ""

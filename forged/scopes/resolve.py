@@ -98,9 +98,8 @@ class Resolver:
         """
         roots: tuple[Root, ...]
         if scope == Scope.ORG:
-            roots = (
-                await self._in_thread(partial(made_org_root, self.home)) if make else org_root(self.home),
-            )
+            made = await self._in_thread(partial(made_org_root, self.home)) if make else None
+            roots = self.roots_of_org() if made is None else (made,)
         elif make:
             roots = await self._in_thread(partial(_made, self.home, agent_id))
             self._agents.drop(agent_id)
