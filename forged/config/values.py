@@ -102,6 +102,15 @@ class ScopesConfig(Section, frozen=True):
     max_results: TopK = 10
     min_importance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
 
+    @property
+    def retrieved(self) -> frozenset[str]:
+        """The words of `retrieve`."""
+        return frozenset(self.retrieve.replace(",", " ").split())
+
+
+BESIDE = ("session", "agent", "org")
+"""What `[scopes].retrieve` may name."""
+
 
 class KnowledgeConfig(Section, frozen=True):
     """`[knowledge]`: how documents are cut, in tokens."""

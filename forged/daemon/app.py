@@ -226,6 +226,8 @@ class DaemonRun:
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
+            if daemon.machines is not None:
+                self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
 
     def _listening(self, inherited: int | None) -> Socket:

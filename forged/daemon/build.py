@@ -20,9 +20,9 @@ from forged.capture import Keeper, Pipeline, RememberedVectors, WorkerSettings, 
 from forged.config import BUILTIN_LEXICAL, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, RefusedWrites
+from forged.daemon.handlers import About, Daemon, RefusedWrites, forgotten_elsewhere
 from forged.daemon.probes import probes
-from forged.daemon.sharing import make_shared
+from forged.daemon.sharing import make_machines, make_marks, make_shared
 from forged.daemon.worker_settings import capture_off, worker_settings
 from forged.errors import ProviderError
 from forged.files import Root, Watcher
@@ -138,17 +138,27 @@ def build(
     cjk = None if off else _cjk(config, models, indexer, session_views, remembered)
     retriever = _retriever(config, models, metrics, governor, cjk)
     trust.join(indexer.follow, indexer.snapshot)
-    writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents)
+    epoch = secrets.token_hex(4)
+    shared, unshared = make_shared(
+        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+    )
+    trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
+    writer = Writer(trash, trust, state.requests, state.intents, marks)
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
     classifier = partial(_classifier, config, env, models)
     vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
-    epoch = secrets.token_hex(4)
-    shared, unshared = make_shared(
-        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+    machines = make_machines(
+        shared,
+        user_top(env),
+        state=state,
+        indexer=indexer,
+        writer=writer,
+        trust=trust,
+        take_away=lambda index, ids: forgotten_elsewhere(daemon, index, ids),
     )
-    return Daemon(
+    daemon = Daemon(
         epoch=epoch,
         config=config,
         disabled=off,
@@ -189,7 +199,9 @@ def build(
         connections=connections,
         reload=reload,
         shared=shared,
+        machines=machines,
     )
+    return daemon
 
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:

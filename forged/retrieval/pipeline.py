@@ -21,14 +21,15 @@ from forged import conversation
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
+from forged.models import Purpose, Vectors
 from forged.retrieval import hyde
 from forged.retrieval.queries import Queried, queried
 from forged.retrieval.rank import search_all
+from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course
 from forged.retrieval.two_languages import TwoLanguages
-from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import CjkSource, CjkViews, FileSource, Question, Rows, Source, View, Waiting
+from forged.retrieval.values import Answer, Ask, See, Sources, near
+from forged.scopes import CjkSource, FileSource, OtherSource, Question, Rows, Source, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -49,36 +50,6 @@ UNCALIBRATED = "the gate does not know the embedding model yet; a few memories a
 _FEW = 2
 # What the gate would let in by default, where somebody wants to know and there is none.
 _USUAL_SHARE = 0.95
-
-
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the configuration that shapes a retrieval.
-
-    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
-    """
-
-    strategy: str
-    hypothesis_count: int
-    lexical_weight: float
-    min_score: float
-
-    @property
-    def asks_for_the_message(self) -> bool:
-        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
-        return self.strategy != "hyde" or self.lexical_weight > 0
-
-
-class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The models of a retrieval, each None where there is none, and how they fare.
-
-    `cjk` has the memories that are in Chinese, Japanese or Korean, where these have a model of their own.
-    """
-
-    embedder: Embedder | None = None
-    chat: ChatModel | None = None
-    embedding_health: Health = msgspec.field(default_factory=Health)
-    hyde_health: Health = msgspec.field(default_factory=Health)
-    cjk: CjkViews | None = None
 
 
 class Pipeline:
@@ -185,7 +156,7 @@ class Pipeline:
         self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self._embedder is None or "dense" not in view.legs:
+        if self._embedder is None or not ("dense" in view.legs or sources.others):
             return Queried()
         course.embeds = True
         self._models.embedding_health.admit(course.waiting)
@@ -288,6 +259,11 @@ class Pipeline:
     def _files(self, view: View) -> FileSource:
         weight = self._tuning.lexical_weight
         return FileSource(view, lexical_weight=weight, thread=self.search_thread, among=self._waiting)
+
+    def beside(self, name: str, see: See) -> OtherSource:
+        """A scope beside the file roots as a source."""
+        weight = self._tuning.lexical_weight
+        return OtherSource(name, see, lexical_weight=weight, thread=self.search_thread)
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""

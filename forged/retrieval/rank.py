@@ -13,7 +13,7 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
-from forged.scopes import Question, Ranked, Rows, Source
+from forged.scopes import NotRead, Question, Ranked, Rows, Source
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ def missing(source: Source, search: asyncio.Future[Rows]) -> str:
     error = asyncio.CancelledError() if search.cancelled() else search.exception()
     if error is None:
         return ""
+    if isinstance(error, NotRead):
+        return f"{source.name} {error}"
     logger.warning("source left out source=%s reason=%s", source.name, type(error).__name__)
     return f"{source.name} failed"
 

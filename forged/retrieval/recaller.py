@@ -20,10 +20,11 @@ import numpy as np
 from forged.errors import ForgedError, ProviderError
 from forged.map import Part
 from forged.models import Purpose, Vectors, Waiting
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, reason_of
+from forged.retrieval.pipeline import FIRST_BUILD, reason_of
 from forged.retrieval.queries import queried
 from forged.retrieval.rank import heard
 from forged.retrieval.recall import Facts, Recollection, compared_by
+from forged.retrieval.tuning import ModelsInUse
 from forged.retrieval.values import See, near
 from forged.scopes import CjkSource, CjkViews, FileSource, OverEntities, Question, Ranked, Rows, View
 from forged.text.cjk import is_cjk

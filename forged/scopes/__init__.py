@@ -3,6 +3,7 @@
 from forged.scopes.cjk_views import CjkSource, CjkViews
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
+from forged.scopes.others import NotRead, OneSession, OtherScope, OtherSource
 from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
@@ -16,6 +17,10 @@ __all__ = [
     "CjkViews",
     "FileRoots",
     "FileSource",
+    "NotRead",
+    "OneSession",
+    "OtherScope",
+    "OtherSource",
     "OverEntities",
     "Question",
     "Ranked",
