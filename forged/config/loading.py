@@ -57,6 +57,7 @@ _DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.ite
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
+    "memory.cjk_embedding_model": "cjk",
     "memory.retrieval_model": "chat",
     "memory.classifier_model": "classifier",
     "llm.model": "classifier",

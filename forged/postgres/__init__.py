@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
     from forged.postgres.inspecting import Finding, Server, check, examine, server
     from forged.postgres.listening import Change
+    from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import Step, migrate, require_current
     from forged.postgres.pool import Pool
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
@@ -27,7 +28,9 @@ __all__ = [
     "Connection",
     "EmbeddingModel",
     "Finding",
+    "Machines",
     "Member",
+    "OwnMarks",
     "Owner",
     "Pool",
     "ScratchServer",
@@ -58,6 +61,7 @@ __getattr__ = door(
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),
     listening=("Change",),
+    machines=("Machines", "OwnMarks"),
     scratch=("ScratchServer",),
     shared=("LIMITS", "Shared", "SharedCondition"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),

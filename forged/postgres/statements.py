@@ -88,6 +88,14 @@ def put_one(scope: Scope, set_name: str = "") -> str:
 
 
 @cache
+def put_checked(scope: Scope, set_name: str = "") -> str:
+    """Write one row over what has its id; whoever asks holds the lock and has looked whether it may be."""
+    here = TABLES[scope]
+    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
+    return _put(here, set_name, f"(SELECT {given})", is_checked=True)
+
+
+@cache
 def put_many(scope: Scope, set_name: str = "") -> str:
     """The same with all rows of the table that `incoming` makes."""
     return _put(TABLES[scope], set_name, "incoming")
@@ -109,17 +117,19 @@ def copy(scope: Scope) -> str:
     return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
 
 
-def _put(here: Table, set_name: str, given: str) -> str:
+def _put(here: Table, set_name: str, given: str, *, is_checked: bool = False) -> str:
     name, columns = table(here.scope, set_name), list(here.columns)
     changed = [_replaced(column) for column in columns if column not in here.key]
     if here.versions:
         columns.append("changed")
         changed.append("changed = EXCLUDED.changed")
     values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
+    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})"
     return f"""
         INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
-        WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})
-        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)} {_newer(here)}"""
+        {"" if is_checked else stays_away}
+        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)}
+        {"" if is_checked else _newer(here)}"""
 
 
 def _replaced(column: str) -> str:
@@ -135,7 +145,8 @@ def _forgotten(here: Table) -> str:
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
         return f"f.scope = 'org' AND f.owner = '' AND {named}"
-    return f"f.scope = '{here.scope}' AND f.owner = i.{here.owner} AND f.id = i.id"
+    named = f"f.scope = '{here.scope}' AND f.owner = i.{here.owner} AND f.id = i.id"
+    return f"{named} AND f.kind <> 'restored'"
 
 
 def _newer(here: Table) -> str:

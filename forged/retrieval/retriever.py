@@ -17,9 +17,10 @@ import asyncio
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Waiting
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
+from forged.retrieval.pipeline import FIRST_BUILD, Pipeline, held_by, reason_of
 from forged.retrieval.queries import Queried
 from forged.retrieval.recaller import Recaller
+from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
 from forged.scopes import Source

@@ -1,5 +1,6 @@
 """What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
 
+from forged.scopes.cjk_views import CjkSource, CjkViews
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
 from forged.scopes.others import NotRead, OneSession, OtherScope, OtherSource
@@ -12,6 +13,8 @@ from forged.scopes.together import Waiting
 from forged.scopes.view import FileRoots, View
 
 __all__ = [
+    "CjkSource",
+    "CjkViews",
     "FileRoots",
     "FileSource",
     "NotRead",

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 import psycopg
-from forged.postgres.tables import TABLES
 from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 from stores import DIMENSION, LIMITS, Asked, Part
@@ -30,6 +29,7 @@ from forged.postgres.connecting import connect
 from forged.postgres.migrating import migrate
 from forged.postgres.schema import table
 from forged.postgres.scratch import ScratchServer
+from forged.postgres.tables import TABLES
 from forged.postgres.values import EmbeddingModel, Settings, Stored
 
 EF_SEARCH = SharedConfig().ef_search

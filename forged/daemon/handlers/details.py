@@ -6,11 +6,12 @@ Raises InvalidRequest, saying what to change.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 import msgspec
 
 from forged import memory
-from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import record
 from forged.daemon.handlers.facts import facts_in_session
 from forged.daemon.handlers.refusals import InvalidRequest
@@ -90,3 +91,10 @@ def agent_of(home: VectorMap) -> str:
     """Whose memories these are; nothing for those that no agent has for itself."""
     name = os.path.basename(home.root)
     return name if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name) else ""
+
+
+async def drop_all_known(daemon: Daemon, top: str, ids: Collection[str]) -> None:
+    """Keep nothing of memories that are gone: where they were injected, what is known of them, counts."""
+    await daemon.state.injections.forget(top, ids)
+    await daemon.state.details.forget(top, ids)
+    await daemon.state.accesses.forget(top, ids)

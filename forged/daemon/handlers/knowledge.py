@@ -20,6 +20,7 @@ import msgspec
 from forged import documents, memory
 from forged.config import KnowledgeConfig
 from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.details import drop_all_known
 from forged.daemon.handlers.naming import look
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.errors import MemoryNotFound, StoreError
@@ -198,9 +199,7 @@ async def _taken_away(context: Context, index: RootIndex, ids: Sequence[str]) ->
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
     try:
-        await daemon.state.injections.forget(index.root.top, gone.ids)
-        await daemon.state.details.forget(index.root.top, gone.ids)
-        await daemon.state.accesses.forget(index.root.top, gone.ids)
+        await drop_all_known(daemon, index.root.top, gone.ids)
     finally:
         daemon.retriever.turns.purge()
     return generation
