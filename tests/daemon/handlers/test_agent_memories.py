@@ -48,7 +48,7 @@ async def test_an_agents_memory_is_a_file_in_the_agents_own_directory(home, repo
         written = await remembered(parts, repo, "the build needs make -j2", memory_type="learning")
 
     path = home / ".forge/agents/claude/memory" / f"{written.memory_id}.md"
-    assert (written.path, written.scope) == (str(path), "agent")
+    assert (written.path, written.scope, written.category) == (str(path), "agent", "patterns")
     assert "the build needs make -j2" in path.read_text()
     assert "learning" not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
