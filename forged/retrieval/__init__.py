@@ -9,7 +9,7 @@ from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD
 from forged.retrieval.ready import Ready
-from forged.retrieval.recall import Facts, Limits, Recollection, combined, compared_by, is_asked_for
+from forged.retrieval.recall import Facts, Known, Limits, Recollection, combined, compared_by, is_asked_for
 from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.session_form import most_bytes
@@ -26,6 +26,7 @@ __all__ = [
     "Facts",
     "Injected",
     "Injection",
+    "Known",
     "Limits",
     "ModelsInUse",
     "Place",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -134,7 +134,17 @@ def _within(ordered: Sequence[Recollection], limits: Limits) -> Iterator[Recolle
             yield each
 
 
-def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
+class Known(Protocol):
+    """What filters look at of a memory."""
+
+    @property
+    def importance(self) -> float: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+def is_asked_for(facts: Known, filters: Mapping[str, Any], least_importance: float) -> bool:
     """Whether a memory has every one of these values in its metadata, and is important enough."""
     if facts.importance < least_importance:
         return False

@@ -151,7 +151,7 @@ class Recaller:
         async with asyncio.timeout_at(near(deadline)):
             found = await queried(embedder, (query,), Purpose("query", tops, waiting), near(deadline))
         if found.vectors is not None:
-            for view in views[:1]:
+            for view in views:
                 view.used(found.vectors.shape[1])
         return found.vectors
 

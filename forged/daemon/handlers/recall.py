@@ -30,6 +30,7 @@ from forged.memory import Scope
 from forged.retrieval import (
     FIRST_BUILD,
     Facts,
+    Known,
     Limits,
     Recollected,
     Recollection,
@@ -155,7 +156,9 @@ async def _place(context: Context, place: Workplace, request: wire.Recall, scope
     files = FileRoots(daemon.indexer, (root,))
     owner = request.agent_id if scope is Scope.AGENT else ""
     facts = partial(facts_of_file, daemon, agent_id=owner)
-    return Asked(scope, partial(files.see, 0), limit, facts, _admits(daemon, request, facts))
+    return Asked(
+        scope, partial(files.see, 0), limit, facts, _admits(daemon, request, daemon.state.details.get)
+    )
 
 
 def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
@@ -165,7 +168,10 @@ def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
     def facts(_: str, memory_id: str) -> Facts:
         return facts_in_session(daemon, memory_id)
 
-    return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, facts))
+    def known(_: str, memory_id: str) -> Known | None:
+        return daemon.session_memories.find(memory_id)
+
+    return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, known))
 
 
 async def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
@@ -195,12 +201,14 @@ def is_this_user(config: Config, user_id: str) -> bool:
 
 
 def _admits(
-    daemon: Daemon, request: wire.Recall, facts: Callable[[str, str], Facts]
+    daemon: Daemon, request: wire.Recall, known: Callable[[str, str], Known | None]
 ) -> Callable[[str, str], bool]:
-    least = daemon.config.scopes.min_importance
+    """Whether a memory may be found; `known` is asked of many, so it says no more than is looked at."""
+    least, filters = daemon.config.scopes.min_importance, request.filters
 
     def admits(root: str, memory_id: str) -> bool:
-        return is_asked_for(facts(root, memory_id), request.filters, least)
+        found = known(root, memory_id)
+        return found is not None and is_asked_for(found, filters, least)
 
     return admits
 
