@@ -12,11 +12,10 @@ from click import echo
 
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import milliseconds_since
-from forged.cli.demo.stage import expect, wait_until
+from forged.cli.demo.stage import VISIBLE_S, expect, wait_until
 from forged.cli.demo.team import USER, Machine, Team, new_team
 from forged.cli.terminal import escape
 
-_AT_ONCE_MS = 1000.0
 _BACK_S = 20.0  # a server that failed is looked for after a while, which grows
 
 
@@ -48,9 +47,8 @@ def _hears(machine: Machine) -> None:
 def _one_remembers(team: Team) -> None:
     echo("\n2. The laptop remembers something about the user; the desktop recalls it")
     _remember(team.laptop, "Ada wants commit messages in the imperative, without a full stop at their end.")
-    took = team.desktop.finds("how should a commit message be worded?", "imperative")
+    took = team.desktop.finds("how should a commit message be worded?", "imperative", VISIBLE_S)
     echo(f"  the desktop recalls it {took:.0f} ms later")
-    expect(took < _AT_ONCE_MS, "what one machine remembers is recalled by the other within a second")
 
 
 def _server_goes(team: Team) -> None:
