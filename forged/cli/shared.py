@@ -19,9 +19,7 @@ from forged.cli.terminal import escape_line
 from forged.errors import ConfigError, SharedError
 
 if TYPE_CHECKING:
-    from psycopg import ConnectionInfo
-
-    from forged.postgres import Connection, Finding, Member, Owner, Settings
+    from forged.postgres import Connection, Finding, Member, Owner, Server, Settings
 
 _T = TypeVar("_T")
 # What a person must change here, what the administrator of the server must, and what passes by itself.
@@ -61,15 +59,15 @@ def status_command(call: Invocation) -> None:
     """Show which server is used for what, and which roles may get at whose rows."""
     settings = _settings(call)
 
-    async def look(there: Connection) -> tuple[ConnectionInfo, tuple[Member, ...]]:
+    async def look(there: Connection) -> tuple[Server, tuple[Member, ...]]:
         await postgres.require_current(there, settings.models)
-        return there.info, await postgres.members(there)
+        return postgres.server(there), await postgres.members(there)
 
-    info, members = _with_connection(settings, look)
+    server, members = _with_connection(settings, look)
     about = {
-        "server": f"{info.host}:{info.port}/{info.dbname}",
-        "version": f"{info.server_version // 10000}.{info.server_version % 10000}",
-        "role": info.user,
+        "server": server.address,
+        "version": server.version,
+        "role": server.role,
         "user_id": settings.user_id,
         "scopes": sorted(settings.scopes),
         "model": settings.model.name,

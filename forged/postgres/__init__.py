@@ -12,7 +12,7 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
-    from forged.postgres.inspecting import Finding, check, examine
+    from forged.postgres.inspecting import Finding, Server, check, examine, server
     from forged.postgres.listening import Change
     from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import Step, migrate, require_current
@@ -34,6 +34,7 @@ __all__ = [
     "Owner",
     "Pool",
     "ScratchServer",
+    "Server",
     "Settings",
     "Shared",
     "SharedCondition",
@@ -48,13 +49,14 @@ __all__ = [
     "owner",
     "require_current",
     "revoke",
+    "server",
     "settings_of",
 ]
 
 __getattr__ = door(
     __name__,
     connecting=("Connection", "connect"),
-    inspecting=("Finding", "check", "examine"),
+    inspecting=("Finding", "Server", "check", "examine", "server"),
     roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),

@@ -36,6 +36,20 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+class Server(msgspec.Struct, frozen=True):
+    """Where one is connected, to what, and as whom."""
+
+    address: str
+    version: str
+    role: str
+
+
+def server(connection: Connection) -> Server:
+    info = connection.info
+    major, minor = divmod(info.server_version, 10_000)
+    return Server(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
+
+
 async def check(connection: Connection, settings: Settings) -> list[Finding]:
     """The schema held against this program's. Raises SharedError where it cannot be read or is of another."""
     await require_current(connection, settings.models)
@@ -123,7 +137,7 @@ async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Fin
 async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     query = (
         "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
-        " FROM pg_stat_user_tables WHERE schemaname = 'forged'"
+        " FROM pg_stat_user_tables WHERE schemaname = 'forged' AND relname LIKE '%memories%'"
     )
     ((live, dead),) = await _all_rows(connection, query)
     if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
@@ -139,7 +153,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "expired rows",
                 "warn",
-                f"{expired:,} of sessions are not swept up",
+                f"{expired:,}, of sessions, are not swept up",
                 "a daemon does that when it runs",
             )
         ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
@@ -147,17 +161,14 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "vectors",
                 "warn",
-                f"{bare:,} rows have none and are not found",
+                f"rows without one, which are not found: {bare:,}",
                 "`forgectl rebuild` embeds them again",
             )
 
 
 async def _server(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    info = connection.info
-    ((version, most),) = await _all_rows(
-        connection, "SELECT current_setting('server_version'), current_setting('max_connections')::int"
-    )
-    yield Finding("server", "ok", f"PostgreSQL {version}, {most} connections at most")
+    ((most,),) = await _all_rows(connection, "SELECT current_setting('max_connections')::int")
+    yield Finding("server", "ok", f"PostgreSQL {server(connection).version}, {most} connections at most")
     if settings.pool_size * 5 > most:
         yield Finding(
             "connections",
@@ -165,7 +176,7 @@ async def _server(connection: Connection, settings: Settings) -> AsyncIterator[F
             f"this daemon takes up to {settings.pool_size} of {most}",
             "lower shared.pool_size, or raise max_connections",
         )
-    yield _tls(parameters(settings), encrypted=info.pgconn.ssl_in_use)
+    yield _tls(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
     if settings.ef_search < _LEAST_EF:
         yield Finding(
             "ef_search",

@@ -18,6 +18,7 @@ import msgspec
 from forged.memory import Scope
 from forged.retrieval.rank import reciprocal
 from forged.scopes import Ranked
+from forged.text.cjk import is_cjk
 
 # What outlives a session and is of somebody: at most so many of these together.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
@@ -66,6 +67,11 @@ class Recollection(msgspec.Struct, frozen=True):
     def same(self) -> tuple[str, str]:
         """Equal for two finds of one memory, in a file and on a server."""
         return self.ranked.memory.scope, self.ranked.memory.id
+
+
+def compared_by(key: str | None, content: str) -> str:
+    """Equal for two texts whose distances to a query can be compared: one model, and one script."""
+    return f"{key} {'cjk' if is_cjk(content) else 'other'}"
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
     python tests/bench/engine_report.py curve [ROWS]       what a larger ef_search finds, and costs
     python tests/bench/engine_report.py sizes ROWS...      loading, room, and recalls of 1 to 64 connections
+    python tests/bench/engine_report.py engine ROWS...     the same without plain tables, for very many rows
 
 The curve is of real sentences' vectors with noise around them, once with the graphs as they are made (half
 precision) and once with whole numbers; sizes are of generated vectors. Beside each table stands the load of
@@ -13,7 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import engine_inside
@@ -26,7 +27,7 @@ from sampling import p99, timed
 
 _EF = (20, 40, 60, 80, 100, 150, 200, 400)
 _CONNECTIONS = (1, 4, 16, 64)
-_CALLS = 64  # of each connection
+_CALLS = {Engine: 64, Plain: 16}  # of each connection; a plain one takes seconds for some
 _MIB = 1024 * 1024
 
 
@@ -34,9 +35,9 @@ def main() -> int:
     what, *numbers = sys.argv[1:] or [""]
     if what == "curve":
         _curve(int(numbers[0]) if numbers else 100_000)
-    elif what == "sizes" and numbers:
+    elif what in {"sizes", "engine"} and numbers:
         for number in numbers:
-            _size(int(number))
+            _size(int(number), (Engine, Plain) if what == "sizes" else (Engine,))
     else:
         print(__doc__, file=sys.stderr)
         return 64
@@ -47,7 +48,7 @@ def _curve(count: int) -> None:
     rows, queries = engine_inside.real(count)
     print(f"{count:,} vectors, {len(queries)} queries, ten nearest; {_load()}\n")
     print("| tables | ef_search | found | p50 ms | p99 ms |\n|---|---|---|---|---|")
-    for tables in _each_tables((stores.organization(rows),)):
+    for tables in _each_tables((stores.organization(rows),), (Engine, Plain)):
         for ef in _EF:
             engine_tables.set_ef(tables.connection, ef)
             found = engine_inside.share_found(tables, rows, queries)
@@ -58,12 +59,12 @@ def _curve(count: int) -> None:
     print(f"\n{_load()}")
 
 
-def _size(count: int) -> None:
+def _size(count: int, kinds: Sequence[type[Engine | Plain]]) -> None:
     store = stores.store(count)
     print(f"\n{count:,} rows; {_load()}\n", flush=True)
-    for tables in _each_tables(store.parts):
+    for tables in _each_tables(store.parts, kinds):
         for many in _CONNECTIONS:
-            got = load(partial(_asking, tables, store), many, _CALLS)
+            got = load(partial(_asking, tables, store), many, _CALLS[type(tables)])
             print(f"| {_name(tables)} | {many} connections | {_of_load(got)} |", flush=True)
         took = sorted(timed(partial(_rare, tables, asked)) for asked in store.asked)
         least = min(len(_rare(tables, asked)) for asked in store.asked)
@@ -71,9 +72,11 @@ def _size(count: int) -> None:
     print(f"\n{_load()}", flush=True)
 
 
-def _each_tables(parts: tuple[stores.Part, ...]) -> Iterator[Engine | Plain]:
-    """The engine's and then plain ones, loaded; how that went is told."""
-    for kind in (Engine, Plain):
+def _each_tables(
+    parts: Sequence[stores.Part], kinds: Sequence[type[Engine | Plain]]
+) -> Iterator[Engine | Plain]:
+    """Tables of each kind, loaded; how that went is told."""
+    for kind in kinds:
         with directory() as folder:
             folder.chmod(0o711)
             with engine_tables.server(folder / "pg") as server:

@@ -41,9 +41,15 @@ class Part(msgspec.Struct, frozen=True, eq=False):
 
     def nearest_of(self, owner: str, vector: NDArray[np.float32], most: int) -> list[str]:
         """Ids of an owner's rows, nearest first, by looking at all of them."""
-        (own,) = np.nonzero(self.owners == int(owner.rpartition("-")[2]))
+        own = self._of(owner)
         best = np.argsort(-(self.vectors[own] @ vector))[:most]
         return [self.id(number) for number in own[best].tolist()]
+
+    def count_of(self, owner: str) -> int:
+        return len(self._of(owner))
+
+    def _of(self, owner: str) -> NDArray[np.int64]:
+        return np.flatnonzero(self.owners == int(owner.rpartition("-")[2]))
 
     def owner(self, number: int) -> str:
         return "" if self.scope == "org" else f"{self.scope}-{number}"

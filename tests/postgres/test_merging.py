@@ -16,7 +16,19 @@ from tests.postgres.machines import OWNER, Clock, Machine, Server
 
 Deed = tuple[str, int, int, bool]
 
-KINDS = ("write", "version", "version", "hand", "hand", "remove", "forget", "forget", "restore", "sync", "killed")
+KINDS = (
+    "write",
+    "version",
+    "version",
+    "hand",
+    "hand",
+    "remove",
+    "forget",
+    "forget",
+    "restore",
+    "sync",
+    "killed",
+)
 DEEDS = st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.integers(0, 5), st.booleans())
 
 

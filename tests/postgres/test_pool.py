@@ -101,7 +101,8 @@ async def test_an_agent_that_hangs_up_ends_the_statement(database):
 
 def is_idle(database):
     query = (
-        "SELECT pid FROM pg_stat_activity WHERE datname = %s AND state = 'active' AND query LIKE '%%pg_sleep%%'"
+        "SELECT pid FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
+        " AND query LIKE '%%pg_sleep%%'"
         " AND pid <> pg_backend_pid()"
     )
     return database.sql(query, [database.name]) == []

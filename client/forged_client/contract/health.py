@@ -164,6 +164,24 @@ class SettingReport(msgspec.Struct, frozen=True):
     origin: str
 
 
+class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A scope beside the roots of a workspace: session, agent or org.
+
+    `engine` is files, or memory (that of the daemon, which loses it when it ends). `owners` are how many
+    sessions or agents have any. `retrieved`: an injection may hold them. `lasts_s` is how long one is kept, 0
+    for good; `dropped` are those that had to make room before.
+    """
+
+    scope: str
+    engine: str
+    place: str = ""
+    owners: int = 0
+    memories: int = 0
+    retrieved: bool = False
+    lasts_s: float = 0.0
+    dropped: int = 0
+
+
 class StatusReport(Reply, frozen=True, tag="status_report"):
     """The daemon's health. `state`: ok, degraded, disabled. `engine` is what runs a model in its process."""
 
@@ -186,6 +204,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     endpoints: tuple[EndpointReport, ...] = ()
     engine: str = ""
     agents: tuple[AgentReport, ...] = ()
+    scopes: tuple[ScopeReport, ...] = ()
     shared: SharedReport | None = None
 
 

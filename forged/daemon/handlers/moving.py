@@ -75,7 +75,7 @@ async def _ends(context: Context, place: Workplace, request: wire.Move) -> tuple
     """Where it goes, and where it is looked for: one of both may be the agent's that is named."""
     check_scope(request.to)
     if Scope.ORG in {request.to, request.scope}:
-        raise InvalidRequest("what all agents may read comes from documents; use `forgectl ingest PATH`")
+        raise InvalidRequest("what all agents may read comes from documents: forgectl ingest PATH")
     if request.to != Scope.AGENT:
         return root_of(context, place, request.to), await within(
             context, place, request.scope, request.agent_id

@@ -1,8 +1,9 @@
 """`recall`: what a session, the user, an agent and the organization remember about a query, as one list.
 
 Each scope is a place that is searched by itself: a session in the daemon's memory, the others in files below
-the user's own directory. Who names no session or agent is not answered from one, and an id that is not the
-user's finds nothing of the user's here. What was found counts as used. Raised is InvalidRequest.
+the user's own directory; of what is shared a team's server is asked as well. Who names no session or agent is
+not answered from one, and an id that is not the user's finds nothing of the user's here. What was found is
+counted as used. Raised is InvalidRequest.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting
 from forged.daemon.handlers.facts import facts_in_session, facts_of_file, note_used
 from forged.daemon.handlers.heard import asked
+from forged.daemon.handlers.recalled_rows import ServerRows
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
 from forged.files import Root, agent_root, org_root
@@ -50,13 +52,21 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         raise InvalidRequest("the query is empty; say what to recall")
     _check_filters(request.filters)
     limits = _limits(daemon.config, place)
-    answering = [
-        each for scope in _scopes(request, place) if (each := await _place(context, place, request, scope))
-    ]
-    deadline = deadline_of(context, request.timeout_s, place)
-    found = await daemon.retriever.recaller.recall(query, answering, deadline=deadline, tops=place.tops)
+    scopes, deadline = _scopes(request, place), deadline_of(context, request.timeout_s, place)
+    answering = [each for scope in scopes if (each := await _place(context, place, request, scope))]
+    server = None if daemon.shared is None else ServerRows(daemon, daemon.shared, request, limits, deadline)
+    owners = server.owners(scopes) if server is not None else {}
+    found = await daemon.retriever.recaller.recall(
+        query,
+        answering,
+        deadline=deadline,
+        tops=place.tops,
+        remote=partial(server.nearest, owners) if server is not None and owners else None,
+    )
     best = combined(found.lists, limits, found.reached)
     note_used(daemon, best)
+    if server is not None:
+        server.note_used(best)
     return _reply(context, place, request, found, best)
 
 
