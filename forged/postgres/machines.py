@@ -91,8 +91,10 @@ class Machines:
     def _heard(self, change: Change) -> None:
         if not change.scope:
             self._compared_at = -math.inf
-        digests = {(scope, owner_digest(owner)) for scope, owner in self.standing}
-        if not change.scope or (change.scope, change.owner_digest) in digests:
+        owners = {owner for scope, owner in self.standing if scope == change.scope}
+        if change.scope == Scope.AGENT:  # one may have come to this machine a moment ago
+            owners |= set(agents_of(self._home))
+        if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
     def _built(self, event: BuildEvent) -> None:

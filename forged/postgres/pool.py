@@ -42,11 +42,13 @@ class Pool:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.pool_size)
         self._idle: list[Connection] = []
+        self._is_closed = False
         self._looking: asyncio.Task[None] | None = None
         self.health = ServerHealth()
 
     async def close(self) -> None:
-        """End every connection that is not in use."""
+        """End every connection that is not in use, and the others when they come back."""
+        self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -95,7 +97,7 @@ class Pool:
             with shut_at(deadline, connection):
                 yield connection
         finally:
-            if connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.info.transaction_status == TransactionStatus.IDLE and not self._is_closed:
                 self._idle.append(connection)
             else:
                 await connection.close()
