@@ -70,7 +70,7 @@ def root_at(top: str, home: str) -> Root:
 
 
 def _make(home: str, top: str) -> None:
-    if os.path.lexists(top):  # it is none of those that are there
+    if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is no directory, or a link to one; move it away")
     with atomic.explained(f"cannot make {top}"):
         os.close(open_folder(home, os.path.relpath(top, home), atomic.open_or_make))

@@ -263,7 +263,13 @@ class Pipeline:
     def beside(self, name: str, see: See) -> OtherSource:
         """A scope beside the file roots as a source."""
         weight = self._tuning.lexical_weight
-        return OtherSource(name, see, lexical_weight=weight, thread=self.search_thread)
+        return OtherSource(
+            name,
+            see,
+            lexical_weight=weight,
+            thread=self.search_thread,
+            whole=lambda files, view: self._with_cjk(files, view, ()) or files,
+        )
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
+from forged.map import room
 from forged.scopes import NotRead, Question, Ranked, Rows, Source
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ async def search_all(
             search.cancel()
     lacking = [missing(other, search) for other, search in zip(others, searches, strict=True)]
     found = [search.result() for search, why in zip(searches, lacking, strict=True) if not why]
-    return _merged((own, *found), question.top_k), tuple(filter(None, lacking))
+    return _merged((own, *found), question), tuple(filter(None, lacking))
 
 
 def heard(search: asyncio.Future[Any]) -> None:
@@ -62,7 +63,12 @@ def missing(source: Source, search: asyncio.Future[Rows]) -> str:
     return f"{source.name} failed"
 
 
-def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
+def _merged(lists: Sequence[Rows], question: Question) -> Rows:
+    """What all found; where a gate holds, no more than one source alone might give."""
+    top_k = question.top_k
+    if question.least_evidence != float("-inf"):
+        top_k = room(turn=question.turn, most=top_k, by_vectors=question.vectors is not None)
+    top_k += sum(each.key in question.beside for rows in lists for each in rows.ranked)  # these come anyhow
     best = fused([[each for each in rows.ranked if each.via == "search"] for rows in lists])[:top_k]
     keys = {each.key for each in best}
     hops = {each.key: each for rows in lists for each in rows.ranked if each.via != "search"}

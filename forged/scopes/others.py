@@ -19,7 +19,7 @@ from forged.map import VectorMap
 from forged.memory import Scope
 from forged.scopes.file_source import FileSource
 from forged.scopes.session_views import SessionViews
-from forged.scopes.source import Question, Rows
+from forged.scopes.source import Question, Rows, Source
 from forged.scopes.view import View
 
 # What is there shows itself within such a moment; nobody waits for a first build of what lies beside.
@@ -73,15 +73,25 @@ class OtherScope(msgspec.Struct, frozen=True, eq=False):
 
 
 class OtherSource:
-    """A scope as a source. `see` yields what is visible of it, after waiting until a time."""
+    """A scope as a source. `see` yields what is visible of it, after waiting until a time.
+
+    `whole` is given the search of what is visible, and may ask a second model beside it.
+    """
 
     def __init__(
-        self, name: str, see: Callable[[float], Awaitable[View]], *, lexical_weight: float, thread: Executor
+        self,
+        name: str,
+        see: Callable[[float], Awaitable[View]],
+        *,
+        lexical_weight: float,
+        thread: Executor,
+        whole: Callable[[Source, View], Source] = lambda files, _: files,
     ) -> None:
         self.name = name
         self._see = see
         self._lexical_weight = lexical_weight
         self._thread = thread
+        self._whole = whole
 
     async def search(self, question: Question) -> Rows:
         """What answers a question. Raises NotRead."""
@@ -91,4 +101,4 @@ class OtherSource:
         if not len(view):
             return Rows()
         source = FileSource(view, lexical_weight=self._lexical_weight, thread=self._thread)
-        return await source.search(question)
+        return await self._whole(source, view).search(question)

@@ -113,3 +113,16 @@ def test_a_page_shows_what_is_known_beside_the_file(daemon, forgectl):
 def test_the_command_line_knows_the_daemons_scopes_and_types():
     assert set(memories.SCOPES) == set(Scope)
     assert set(memories.TYPES) == {each for types in TYPES.values() for each in types}
+
+
+def test_an_agents_memories_are_exported_as_json_with_what_is_known_of_them(daemon, forgectl):
+    known = reports.record(scope="agent", agent_id="claude", metadata={"topic": "x"})
+    daemon.answers[ListMemories] = Memories(memories=(known,), total=1)
+    scope = ["--scope", "agent", "--agent", "claude"]
+
+    shown = forgectl("export", "--format", "json", *scope)
+    folder = forgectl("export", *scope)
+
+    assert shown.json["memories"][0]["metadata"] == {"topic": "x"}
+    assert (daemon.asked(ListMemories).scope, daemon.asked(ListMemories).agent_id) == ("agent", "claude")
+    assert (folder.code, "--format json" in folder.err) == (2, True)

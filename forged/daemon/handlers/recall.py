@@ -25,7 +25,7 @@ from forged.daemon.handlers.heard import asked
 from forged.daemon.handlers.recalled_rows import ServerRows
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
-from forged.files import Root, agent_root, org_root
+from forged.files import Root, org_root
 from forged.memory import Scope
 from forged.retrieval import (
     FIRST_BUILD,
@@ -149,7 +149,7 @@ async def _place(context: Context, place: Workplace, request: wire.Recall, scope
     daemon, limit = context.daemon, _limits(context.daemon.config, place).of[scope]
     if scope is Scope.SESSION:
         return _session(daemon, request, limit) if request.session_id else None
-    root = _root(daemon, place, request, scope)
+    root = await _root(daemon, place, request, scope)
     if root is None or not await _is_there(daemon, root):
         return None
     files = FileRoots(daemon.indexer, (root,))
@@ -168,23 +168,20 @@ def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
     return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, facts))
 
 
-def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
-    home = daemon.resolver.home
+async def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
     if scope is Scope.AGENT:
-        return agent_root(home, request.agent_id) if request.agent_id else None
+        found = await daemon.resolver.roots_of_agent(request.agent_id) if request.agent_id else ()
+        return next(iter(found), None)
     if scope is Scope.ORG:
-        return org_root(home)
+        return org_root(daemon.resolver.home)
     if scope is Scope.USER and not is_this_user(daemon.config, request.user_id):
         return None
     return next((root for root in place.roots if root.scope is scope), None)
 
 
 async def _is_there(daemon: Daemon, root: Root) -> bool:
-    """Whether a root is in use, or there is a folder of it: no request makes the daemon watch a mere name."""
-    if any(index.root == root for index in daemon.indexer.indexes()) or root.scope in {
-        Scope.USER,
-        Scope.REPO,
-    }:
+    """Whether the documents have a place: no request makes the daemon watch a mere name."""
+    if root.scope is not Scope.ORG or any(index.root == root for index in daemon.indexer.indexes()):
         return True
     return await asyncio.to_thread(os.path.isdir, root.directories[0])
 

@@ -18,7 +18,7 @@ from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
 from forged.daemon.handlers.details import names_in, said_of
 from forged.daemon.handlers.in_session import remember_in_session
-from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk, within
+from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.recall import is_this_user
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
@@ -66,7 +66,7 @@ async def remember(
 async def _place(context: Context, place: Workplace, request: wire.Remember) -> Workplace:
     """Where the memory is to be written: an agent's root is made with its first memory."""
     if request.scope == Scope.ORG:
-        raise InvalidRequest("what all agents may read comes from documents: forgectl ingest PATH")
+        raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
     if request.scope == Scope.AGENT and request.agent_id:
         said_of(request, request.scope)  # before a directory is made for it
         return await context.daemon.resolver.within(place, request.scope, request.agent_id, make=True)
@@ -86,6 +86,7 @@ def _unsaid(context: Context, written: Written, new: Memory, told: Said, top: st
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
     """Write a new version with what is to be another; what is as it was already is not written again."""
+    check_changeable(request.scope)
     place = await within(context, place, request.scope, request.agent_id)
     if request.content is None and not request.category and request.cues is request.evidence is None:
         raise InvalidRequest("nothing to change; give a text, a category, cues or evidence")
@@ -127,6 +128,7 @@ async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evide
 
 async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
     """Write a new version with other links; links that are as they were already are not written again."""
+    check_changeable(request.scope)
     place = await within(context, place, request.scope, request.agent_id)
     if not request.related and not request.remove:
         raise InvalidRequest("no link to add or to remove; name a memory")

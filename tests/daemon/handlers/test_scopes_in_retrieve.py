@@ -14,7 +14,7 @@ from tests.daemon.handlers.test_agent_memories import remembered
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.faults.amount import times
-from tests.support.clock import Clock
+from tests.support.clock import Clock, until
 from tests.support.provider import FakeEmbedder
 
 ALL = Config(scopes=ScopesConfig(retrieve="session, agent org"))
@@ -257,3 +257,14 @@ async def test_files_are_of_one_user_alone(home, repo):
             wire.Remember(workspace=str(repo), content="other", scope="user", user_id="bob")
         )
         assert (code, "of one user alone" in sentence) == ("invalid", True)
+
+
+async def test_a_session_that_starts_has_its_agents_memories_read_before_the_first_prompt(home, repo):
+    put(home / ".forge/agents/claude", memory("mem_own", "zebra of claude", scope="agent"), folder="memory")
+    event = {"session_id": "s", "cwd": str(repo), "hook_event_name": "SessionStart", "source": "startup"}
+    async with assembled(home, config=ALL) as parts:
+        await parts.ask(wire.Hook(harness="claude", payload=msgspec.json.encode(event)))
+        opened = {index.root.top for index in parts.indexer.indexes()}
+        assert str(home / ".forge/agents/claude") in opened
+        await until(lambda: all(index.map is not None for index in parts.indexer.indexes()))
+        assert contents(await retrieved(parts, repo, "zebra", agent="claude")) == {"zebra of claude"}
