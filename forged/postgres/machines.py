@@ -77,6 +77,8 @@ class Machines:
 
     async def run(self) -> None:
         """Keep all in step until cancelled."""
+        # Not all that is forgotten has been in a map, whose change would tell.
+        self._state.replicas.marked = self._wanted.set
         ends = (self._shared.listen(self._heard), self._indexer.events.listen(self._built))
         try:
             await self._state.opened()
