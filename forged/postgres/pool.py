@@ -111,11 +111,12 @@ class Pool:
                     await _limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
+            except asyncio.CancelledError:
+                await connection.close()
+                raise
             else:
                 return connection
-        connection = await self._new(deadline)
-        await _limit(connection, deadline)
-        return connection
+        return await self._new(deadline)
 
     async def _new(self, deadline: float) -> Connection:
         async with asyncio.timeout(deadline - time.monotonic()):
@@ -124,6 +125,7 @@ class Pool:
                 with shut_at(deadline, connection):
                     await set_up(connection, self._settings)
                     await require_current(connection, self._settings.models)
+                    await _limit(connection, deadline)
             except BaseException:
                 await connection.close()
                 raise

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.postgres.values import EmbeddingModel
+from forged.postgres import EmbeddingModel, ScratchServer
 from forged_client import Client
 from tests.support.clock import eventually
 from tests.support.daemon.process import DaemonProcess
@@ -105,6 +105,10 @@ dimension = 8
 
 @pytest.fixture(scope="module")
 def meeting(server) -> Database:
+    return a_meeting(server)
+
+
+def a_meeting(server: ScratchServer) -> Database:
     """A database for daemons without a model of their own."""
     made = make_database(server, "forged_machines")
     made = Database(server, made.name, EmbeddingModel("builtin:lexical", 8))
@@ -308,3 +312,23 @@ def test_memories_of_an_agent_reach_the_same_agent_elsewhere(two):
     there = other.home / f".forge/agents/scribe/memory/{memory_id}.md"
     eventually(there.exists)
     assert not (other.home / f".forge/memory/{memory_id}.md").exists()
+
+
+def test_a_server_that_is_killed_in_the_middle_loses_nothing_and_is_not_waited_for(tmp_path):
+    folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
+    server = ScratchServer(folder, durable=True)
+    try:
+        server.start()
+        meeting = a_meeting(server)
+        one, other = Machine("one", tmp_path, meeting), Machine("other", tmp_path, meeting)
+        with running(one, other):
+            written = {one.remember(f"fact number {number} of one") for number in range(15)}
+            server.kill()
+            one.forget(written.pop())
+            written |= {other.remember(f"fact number {number} of the other") for number in range(15)}
+            server.start()
+            alike(one, other, count=len(written))
+            assert {name.removesuffix(".md") for name in one.files()} == written
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
