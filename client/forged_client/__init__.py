@@ -60,6 +60,7 @@ __all__ = [
     "FrameTooLarge",
     "GateReport",
     "Hit",
+    "InStepReport",
     "Ingested",
     "Judged",
     "JudgedPage",

@@ -77,6 +77,8 @@ class Machines:
 
     async def run(self) -> None:
         """Keep all in step until cancelled."""
+        # Not all that is forgotten has been in a map, whose change would tell.
+        self._state.replicas.marked = self._wanted.set
         ends = (self._shared.listen(self._heard), self._indexer.events.listen(self._built))
         try:
             await self._state.opened()
@@ -91,8 +93,10 @@ class Machines:
     def _heard(self, change: Change) -> None:
         if not change.scope:
             self._compared_at = -math.inf
-        digests = {(scope, owner_digest(owner)) for scope, owner in self.standing}
-        if not change.scope or (change.scope, change.owner_digest) in digests:
+        owners = {owner for scope, owner in self.standing if scope == change.scope}
+        if change.scope == Scope.AGENT:  # one may have come to this machine a moment ago
+            owners |= set(agents_of(self._home))
+        if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
     def _built(self, event: BuildEvent) -> None:

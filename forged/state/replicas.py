@@ -65,6 +65,7 @@ class Replicas:
         self._database = database
         self._clock = clock
         self._known: defaultdict[Owner, dict[str, Replica]] = defaultdict(dict)
+        self.marked: Callable[[], object] = lambda: None  # called when somebody has decided something
 
     def restore(self, rows: Iterable[tuple[str, Replica]]) -> None:
         """Take over what a file holds, as it is opened."""
@@ -102,6 +103,7 @@ class Replicas:
             at = now if mark is None else max(now, mark.at + 1)
             changed[each] = Replica("", Mark(at, kind))
         await self._put(owner, changed)
+        self.marked()
 
     async def _put(self, owner: Owner, changed: Mapping[str, Replica], *, durable: bool = True) -> None:
         """In force at once, so that nobody decides by what was before; taken back if it cannot be written."""

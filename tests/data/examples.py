@@ -392,6 +392,16 @@ LATER: dict[str, p.Request | p.Reply] = {
             writers={"other/1": 4.5},
         ),
     ),
+    "reply-status_report+in_step": p.StatusReport(
+        id=3,
+        shared=p.SharedReport(
+            server="db.example/team",
+            in_step=(
+                p.InStepReport(scope="user", owner="ada", behind=2, kept_here=1, refused=1, in_step_s=60.5),
+            ),
+            not_in_step="it is paused",
+        ),
+    ),
     "reply-status_report+capture": p.StatusReport(
         id=3,
         version="0.1.0",

@@ -6,13 +6,16 @@ import asyncio
 import itertools
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.files import parse
+from forged.files import MAX_FILE_BYTES, parse, render
 from forged.map import link
-from forged.state import NEVER_MET
-from tests.postgres.machines import OWNER, Clock, Machine, Server
+from forged.memory import Memory
+from forged.postgres.merging import Settled, planned, problem_with, settled, version_of
+from forged.state import NEVER_MET, Mark
+from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
 Deed = tuple[str, int, int, bool]
 
@@ -156,3 +159,63 @@ def test_machines_that_meet_again_hold_the_same_and_have_lost_nothing(deeds: lis
         world.check()
 
     asyncio.run(lived())
+
+
+# --- one memory at a time --------------------------------------------------------------------------------
+
+
+def memory(memory_id: str, content: str, *, at: int = 0, older: str = "") -> bytes:
+    time = f"2026-01-01T00:00:{at:02}Z"
+    return render(
+        Memory(memory_id, content, time, time, 1, "user", "user-facts", "s", "explicit", older or None)
+    )
+
+
+def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_and_a_later_one_stays():
+    forgotten_at = version_of(parse(memory("mem_x", "", at=30), "user", "mem_x"), "").created
+    here = {
+        "mem_2": held(memory("mem_2", "written before", at=20, older="mem_1"), "mem_2"),
+        "mem_3": held(memory("mem_3", "on top of that", at=25, older="mem_2"), "mem_3"),
+        "mem_4": held(memory("mem_4", "said anew", at=40, older="mem_1"), "mem_4"),
+    }
+    for kind, gone in (("chain", ("mem_2", "mem_3")), ("version", ())):
+        plan = planned(here, {}, {}, {"mem_1": Mark(forgotten_at, kind)})
+        assert plan.take_away == gone
+        assert set(plan.push) == here.keys() - set(gone)
+        assert set(plan.marks_to_send) == set(gone)
+
+
+def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however_often():
+    one, other = memory("mem_1", "tea", at=5), memory("mem_1", "coffee", at=9)
+    end = settled("mem_1", "user", one, other)
+    assert end == settled("mem_1", "user", other, one)
+    assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
+    kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
+    assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
+    assert link([kept, beside]).rivals == {beside.id: (kept.id,)} or link([kept, beside]).rivals == {
+        kept.id: (beside.id,)
+    }
+
+
+def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
+    one = memory("mem_1", "tea", older="mem_0")
+    other = memory("mem_1", "tea", at=0)
+    assert settled("mem_1", "user", one, other) == Settled(one) == settled("mem_1", "user", other, one)
+
+
+@pytest.mark.parametrize(
+    ("memory_id", "data", "said"),
+    [
+        ("../mem_1", memory("../mem_1", "x"), "cannot be the name of a file"),
+        (".mem_1", memory(".mem_1", "x"), "cannot be the name of a file"),
+        ("mem_1\n", memory("mem_1", "x"), "cannot be the name of a file"),
+        ("mem_1", memory("mem_2", "x"), "another id"),
+        ("mem_1", b"---\nid: [", "closing"),
+        ("mem_1", b"x" * (MAX_FILE_BYTES + 1), "larger than"),
+        ("mem_1", memory("mem_1", "x"), ""),
+    ],
+)
+def test_what_comes_from_a_server_is_a_memory_of_its_id_or_is_refused(memory_id: str, data: bytes, said: str):
+    problem = problem_with(memory_id, "user", data)
+    assert said in problem
+    assert bool(said) == bool(problem)
