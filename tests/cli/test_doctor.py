@@ -226,6 +226,18 @@ def test_a_memory_directory_that_is_a_file_fails(found, root):
     assert found("repo memories", 69, roots=(reports.root(root=str(root)),))["level"] == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("scope", "folder"), [("user", ".forge/memory"), ("agent", "memory"), ("org", "memory")]
+)
+def test_memories_are_looked_for_where_a_root_of_their_scope_keeps_them(found, tmp_path, scope, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder).chmod(0o757)
+
+    check = found(f"{scope} memories", roots=(reports.root(root=str(tmp_path), scope=scope),))
+
+    assert check["fix"] == f"chmod o-w {tmp_path / folder}"
+
+
 def test_a_socket_that_others_can_reach_or_that_cannot_be_is_judged(tmp_path):
     (tmp_path / "open").mkdir(mode=0o755)
 

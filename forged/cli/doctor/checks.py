@@ -218,7 +218,8 @@ def _watch(root: RootReport) -> Check:
 
 
 def _directory(root: RootReport) -> Check:
-    path = os.path.join(root.root, ".forge", "memory")
+    is_top = root.scope in {"repo", "user"}
+    path = os.path.join(root.root, *((".forge", "memory") if is_top else ("memory",)))
     name = f"{root.scope} memories"
     try:
         mode = os.stat(path).st_mode
