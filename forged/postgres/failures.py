@@ -24,6 +24,11 @@ _REFUSALS = (
     ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
     ("too many connections", "it has no connection left: lower shared.pool_size, or raise max_connections"),
 )
+# What it says to everybody while it starts or stops; after a kill it says more than one of these.
+_PASSING = (
+    *("starting up", "shutting down", "in recovery mode", "not yet accepting connections"),
+    "terminating connection",
+)
 _MISSING = re.compile(r'(database|role) "([^"]*)" does not exist')
 _SCHEMA = ("42P01", "3F000", "42703", "42883", "42704")  # no such table, schema, column, function, type
 _AWAY = ("57P01", "57P02", "57P03")
@@ -94,7 +99,7 @@ def _without_code(error: psycopg.Error) -> SharedError:
 
 
 def _refused(told: str) -> SharedError:
-    if "starting up" in told or "shutting down" in told or "in recovery mode" in told:
+    if any(words in told for words in _PASSING):
         return SharedError("the shared PostgreSQL is starting or stopping", reason="unreachable")
     missing = _MISSING.search(told)
     if missing:

@@ -1,0 +1,29 @@
+"""What a server says becomes a sentence that says what mends it, and whether to look again soon."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from forged.postgres.failures import shared_error
+
+PASSING = [
+    "the database system is starting up",
+    "the database system is shutting down",
+    "the database system is in recovery mode",
+    "the database system is not yet accepting connections\nDETAIL:  Consistent recovery state ...",
+    "terminating connection due to unexpected postmaster exit",
+]
+
+
+@pytest.mark.parametrize("told", PASSING)
+def test_a_server_that_starts_or_stops_is_gone_for_a_moment_and_refuses_nobody(told):
+    """It is looked for again soon: a refusal is thought to last."""
+    error = shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {told}"))
+
+    assert error.reason == "unreachable"
+
+
+@pytest.mark.parametrize("told", ['role "ada" is not permitted to log in', 'role "ada" does not exist'])
+def test_a_role_that_is_not_let_in_is_refused(told):
+    assert shared_error(psycopg.OperationalError(f"connection failed: FATAL:  {told}")).reason == "refused"
