@@ -107,3 +107,19 @@ async def test_the_graph_of_a_map_is_made_once_and_anew_after_an_edit(home, monk
 
     assert (once, len(made)) == (1, 2)
     assert [each.content for each in found.values()] == [STORES.content, "`ledger` is slow."]
+
+
+async def test_get_and_search_say_what_a_memory_speaks_of_and_a_list_only_where_it_is_asked_to(home):
+    put(home, memory("mem_1", "`ledger` falls under [[Policy 7]].", scope="user"))
+    place = str(home)
+    async with assembled(home) as parts:
+        got = await parts.ask(wire.GetMemories(workspace=place, ids=("mem_1",)))
+        found = await parts.ask(wire.Search(workspace=place, query="ledger"))
+        plain = await parts.ask(wire.ListMemories(workspace=place))
+        told = await parts.ask(wire.ListMemories(workspace=place, entities=True))
+
+    for reply in (got, found, told):
+        (one,) = reply.memories
+        assert one.entities == ("ledger", "Policy 7")
+        assert one.relations == (wire.Relation("ledger", "falls-under", "Policy 7"),)
+    assert (plain.memories[0].entities, plain.memories[0].relations) == ((), ())
