@@ -31,9 +31,7 @@ REFUSED = {
     r"\bFOR\s+(NO\s+KEY\s+)?(UPDATE|SHARE)\b": "locks rows of one shard only",
     r"\bMERGE\s+INTO\b": "its limits on shards differ by version",
     r"\bUNLOGGED\b": "lost by a failover",
-    r"\bCREATE\s+(TEMP|TEMPORARY)\b": "a shard has no temporary tables of ours",
     r"\bivfflat\b": "finds a sixth of what it should when it is made on an empty table",
-    r"\bON\s+COMMIT\b": "goes with temporary tables",
     r"\bSECURITY\s+DEFINER\b": "runs past the policies",
     r"\bNOTIFY\b.*\bcontent\b|\bpg_notify\b[^;]*\bcontent\b": "every role of the database can listen",
 }

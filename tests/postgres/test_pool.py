@@ -30,7 +30,7 @@ def own_server():
         asyncio.run(migrated(Database(server, "postgres")))
         yield server
     finally:
-        server.stop()
+        server.kill()  # what it holds is thrown away: no checkpoint of it is wanted
         shutil.rmtree(folder)
 
 

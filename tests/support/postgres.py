@@ -55,7 +55,7 @@ def server() -> Iterator[ScratchServer]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.kill()  # what it holds is thrown away: no checkpoint of it is wanted
         shutil.rmtree(folder)
 
 
