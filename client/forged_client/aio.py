@@ -93,6 +93,9 @@ class AsyncClient(Shell):
     try_endpoints = _awaited(Verbs.try_endpoints)
     rebuild = _awaited(Verbs.rebuild)
     recall = _awaited(Verbs.recall)
+    ingest = _awaited(Verbs.ingest)
+    documents = _awaited(Verbs.documents)
+    remove_document = _awaited(Verbs.remove_document)
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         """The reply to any request; the verbs make the requests that they are named after."""
