@@ -21,7 +21,9 @@ from forged import door
 if TYPE_CHECKING:
     from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.hearing import Spoken
+    from forged.capture.intake import take_in
     from forged.capture.keeper import Keeper
+    from forged.capture.promotion import Promotion, response_of
     from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
     from forged.capture.slices import WINDOW_LIMIT
@@ -34,17 +36,22 @@ __all__ = [
     "Keeper",
     "KnownMemory",
     "Pipeline",
+    "Promotion",
     "RememberedVectors",
     "Spoken",
     "WorkerSettings",
     "local_vectors",
+    "response_of",
+    "take_in",
 ]
 
 __getattr__ = door(
     __name__,
     gate=("PROMPT_TOKENS",),
     hearing=("Spoken",),
+    intake=("take_in",),
     keeper=("Keeper",),
+    promotion=("Promotion", "response_of"),
     rows=("RememberedVectors",),
     service=("Pipeline",),
     slices=("WINDOW_LIMIT",),

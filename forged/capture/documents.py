@@ -163,7 +163,7 @@ class _Deciding:
             self.documents.append(self._waiting(root, memory, proposal))
         else:
             memory = self._memory(root, content, proposal, place.head)
-            decided = Document(root, memory, self._taken_up(proposal))
+            decided = Document(root, memory, self._taken_up(proposal), said=proposal.said)
             self.documents.append(self._learned(decided) if self._is_past else decided)
             if place.before is not None:
                 self._likely.take(place.before, content)
@@ -211,7 +211,8 @@ class _Deciding:
         who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
         beside = redact(self._origins.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        found = Document(root, memory, self._taken_up(proposal), why, beside, self._event.agent)
+        taken_up, agent = self._taken_up(proposal), self._event.agent
+        found = Document(root, memory, taken_up, why, beside, agent, said=proposal.said)
         return self._learned(found) if self._is_past else found
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Whose) -> str:

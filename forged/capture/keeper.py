@@ -22,6 +22,7 @@ import msgspec
 from forged.capture.candidates import candidates, naming, nearest
 from forged.capture.documents import decide
 from forged.capture.likely import Likely
+from forged.capture.promotion import Promotion
 from forged.capture.rows import VectorsOf
 from forged.capture.rules.newest import NO_ROWS, RowsOf
 from forged.capture.values import Classified, KnownMemory, Tally
@@ -31,7 +32,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
 from forged.scopes import FileRoots, View
-from forged.state import Document, Event, Forgotten, ToReview
+from forged.state import Document, Event, Forgotten, Said, ToReview
 from forged.writing import Draft, Writer, Written
 
 logger = logging.getLogger(__name__)
@@ -71,13 +72,19 @@ class Keeper:
         forgotten: Forgotten,
         to_review: ToReview,
         vectors: VectorsOf = no_vectors,
+        *,
+        promotion: Promotion | None = None,
     ) -> None:
-        """`vectors` are the local model's rows of some texts, by which one is found to replace another."""
+        """`vectors` are the local model's rows of some texts, by which one is found to replace another.
+
+        `promotion` says what is worth it; without it all is, and the agents have no roots.
+        """
         self._indexer = indexer
         self._writer = writer
         self._forgotten = forgotten
         self._to_review = to_review
         self._vectors = vectors
+        self._promotion = promotion or Promotion()
         self._recent: list[tuple[Root, Written]] = []  # not in a map yet
         self._warned: set[str] = set()
         self._likely = Likely()
@@ -93,6 +100,8 @@ class Keeper:
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
+        if classified.proposals:
+            event, classified = await asyncio.to_thread(self._promotion.promoted, event, classified)
         if not classified.proposals:
             return (), Tally(classified.malformed)
         view = await self._see(event)
@@ -189,15 +198,15 @@ class Keeper:
         def unwanted(memory: Memory) -> bool:
             return self.is_unwanted(Document(root, memory), tops)
 
-        def draft(memory: Memory) -> Draft:
-            return Draft(memory, unwanted=unwanted)
+        def draft(memory: Memory, said: Said) -> Draft:
+            return Draft(memory, unwanted=unwanted, said=said)
 
-        results = await self._writer.add_all(index, [draft(each.memory) for each in documents])
+        results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
             if isinstance(result, MemoryNotFound):  # what it replaces is gone: it stands alone
                 alone = msgspec.structs.replace(document.memory, supersedes=None, version=1)
-                (again,) = await self._writer.add_all(index, [draft(alone)])
+                (again,) = await self._writer.add_all(index, [draft(alone, document.said)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done

@@ -17,6 +17,7 @@ from forged.state import Document, Event, Judged, Judgement
 
 # Who judges where no model does.
 LOCAL = "builtin:rules"
+_WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this agent"}
 
 
 class News:
@@ -107,7 +108,7 @@ def _sentence(judgement: Judgement) -> str:
     if not judgement.memory_id:
         what = f'"{judgement.text}": ' if judgement.text else ""
         return f"not kept: {what}{judgement.reason}"
-    where = "you in all projects" if judgement.scope == Scope.USER else "this repository"
+    where = _WHERE.get(judgement.scope, "this repository")
     how = "in place of an older one, " if judgement.supersedes else ""
     back = f"`forgectl forget {judgement.memory_id}` takes it back"
     return f'kept, {how}for {where}: "{judgement.text}"; {back}'

@@ -20,7 +20,7 @@ from forged.text import prompts
 
 # Characters of one listed memory, and bytes of the whole list: with instructions and schema 1,500 tokens.
 _LINE_LIMIT = 120
-_LIST_LIMIT = 1_540
+_LIST_LIMIT = 1_430
 _LABEL_LIMIT = 40
 # A line that reads as if somebody else began to speak: marked like a paste, it passes for nobody's word.
 _SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNORECASE | re.MULTILINE)
@@ -42,7 +42,7 @@ _MEMORY: dict[str, object] = {
     "type": "object",
     "properties": {
         "content": {"type": "string"},
-        "scope": {"type": "string", "enum": [Scope.REPO, Scope.USER]},
+        "scope": {"type": "string", "enum": [Scope.REPO, Scope.USER, Scope.AGENT]},
         "category": {"type": "string", "enum": list(Category)},
         "supersedes": {"type": "string"},
         "related": {"type": "array", "items": _EDGE},
@@ -50,10 +50,11 @@ _MEMORY: dict[str, object] = {
         "evidence": _STRINGS,
         "entities": _STRINGS,
         "relations": _STRINGS,
+        "importance": {"type": "number"},
     },
     "required": [
         *("content", "scope", "category", "supersedes", "related"),
-        *("cues", "evidence", "entities", "relations"),
+        *("cues", "evidence", "entities", "relations", "importance"),
     ],
     "additionalProperties": False,
 }

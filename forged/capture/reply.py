@@ -11,6 +11,7 @@ length, its depth and the number of tries are bounded.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -162,12 +163,22 @@ def _proposal(element: object) -> Proposal | None:
         evidence=_lines(element.get("evidence")),
         entities=entities_in(element.get("entities")),
         relations=relations_in(element.get("relations")),
+        importance=_share(element.get("importance")),
     )
 
 
 def _lines(value: object) -> tuple[str, ...]:
     found = (_text(item) for item in value[:_MOST_LINES]) if isinstance(value, list) else ()
     return tuple(line for line in found if line)
+
+
+def _share(value: object) -> float | None:
+    """Return a number from 0 to 1, to which it is cut; None for what is no number."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return float(min(max(value, 0), 1))
 
 
 def _text(value: object) -> str | None:

@@ -15,7 +15,7 @@ from forged.counters import Departure
 from forged.log import LogSettings
 from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.program import Program
-from forged.state import Event
+from forged.state import Event, Said
 
 # Of one event.
 MOST_DOCUMENTS = 10
@@ -35,9 +35,10 @@ class Proposal(msgspec.Struct, frozen=True):
     """What a classifier wants to keep, unchecked: every field may hold anything.
 
     `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST; `entities` and `relations` say what it speaks of. `why` it is proposed:
-    request (somebody asked for it), rule, head, model; of what its author always proposes for one reason it
-    is left out.
+    PATH:LINE or PATH:FIRST-LAST; `entities` and `relations` say what it speaks of, `importance` how
+    much it matters, from 0 to 1, where somebody says so, and `source` where it comes from. `why` it is
+    proposed: request (somebody asked for it), rule, head, model; of what its author always proposes for one
+    reason it is left out.
     What is not sure to be worth keeping `only_replaces`: who comes back to what is known with another word
     about it means it to last. `doubt` is how many nats speak against that, which must speak for the other.
     """
@@ -51,9 +52,16 @@ class Proposal(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     entities: tuple[Entity, ...] = ()
     relations: tuple[Relation, ...] = ()
+    importance: float | None = None
+    source: str = ""
     why: str = ""
     only_replaces: bool = False
     doubt: float = 0.0
+
+    @property
+    def said(self) -> Said:
+        """What is to be known of it beside its file."""
+        return Said(importance=self.importance, metadata={"source": self.source} if self.source else {})
 
 
 class Usage(msgspec.Struct, frozen=True):

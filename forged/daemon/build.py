@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from forged.activity import Activity
-from forged.capture import Keeper, Pipeline, RememberedVectors, WorkerSettings, local_vectors
+from forged.capture import Keeper, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -148,6 +148,7 @@ def build(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
     classifier = partial(_classifier, config, env, models)
+    promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
     vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
     machines = make_machines(
         shared,
@@ -181,7 +182,7 @@ def build(
             governor=governor,
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            keeper=Keeper(indexer, writer, state.forgotten, state.to_review, vectors),
+            keeper=Keeper(indexer, writer, state.forgotten, state.to_review, vectors, promotion=promotion),
             vectors=vectors,
             keeps=config.capture.spool,
             coalesce=config.capture.coalesce,

@@ -16,6 +16,7 @@ from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import Memory, time_ns, utc_now
+from forged.state.details import UNSAID, Said
 
 Kind = Literal["turn", "compaction", "explicit", "session_end", "learned"]
 
@@ -91,7 +92,8 @@ class Document(msgspec.Struct, frozen=True):
 
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
     the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
-    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said.
+    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` is
+    what is known of it beside its file.
     """
 
     root: Root
@@ -101,6 +103,7 @@ class Document(msgspec.Struct, frozen=True):
     beside: str = ""
     agent: str = ""
     learned_at: float = 0.0
+    said: Said = UNSAID
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

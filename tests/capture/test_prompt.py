@@ -49,7 +49,7 @@ def test_the_model_is_told_every_point_of_the_decision(point):
     assert point in SYSTEM.replace("\n", " ")
 
 
-@pytest.mark.parametrize("word", [Scope.REPO, Scope.USER, *Category, *Relationship])
+@pytest.mark.parametrize("word", [Scope.REPO, Scope.USER, Scope.AGENT, *Category, *Relationship])
 def test_every_word_that_is_allowed_is_explained(word):
     assert f'"{word}"' in SYSTEM
 
@@ -83,7 +83,9 @@ def test_the_schema_goes_out_as_json_with_the_closed_sets():
     text = json.dumps(SCHEMA)
     edge = SCHEMA["properties"]["memories"]["items"]["properties"]["related"]["items"]
 
-    assert all(f'"{word}"' in text for word in (Scope.REPO, Scope.USER, *Category, *Relationship))
+    assert all(
+        f'"{word}"' in text for word in (Scope.REPO, Scope.USER, Scope.AGENT, *Category, *Relationship)
+    )
     assert edge["properties"]["relationship"]["enum"] == list(Relationship)
 
 
@@ -136,8 +138,8 @@ def test_the_list_is_capped_and_the_nearest_come_first_however_many_memories_the
 
     lines = listed(user_prompt(SAID, heads))
 
-    assert 9 < len(lines) < 13
-    assert sum(len(line) + 1 for line in lines) <= 1_540
+    assert 8 < len(lines) < 12
+    assert sum(len(line) + 1 for line in lines) <= 1_430
     assert [line.partition("]")[0] for line in lines] == [f"- [mem_{n}" for n in range(len(lines))]
 
 

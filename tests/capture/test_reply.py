@@ -338,3 +338,29 @@ def test_of_a_reply_that_breaks_off_every_whole_element_is_kept(elements, data):
 
     assert contents(reply) == [contents_of(element) for element in elements[:whole]]
     assert reply.malformed <= 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *(("0.49", 0.49), ("0.5", 0.5), ("1", 1.0), ("0", 0.0), ("7", 1.0), ("-3", 0.0), ("1e999", 1.0)),
+        *(
+            ("9" * 4000, 1.0),
+            ("NaN", None),
+            ("true", None),
+            ('"high"', None),
+            ("null", None),
+            ("[0.9]", None),
+        ),
+    ],
+)
+def test_importance_is_a_number_from_0_to_1_or_nothing(value, expected):
+    (proposal,) = read(f'[{A_JSON[:-1]}, "importance": {value}}}]').proposals
+
+    assert proposal.importance == expected
+
+
+def test_a_reply_that_says_nothing_of_importance_says_nothing():
+    (proposal,) = read(f"[{A_JSON}]").proposals
+
+    assert proposal.importance is None

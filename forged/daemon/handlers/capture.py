@@ -16,6 +16,7 @@ from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
+from forged.daemon.handlers.responses import remember_response
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
@@ -71,6 +72,8 @@ async def keep(context: Context, place: Workplace, request: wire.Capture) -> wir
     )
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += echoes
+    if outcome.word != "rejected":
+        await remember_response(context.daemon, place, spoken)
     unread = unreadable(request.messages, request.last_summary_index)
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 

@@ -61,7 +61,9 @@ async def _files(
 
 
 def _here(context: Context, place: Workplace) -> tuple[Document, ...]:
-    return context.daemon.state.to_review.of(place.roots)
+    """What waits for this workspace's roots, and for any agent's: they have none of their own."""
+    waiting = context.daemon.state.to_review.of()
+    return tuple(each for each in waiting if each.root in place.roots or each.root.scope is Scope.AGENT)
 
 
 def _named(waiting: Sequence[Document], names: Sequence[str]) -> list[Document]:
@@ -103,10 +105,10 @@ async def _kept(context: Context, document: Document, asked: wire.Review) -> Mem
         origin=Origin.TYPED,
     )
     try:
-        written = await context.daemon.writer.add(index, memory, insisted=bool(secrets))
+        written = await context.daemon.writer.add(index, memory, insisted=bool(secrets), said=document.said)
     except MemoryNotFound:
         alone = msgspec.structs.replace(memory, supersedes=None, version=1)
-        written = await context.daemon.writer.add(index, alone, insisted=bool(secrets))
+        written = await context.daemon.writer.add(index, alone, insisted=bool(secrets), said=document.said)
     context.daemon.metrics.remembered += 1
     await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
     return written.memory
