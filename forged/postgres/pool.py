@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import time
 from collections.abc import AsyncIterator, Iterator
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -27,6 +29,8 @@ from forged.postgres.values import Settings
 _LEAST_MS = 1
 # So much of its time the server has, so that its word still arrives before the deadline.
 _EARLIER = 0.95
+# A limit that was told before is near enough within these shares of what is left; it still ends earlier.
+_ALIKE = (0.9, 1.03)
 _FAILURES = (psycopg.Error, TimeoutError, OSError, SharedError)
 
 
@@ -42,6 +46,7 @@ class Pool:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.pool_size)
         self._idle: list[Connection] = []
+        self._limits = WeakKeyDictionary[Connection, int]()
         self._is_closed = False
         self._looking: asyncio.Task[None] | None = None
         self.health = ServerHealth()
@@ -108,7 +113,7 @@ class Pool:
             connection = self._idle.pop()
             try:
                 with shut_at(deadline, connection):
-                    await _limit(connection, deadline)
+                    await self._limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
             except asyncio.CancelledError:
@@ -125,11 +130,20 @@ class Pool:
                 with shut_at(deadline, connection):
                     await set_up(connection, self._settings)
                     await require_current(connection, self._settings.models)
-                    await _limit(connection, deadline)
+                    await self._limit(connection, deadline)
             except BaseException:
                 await connection.close()
                 raise
         return connection
+
+    async def _limit(self, connection: Connection, deadline: float) -> None:
+        """Have the server give up before the deadline; a round trip, unless it knows nearly the same."""
+        left_ms = max(int((deadline - time.monotonic()) * 1000 * _EARLIER), _LEAST_MS)
+        least, most = (left_ms * share for share in _ALIKE)
+        if least <= self._limits.get(connection, 0) <= most and not _has_word(connection):
+            return
+        await connection.execute(f"SET statement_timeout = {left_ms}".encode())
+        self._limits[connection] = left_ms
 
     async def _drop_idle(self) -> None:
         while self._idle:
@@ -151,10 +165,11 @@ class Pool:
                 self.health.failed(shared_error(error))
 
 
-async def _limit(connection: Connection, deadline: float) -> None:
-    """Have the server give up before the deadline."""
-    left_ms = int((deadline - time.monotonic()) * 1000 * _EARLIER)
-    await connection.execute(f"SET statement_timeout = {max(left_ms, _LEAST_MS)}".encode())
+def _has_word(connection: Connection) -> bool:
+    """Whether the server has said something since the last answer, as one does that ends a connection."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 @contextlib.contextmanager

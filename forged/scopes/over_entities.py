@@ -27,6 +27,8 @@ class OverEntities:
 
     async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[Reached, ...]:
         """The best first; `place` of each is the map's among `maps`, and the memory's id."""
+        if not any(map(len, maps)):
+            return ()
         return await in_turn.in_thread(self._thread, partial(self._search, tuple(maps), query))
 
     def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[Reached, ...]:

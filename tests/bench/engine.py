@@ -36,6 +36,13 @@ ROWS = (
         )
         for name, count in (("10k", 10_000), ("100k", 100_000), ("1m", 1_000_000))
     ),
+    Row(
+        "engine-daemon",
+        "recall through the daemon p50, 10,000 rows, vector known / its four statements alone",
+        Goal(1.5, "an agent waits for the server and hardly for us"),
+        inside("recalls", 10_000, "daemon"),
+        inside("recalls", 10_000, "statements"),
+    ),
     *(
         Row(
             f"engine-rare-{name}",

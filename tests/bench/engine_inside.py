@@ -13,9 +13,14 @@ import contextlib
 import itertools
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 
+import commits
+import corpus
+import daemons
 import docstrings
+import msgspec
 import numpy as np
 import stores
 import vectors
@@ -23,6 +28,8 @@ from loads import load
 from numpy.typing import NDArray
 from processes import Missing, directory
 from sampling import NOT_DRIVEN, Probe, answer, median_of
+
+from forged_client import protocol
 
 try:
     import engine_tables
@@ -34,6 +41,7 @@ except ImportError as error:
 _REAL, _QUERIES, _ROUND = 10_000, 500, 100
 _TOP = 10
 _FEW = 500  # rows of an owner; of more the graph is asked
+_READY_S = 20.0
 _CALLS = 64  # of each client: fewer are over before the last has begun
 _KINDS: dict[str, Callable[[str], Engine | Plain]] = {"engine": Engine, "plain": Plain}
 
@@ -46,6 +54,24 @@ def four(count: str, kind: str) -> Probe:
         sys.exit(wrong[0])
     asked = itertools.cycle(store.asked)
     return lambda: median_of(lambda: tables.ask(next(asked)), len(store.asked))
+
+
+def recalls(count: str, how: str) -> Probe:
+    """The median of whole recalls by a daemon that knows the query's vector, or of their four statements."""
+    store = stores.store(int(count))
+    asked = [_in_words(each, number) for number, each in enumerate(store.asked)]
+    tables = _loaded("engine", store.parts)
+    if how == "statements":
+        each = itertools.cycle(asked)
+        return lambda: median_of(lambda: tables.ask(next(each)), len(asked))
+    caller = _daemon(tables.url)
+    requests = [_recall(each, number) for number, each in enumerate(asked)]
+    deadline = time.monotonic() + _READY_S
+    while wrong := [told for request in requests if (told := lacks(caller.call(request)))]:
+        if time.monotonic() > deadline:
+            sys.exit(wrong[0])
+    turns = itertools.cycle(requests)
+    return lambda: median_of(lambda: caller.call(next(turns)), len(requests))
 
 
 def clients(count: str, many: str) -> Probe:
@@ -115,6 +141,15 @@ def share_found(tables: Engine | Plain, rows: vectors.Vectors, queries: vectors.
     return vectors.recall(numbers, vectors.nearest(rows, queries, _TOP))
 
 
+def lacks(reply: protocol.Reply) -> str:
+    """What a daemon's answer lacks, "" if nothing: its rows are the server's, at least ten."""
+    assert isinstance(reply, protocol.Recalled)
+    ours = [each for each in reply.memories if each.root == "shared"]
+    if reply.degraded or len(ours) < _TOP:
+        return f"{len(ours)} rows of the server came; {reply.status} ({reply.reason})"
+    return ""
+
+
 def wrong_of_four(tables: Engine | Plain, store: stores.Store) -> list[str]:
     """What is wrong with recalls: where an owner's rows are few, none of the nearest may be missing."""
     wrong = []
@@ -134,6 +169,33 @@ def marked(store: stores.Store) -> list[set[str]]:
     rows = sorted(part.marked)
     best = vectors.nearest(part.vectors[rows], np.stack([asked.vector for asked in store.asked]), _TOP)
     return [{part.id(rows[at]) for at in some} for some in best.tolist()]
+
+
+def _in_words(asked: stores.Asked, number: int) -> stores.Asked:
+    """The same owners, asked with the vector that the daemon's embedder has for a query."""
+    return msgspec.structs.replace(asked, vector=corpus.vector(_query(number)))
+
+
+def _query(number: int) -> str:
+    return f"q{number} is what is looked for"
+
+
+def _recall(asked: stores.Asked, number: int) -> protocol.Recall:
+    owners = {f"{scope}_id": owner for scope, owner in asked.owners.items() if owner}
+    return protocol.Recall(id=2, query=_query(number), timeout_s=_READY_S, **owners)
+
+
+def _daemon(url: str) -> daemons.Caller:
+    """A connection to one over an empty home that shares all scopes, until this process ends."""
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    daemon = stack.enter_context(daemons.prepared(commits.this()))
+    daemon.settings = {
+        "FORGED_SHARED__URL": url,
+        "FORGED_SHARED__SCOPES": "session,user,agent,org",
+        "FORGED_MEMORY__EMBEDDING_MODEL": "bench",
+    }
+    return stack.enter_context(daemons.serving(daemon, stub=True))
 
 
 def _loaded(kind: str, parts: Sequence[stores.Part]) -> Engine | Plain:
@@ -164,6 +226,6 @@ def _database(server: engine_tables.ScratchServer, number: int) -> Iterator[str]
 
 if __name__ == "__main__":
     try:
-        answer((four, clients, rare, load_rows, found))
+        answer((four, recalls, clients, rare, load_rows, found))
     except Missing as missing:
         sys.exit(str(missing))

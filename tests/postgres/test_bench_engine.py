@@ -5,10 +5,12 @@ from __future__ import annotations
 import commits
 import engine_inside
 import engine_tables
+import msgspec
 import pytest
 import stores
 from processes import Broken
 
+from forged_client import protocol
 from tests.support.clock import eventually
 from tests.support.daemon.processes import processes_with
 
@@ -45,14 +47,30 @@ def test_a_row_that_is_not_found_is_seen(empty_database):
         assert "user" in engine_inside.wrong_of_four(tables, store)[0]
 
 
-def test_a_case_is_asked_round_by_round_and_its_server_ends_with_it():
-    before = set(processes_with("/pg/data"))
+@pytest.mark.parametrize(
+    "words", [("four", 1_000, "engine"), ("recalls", 1_000, "daemon")], ids=lambda words: words[0]
+)
+def test_a_case_is_asked_round_by_round_and_what_it_runs_ends_with_it(words):
+    before = set(_running())
 
-    with commits.this().inside("four", 1_000, "engine", driver=DRIVER) as running:
+    with commits.this().inside(*words, driver=DRIVER) as running:
         assert 0 < running.figure() < 1
-        assert set(processes_with("/pg/data")) - before
+        assert set(_running()) - before
 
-    eventually(lambda: set(processes_with("/pg/data")) <= before)
+    eventually(lambda: set(_running()) <= before)
+
+
+def _running() -> list[int]:
+    return [*processes_with("/pg/data"), *processes_with("stub_daemon.py")]
+
+
+@pytest.mark.parametrize("lacking", [{"degraded": ("shared failed",)}, {"memories": ()}], ids=str)
+def test_a_recall_that_the_server_did_not_answer_is_not_timed(lacking):
+    row = protocol.RecalledMemory(id="mem_a", scope="org", content="a", score=1.0, root="shared")
+    whole = protocol.Recalled(memories=(row,) * 10)
+
+    assert engine_inside.lacks(whole) == ""
+    assert "rows of the server came" in engine_inside.lacks(msgspec.structs.replace(whole, **lacking))
 
 
 def test_a_case_that_there_is_none_of_is_broken():

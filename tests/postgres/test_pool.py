@@ -89,6 +89,28 @@ async def test_a_statement_is_ended_by_the_server_before_its_deadline(database):
         assert is_idle(database)
 
 
+async def test_the_server_is_told_a_limit_anew_only_where_it_differs(database):
+    async with Using(database.settings()) as pool:
+        told = []
+        for seconds in (10.0, 9.9, 10.5, 5.0, 20.0, 20.0):
+            ((limit,),) = await ask(pool, "SHOW statement_timeout", deadline=soon(seconds))
+            told.append(int(limit.removesuffix("ms")) if limit.endswith("ms") else int(limit[:-1]) * 1000)
+
+    assert told[0] == told[1] == told[2] > told[3]
+    assert 9_000 < told[0] < 10_000 * 0.95
+    assert 4_500 < told[3] <= 5_000 * 0.95 < 18_000 < told[4] == told[5]
+
+
+async def test_a_connection_that_the_server_ended_is_replaced_and_nobody_notices(database):
+    async with Using(database.settings()) as pool:
+        ((pid,),) = await ask(pool, "SELECT pg_backend_pid()", deadline=soon())
+        database.sql("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+        ((other,),) = await ask(pool, "SELECT pg_backend_pid()", deadline=soon())
+
+    assert other != pid
+
+
 async def test_an_agent_that_hangs_up_ends_the_statement(database):
     async with Using(database.settings()) as pool:
         asking = asyncio.create_task(ask(pool, "SELECT pg_sleep(60)", deadline=soon(60)))
