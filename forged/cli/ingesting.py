@@ -31,6 +31,7 @@ _MOST_BYTES, _MOST_AT_ONCE = 256 << 10, 50
 _PAGE = 1000
 _PATIENCE_S = 120.0
 _FRESH = ("new", "replaced", "completed")
+_ON_SERVER = {"": "", "there": "on the server", "waits": "waits for the server"}
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ def _ingest(
             )
             sys.exit(INTERRUPTED)
     _show(call, fates, done=not dry_run, complete=True, verbose=verbose)
-    if any(each.became in {"secret", "refused"} for each in fates):
+    if any(each.became in {"secret", "refused"} or each.shared not in _ON_SERVER for each in fates):
         sys.exit(NOT_DONE)
 
 
@@ -199,23 +200,29 @@ def _show(
 
 def _lines(fates: Sequence[wire.DocumentFate], counts: dict[str, int], *, verbose: bool) -> Iterator[str]:
     rows = [
-        (each.became, escape_line(each.source), escape_line(each.reason) or counted(each.pieces, "piece"))
+        (each.became, escape_line(each.source), escape_line(each.reason) or _written(each))
         for each in fates
-        if verbose or each.became != "there"
+        if verbose or each.became != "there" or each.shared not in {"", "there"}
     ]
     yield from columns(rows)
     if unchanged := counts.get("there", 0):
         yield f"{counted(unchanged, 'document')} there already, unchanged"
 
 
+def _written(fate: wire.DocumentFate) -> str:
+    refused = f"not on the server: {escape_line(fate.shared)}"
+    return ", ".join(filter(None, (counted(fate.pieces, "piece"), _ON_SERVER.get(fate.shared, refused))))
+
+
 def _list(call: Invocation) -> None:
-    records: list[wire.DocumentRecord] = []
+    records, problem = list[wire.DocumentRecord](), ""
     with daemon(call) as client:
         while True:
             reply = client.ask(wire.ListDocuments(offset=len(records), limit=_PAGE))
             if reply.status != "empty":
                 check_done(reply)
             records += reply.documents
+            problem = reply.reason
             if not reply.documents or len(records) >= reply.total:
                 break
     rows = [
@@ -223,13 +230,16 @@ def _list(call: Invocation) -> None:
         for each in records
     ]
     show(call, _Stock(tuple(records)), columns(rows))
+    if problem:
+        tell(escape_line(problem))
     if not records and not call.as_json:
         tell("no document is there; `forgectl ingest PATH` brings some")
 
 
 def _amount(record: wire.DocumentRecord) -> str:
     told = counted(record.of, "piece")
-    return told if record.pieces >= record.of else f"{record.pieces:,} of {told}"
+    told = told if record.pieces >= record.of else f"{record.pieces:,} of {told}"
+    return told if record.here else f"{told}, on the server alone"
 
 
 def _remove(call: Invocation, name: str) -> None:
@@ -245,3 +255,5 @@ def _remove(call: Invocation, name: str) -> None:
         f"removed {escape_line(each.source)} ({counted(each.pieces, 'piece')})" for each in reply.documents
     )
     show(call, reply, lines)
+    if reply.waits and not call.as_json:
+        tell("the shared server hears of it as soon as it can be asked")

@@ -28,7 +28,7 @@ from forged.config import load as load_config
 from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.fd_store import FdStore
-from forged.daemon.handlers import Dispatcher, resume
+from forged.daemon.handlers import Dispatcher, follow_documents, resume
 from forged.daemon.handover import Successor
 from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
@@ -226,6 +226,7 @@ class DaemonRun:
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
+                self._begin(follow_documents(daemon))
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
     from forged.postgres.shared import LIMITS, Shared, SharedCondition
+    from forged.postgres.stock import Held, Stock
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Connection",
     "EmbeddingModel",
     "Finding",
+    "Held",
     "Machines",
     "Member",
     "OwnMarks",
@@ -39,6 +41,7 @@ __all__ = [
     "Shared",
     "SharedCondition",
     "Step",
+    "Stock",
     "Stored",
     "check",
     "connect",
@@ -64,5 +67,6 @@ __getattr__ = door(
     machines=("Machines", "OwnMarks"),
     scratch=("ScratchServer",),
     shared=("LIMITS", "Shared", "SharedCondition"),
+    stock=("Held", "Stock"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),
 )

@@ -202,19 +202,31 @@ class Shared:
                 await self.outbox.add(fills)
         self.replay.wake()
 
-    async def remove(self, scope: Scope, owner: str, ids: Sequence[str], kind: str = "chain") -> None:
-        """Take memories away for good, durably on return; nothing of them waits here. Raises StoreError."""
+    async def remove(
+        self,
+        scope: Scope,
+        owner: str,
+        ids: Sequence[str],
+        kind: str = "chain",
+        *,
+        newest: datetime | None = None,
+    ) -> None:
+        """Take memories away for good, durably on return; nothing of them waits here. Raises StoreError.
+
+        `newest` is when the newest of them was written, by a clock that may be ahead of this one.
+        """
         await self.state.opened()
-        burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=self._clock(), kind=kind)
+        at = max(self._clock(), newest or datetime.min.replace(tzinfo=UTC))
+        burial = Burial(scope=scope, owner=owner, ids=tuple(ids), at=at, kind=kind)
         await self.outbox.withdraw(spooling.bury(burial))
         async with self._order:
             if not await self._sent(lambda writer: writer.bury(burial), ()):
                 await self.outbox.add(spooling.bury(burial))
         self.replay.wake()
 
-    async def remove_document(self, document_id: str) -> None:
+    async def remove_document(self, document_id: str, *, newest: datetime | None = None) -> None:
         """Take all pieces of a document away, durably on return; likewise."""
-        await self.remove(Scope.ORG, "", (document_id,), kind="document")
+        await self.remove(Scope.ORG, "", (document_id,), kind="document", newest=newest)
 
     async def _sent(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> bool:
         """Whether the server has it; not if something waits before it, or it may not leave, or is gone."""

@@ -79,6 +79,16 @@ class Outbox:
         """How many of these kinds wait."""
         return sum(heading.kind in kinds and not heading.refused for heading, _ in self._headings.values())
 
+    def pieces_of(self, document: str) -> frozenset[str]:
+        """Ids of the pieces of a document that wait to be written."""
+        waiting = (heading for heading, _ in self._headings.values() if not heading.refused)
+        return frozenset(each.id for each in waiting if each.kind == "put" and each.document == document)
+
+    @property
+    def documents_leaving(self) -> frozenset[str]:
+        """The documents that wait to be taken away."""
+        return frozenset(heading.id for heading, _ in self._headings.values() if heading.kind == "document")
+
     async def add(self, writes: Sequence[Write]) -> None:
         """Put them behind all others, durably on return. Raises StoreError if there is no room for them."""
         removals = [write for write in writes if write.kind in REMOVALS]

@@ -25,7 +25,9 @@ SCOPES = "user agent"
 class Machine:
     """A machine with a daemon. `cut` takes its way to the server away, as a train in a tunnel does."""
 
-    def __init__(self, name: str, place: Path, database: Database, user_id: str = "ada") -> None:
+    def __init__(
+        self, name: str, place: Path, database: Database, user_id: str = "ada", scopes: str = SCOPES
+    ) -> None:
         self.name, self.user_id = name, user_id
         self.home = place / name
         self.workspace = self.home / "project"
@@ -39,7 +41,7 @@ class Machine:
 embedding_model = "builtin:lexical"
 [shared]
 url = "postgresql://postgres@/{database.name}?{query}"
-scopes = "{SCOPES}"
+scopes = "{scopes}"
 user_id = "{user_id}"
 dimension = 8
 """
@@ -108,9 +110,9 @@ def meeting(server) -> Database:
     return a_meeting(server)
 
 
-def a_meeting(server: ScratchServer) -> Database:
+def a_meeting(server: ScratchServer, name: str = "forged_machines") -> Database:
     """A database for daemons without a model of their own."""
-    made = make_database(server, "forged_machines")
+    made = make_database(server, name)
     made = Database(server, made.name, EmbeddingModel("builtin:lexical", 8))
     asyncio.run(migrated(made, made.model))
     return made

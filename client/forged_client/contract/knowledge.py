@@ -22,7 +22,8 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
 
     `became`: new; replaced (there was another text of this source); there (the same text); completed (the
     same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`). `pieces`
-    is how many it has, `written` how many of them were not there.
+    is how many it has, `written` how many of them were not there. `shared`: what the team's server has of it,
+    where documents are shared: there; waits (it is brought as soon as the server can be asked); or why not.
     """
 
     source: str
@@ -31,6 +32,7 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int = 0
     written: int = 0
     reason: str = ""
+    shared: str = ""
 
 
 class Ingested(Reply, frozen=True, tag="ingested"):
@@ -59,7 +61,10 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A document that is there: `pieces` of it `of` how many that it has."""
+    """A document that is there: `pieces` of it `of` how many that it has.
+
+    `shared`: the team's server has it. `here`: it is in files of this machine.
+    """
 
     document_id: str
     source: str
@@ -68,10 +73,15 @@ class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str = ""
     agent_id: str = ""
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    shared: bool = False
+    here: bool = True
 
 
 class Documents(Reply, frozen=True, tag="documents"):
-    """Some documents, by their sources in order; `total` counts all."""
+    """Some documents, by their sources in order; `total` counts all.
+
+    `reason` is why those of the team's server are not among them.
+    """
 
     documents: tuple[DocumentRecord, ...] = ()
     total: int = 0
@@ -88,11 +98,15 @@ class ListDocuments(Request[Documents], frozen=True, tag="list_documents"):
 
 
 class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
-    """The documents that are gone, and how many pieces that was."""
+    """The documents that are gone, and how many pieces that was.
+
+    `waits`: the team's server hears of it as soon as it can be asked.
+    """
 
     documents: tuple[DocumentRecord, ...] = ()
     pieces: int = 0
     generation: str = ""
+    waits: bool = False
 
 
 class RemoveDocument(Request[DocumentRemoved], frozen=True, tag="remove_document"):

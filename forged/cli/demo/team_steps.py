@@ -17,6 +17,15 @@ from forged.cli.demo.team import USER, Machine, Team, new_team
 from forged.cli.terminal import escape
 
 _BACK_S = 20.0  # a server that failed is looked for after a while, which grows
+_HANDBOOK = """\
+# Expenses
+
+Travel is booked by the traveller. Receipts go to the finance office within thirty days, as photographs.
+
+# On call
+
+Whoever is on call carries the pager from Monday noon to Monday noon, and hands it over in person.
+"""
 
 
 def play_shared(call: Invocation) -> None:
@@ -28,9 +37,10 @@ def play_shared(call: Invocation) -> None:
         for machine in (team.laptop, team.desktop):
             _hears(machine)
         _one_remembers(team)
+        _one_reads_a_document(team)
         _server_goes(team)
         _server_comes(team)
-        echo("\n5. forgectl status on the desktop")
+        echo("\n6. forgectl status on the desktop")
         for line in team.desktop.forgectl("status").splitlines():
             echo(f"  {escape(line)}")
     echo(f"\nDone in {time.perf_counter() - began:.1f} s; no process, no server and no folder is left.")
@@ -51,8 +61,20 @@ def _one_remembers(team: Team) -> None:
     echo(f"  the desktop recalls it {took:.0f} ms later")
 
 
+def _one_reads_a_document(team: Team) -> None:
+    echo("\n3. The laptop takes in a document; the desktop finds the passage that answers")
+    document = team.laptop.home / "handbook.md"
+    document.write_text(_HANDBOOK)
+    for line in team.laptop.forgectl("ingest", str(document)).splitlines():
+        echo(f"  {escape(line)}")
+    took = team.desktop.finds("when do I have to hand in receipts?", "thirty days")
+    (found, *_) = team.desktop.recall("when do I have to hand in receipts?").memories
+    echo(f"  the desktop finds it {took:.0f} ms later, best of all: {escape(_opening(found.content))}")
+    expect(found.scope == "org" and bool(found.document_id), "it is a piece of the document")
+
+
 def _server_goes(team: Team) -> None:
-    echo("\n3. The server is stopped; both machines go on")
+    echo("\n4. The server is stopped; both machines go on")
     team.server.stop()
     _remember(team.laptop, "Ada reviews pull requests before lunch.")
     took = team.laptop.finds("when are pull requests reviewed?", "lunch")
@@ -65,7 +87,7 @@ def _server_goes(team: Team) -> None:
 
 
 def _server_comes(team: Team) -> None:
-    echo("\n4. The server is started again; no daemon is restarted")
+    echo("\n5. The server is started again; no daemon is restarted")
     team.server.start()
     took = team.desktop.finds("when are pull requests reviewed?", "lunch", _BACK_S)
     echo(f"  the desktop recalls what the laptop wrote meanwhile, {took:.0f} ms later")
@@ -83,3 +105,7 @@ def _remember(machine: Machine, text: str) -> None:
     took = milliseconds_since(began)
     echo(f"  {reply.memory_id}  {escape(text)}")
     echo(f"  {took:.0f} ms in the agent, on disk before the answer")
+
+
+def _opening(text: str) -> str:
+    return " ".join(text.split())[:70]

@@ -9,8 +9,18 @@ the start what a kill interrupted.
 
 from forged.daemon.handlers.context import About, Daemon, Probe
 from forged.daemon.handlers.dispatch import Dispatcher
+from forged.daemon.handlers.documents_gone import follow_documents
 from forged.daemon.handlers.memories import forgotten_elsewhere
 from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.restoring import resume
 
-__all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites", "forgotten_elsewhere", "resume"]
+__all__ = [
+    "About",
+    "Daemon",
+    "Dispatcher",
+    "Probe",
+    "RefusedWrites",
+    "follow_documents",
+    "forgotten_elsewhere",
+    "resume",
+]

@@ -4,7 +4,8 @@ A document is written as memory files, one for each of its pieces, in the root o
 passes what `remember` passes: private spans are left out, and a secret is refused, unless somebody insists.
 Of a text that changed all new pieces are there before the old ones go. No state is kept of how far that came:
 ids of pieces say which text they are of, so asking again after a kill does what is left. One document is
-written at a time. What somebody forgot of a document in the last 7 days is not written again.
+written at a time. What somebody forgot of a document in the last 7 days is not written again. Where documents
+are shared a team's server has them as well, and takes part in all three verbs.
 
 Raised are InvalidRequest, MemoryNotFound and StoreError.
 """
@@ -14,15 +15,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged import documents, memory
 from forged.config import KnowledgeConfig
-from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.details import drop_all_known
 from forged.daemon.handlers.naming import look
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.shared_documents import bring, held, take_away
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
@@ -34,8 +37,12 @@ from forged.text.redaction import shapes_in
 from forged.writing import Draft, Taking, Written
 from forged_client import protocol as wire
 
+if TYPE_CHECKING:
+    from forged.postgres import Held
+
 _MOST_SOURCE = 1024
 _MOST_LISTED = 1000
+_LOOK = "`forgectl ingest --list` shows what is there"
 
 _There = dict[str, dict[str, Memory]]
 """The pieces that are there, by their source and id."""
@@ -48,7 +55,14 @@ class _Made(msgspec.Struct, frozen=True):
     pieces: tuple[Memory, ...]
     missing: tuple[Memory, ...]
     older: tuple[str, ...]
+    older_documents: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
     insisted: bool = False
+
+    @property
+    def kept(self) -> tuple[Memory, ...]:
+        """The pieces that are there in the end."""
+        return tuple(each for each in self.pieces if each.id not in self.forgotten)
 
     @property
     def became(self) -> str:
@@ -167,9 +181,18 @@ def _of(
     insisted: bool,
 ) -> _Made:
     there_now, ids = there.get(source, {}), {each.id for each in pieces}
-    missing = [each for each in pieces if each.id not in there_now and not is_forgotten(each.content)]
+    absent = [each for each in pieces if each.id not in there_now]
+    forgotten = frozenset(each.id for each in absent if is_forgotten(each.content))
     older = tuple(each for each in there_now if each not in ids)
-    return _Made(source, pieces, tuple(missing), older, insisted)
+    return _Made(
+        source,
+        pieces,
+        missing=tuple(each for each in absent if each.id not in forgotten),
+        older=older,
+        older_documents=frozenset(_document_of(there_now[each]) for each in older),
+        forgotten=forgotten,
+        insisted=insisted,
+    )
 
 
 async def _written(
@@ -185,17 +208,17 @@ async def _written(
     if failed is not None:
         fate = msgspec.structs.replace(made.fate(len(written)), became="refused", reason=str(failed))
         return fate, generation
+    there = await bring(context.daemon, made.kept, made.older_documents, said)
     if made.older:
-        generation = await _taken_away(context, index, made.older)
-    return made.fate(len(written)), generation
+        generation = await take_files_away(context.daemon, index, made.older)
+    return msgspec.structs.replace(made.fate(len(written)), shared=there), generation
 
 
-async def _taken_away(context: Context, index: RootIndex, ids: Sequence[str]) -> int:
+async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) -> int:
     """Remove pieces for good; the generation that is without them.
 
     Nothing of it counts as forgotten: the same text may come back at any time.
     """
-    daemon = context.daemon
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
     try:
@@ -213,19 +236,24 @@ async def list_documents(
 ) -> tuple[wire.Documents, int]:
     """A page of the documents, by their sources."""
     index = await _index(context, place)
-    records = _records(context, index, _by_document(await _there(context, index)))
+    server, problem = await held(context.daemon)
+    records = _with_shared(_records(context, index, await documents_there(context, index)), server)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_LISTED)
     page = tuple(records[start : start + count])
     reply = wire.Documents(
-        status="ok" if page else "empty", documents=page, total=len(records), root=index.root.top
+        status="ok" if page else "empty",
+        reason=problem,
+        documents=page,
+        total=len(records),
+        root=index.root.top,
     )
     return reply, index.generations.visible
 
 
-def _by_document(there: _There) -> dict[str, list[Memory]]:
+async def documents_there(context: Context, index: RootIndex) -> dict[str, list[Memory]]:
     """The pieces of each; while a text takes the place of another, one source has two documents."""
     found: dict[str, list[Memory]] = {}
-    for some in there.values():
+    for some in (await _there(context, index)).values():
         for each in some.values():
             found.setdefault(_document_of(each), []).append(each)
     return found
@@ -246,6 +274,29 @@ def _records(
     return sorted(records, key=lambda each: (each.source, each.created_at))
 
 
+def _with_shared(records: Sequence[wire.DocumentRecord], server: Sequence[Held]) -> list[wire.DocumentRecord]:
+    """What is in files and what the server has as one list, each document once."""
+    theirs = {each.document_id: each for each in server}
+    here = [msgspec.structs.replace(each, shared=each.document_id in theirs) for each in records]
+    known = {each.document_id for each in records}
+    there = [
+        wire.DocumentRecord(
+            document_id=each.document_id,
+            source=each.source,
+            pieces=each.pieces,
+            of=each.pieces,
+            created_at=memory.utc(each.created_at.timestamp()),
+            agent_id=each.agent_id,
+            metadata=dict(each.metadata),
+            shared=True,
+            here=False,
+        )
+        for each in server
+        if each.document_id not in known
+    ]
+    return sorted((*here, *there), key=lambda each: (each.source, each.created_at))
+
+
 def _record(document_id: str, some: Sequence[Memory], detail: Detail) -> wire.DocumentRecord:
     piece = some[0].piece
     assert piece is not None, "it was found by its piece"
@@ -264,20 +315,23 @@ async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
     """Take every piece of a document away, and answer when no search can find one any more."""
-    index = await _index(context, place)
-    await context.daemon.trust.opened()
-    async with context.daemon.ingesting:
-        there = _by_document(await _there(context, index))
+    index, daemon = await _index(context, place), context.daemon
+    await daemon.trust.opened()
+    async with daemon.ingesting:
+        there = await documents_there(context, index)
         found = {each: some for each, some in there.items() if _is_named(request.name, some[0])}
-        if not found:
+        server, problem = await held(daemon, request.name)
+        records = _with_shared(_records(context, index, found), server)
+        if not records:
             raise MemoryNotFound(
-                f"no document {request.name[:80]!r}; `forgectl ingest --list` shows what is there"
+                "; ".join(filter(None, (f"no document {request.name[:80]!r}", problem or _LOOK)))
             )
-        records = _records(context, index, found)
         ids = [each.id for some in found.values() for each in some]
-        generation = await _taken_away(context, index, ids)
+        waits = await take_away(daemon, [each.document_id for each in records], server)
+        generation = await take_files_away(daemon, index, ids) if ids else index.generations.visible
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    return wire.DocumentRemoved(documents=tuple(records), pieces=len(ids)), generation
+    pieces = sum(each.pieces for each in records)
+    return wire.DocumentRemoved(documents=tuple(records), pieces=pieces, waits=waits), generation
 
 
 def _is_named(name: str, piece: Memory) -> bool:

@@ -22,11 +22,12 @@ from forged.daemon.handlers.forgetting import forget_in_session, of_session, wit
 from forged.daemon.handlers.forgetting import purge as purge_texts
 from forged.daemon.handlers.naming import in_view, on_disk, the_one, within
 from forged.daemon.handlers.refusals import NotReady
+from forged.daemon.handlers.shared_documents import forget_pieces
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory, Origin
+from forged.memory import Memory, Origin, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
@@ -93,6 +94,8 @@ async def put_away(
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         await daemon.state.judged.forget(gone.ids, gone.contents)
         await drop_all_known(daemon, index.root.top, gone.ids)
+        if index.root.scope is Scope.ORG:
+            await forget_pieces(daemon, gone.ids)
         if purge:
             cut = await purge_texts(daemon, gone.contents)
         if taking.erase:

@@ -42,6 +42,7 @@ def test_two_machines_share_what_they_remember_and_nothing_is_left(home: Path, s
 
     assert done.returncode == 0, done.stdout + done.stderr
     for promise in (
+        "it is a piece of the document",
         "the reply says that the server took no part",
         "the desktop has not heard of it",
         "nothing waits for the server any more, on neither machine",
