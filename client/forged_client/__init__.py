@@ -72,6 +72,7 @@ __all__ = [
     "Rebuilt",
     "Recalled",
     "RecalledMemory",
+    "Relation",
     "Remembered",
     "Reply",
     "ReplyLost",

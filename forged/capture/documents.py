@@ -26,6 +26,7 @@ from forged.capture.known import Known, Place
 from forged.capture.likely import Likely
 from forged.capture.origins import Origins, Whose
 from forged.capture.rules.newest import NO_ROWS, RowsOf, differs_from
+from forged.capture.things import said_things
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.memory import (
@@ -274,6 +275,7 @@ class _Deciding:
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
         said_at = self._said_at(content)
+        entities, relations = said_things(proposal.entities, proposal.relations, content, self._line)
         return Memory(
             id=new_id(),
             content=content,
@@ -289,6 +291,8 @@ class _Deciding:
             origin=self._origin,
             cues=self._cues(proposal.cues),
             evidence=_evidence(root, proposal.evidence),
+            entities=entities,
+            relations=relations,
         )
 
     def _is_another_word(self, root: Root, content: str, place: Place) -> bool:
@@ -311,9 +315,12 @@ class _Deciding:
             yield Related(heads[place].id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
-        lines = (" ".join(self._presentable(cue).split()) for cue in proposed)
+        lines = map(self._line, proposed)
         short = (line for line in lines if line and len(line) <= MOST_CUE_CHARS)
         return tuple(dict.fromkeys(short))[:MOST_CUES]
+
+    def _line(self, text: str) -> str:
+        return " ".join(self._presentable(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
         there = (edge for edge in proposed if edge.id in self._known.ids[root])

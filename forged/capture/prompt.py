@@ -20,7 +20,7 @@ from forged.text import prompts
 
 # Characters of one listed memory, and bytes of the whole list: with instructions and schema 1,500 tokens.
 _LINE_LIMIT = 120
-_LIST_LIMIT = 1_620
+_LIST_LIMIT = 1_540
 _LABEL_LIMIT = 40
 # A line that reads as if somebody else began to speak: marked like a paste, it passes for nobody's word.
 _SPEAKER = re.compile(r"^(?=[ \t]*(?:user|assistant|system)[ \t]*:)", re.IGNORECASE | re.MULTILINE)
@@ -37,18 +37,24 @@ _EDGE: dict[str, object] = {
     "required": ["id", "relationship"],
     "additionalProperties": False,
 }
+_STRINGS: dict[str, object] = {"type": "array", "items": {"type": "string"}}
 _MEMORY: dict[str, object] = {
     "type": "object",
     "properties": {
         "content": {"type": "string"},
-        "scope": {"type": "string", "enum": list(Scope)},
+        "scope": {"type": "string", "enum": [Scope.REPO, Scope.USER]},
         "category": {"type": "string", "enum": list(Category)},
         "supersedes": {"type": "string"},
         "related": {"type": "array", "items": _EDGE},
-        "cues": {"type": "array", "items": {"type": "string"}},
-        "evidence": {"type": "array", "items": {"type": "string"}},
+        "cues": _STRINGS,
+        "evidence": _STRINGS,
+        "entities": _STRINGS,
+        "relations": _STRINGS,
     },
-    "required": ["content", "scope", "category", "supersedes", "related", "cues", "evidence"],
+    "required": [
+        *("content", "scope", "category", "supersedes", "related"),
+        *("cues", "evidence", "entities", "relations"),
+    ],
     "additionalProperties": False,
 }
 # Strict modes want an object at the root and every property required; not every server knows nullable types.

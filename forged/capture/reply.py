@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
+from forged.capture.things import entities_in, relations_in
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
 from forged.memory import Related
 from forged.models import sendable
@@ -159,6 +160,8 @@ def _proposal(element: object) -> Proposal | None:
         related=_edges(element.get("related")),
         cues=_lines(element.get("cues")),
         evidence=_lines(element.get("evidence")),
+        entities=entities_in(element.get("entities")),
+        relations=relations_in(element.get("relations")),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from forged.counters import Departure
 from forged.log import LogSettings
-from forged.memory import Origin, Related, Scope
+from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.program import Program
 from forged.state import Event
 
@@ -35,8 +35,9 @@ class Proposal(msgspec.Struct, frozen=True):
     """What a classifier wants to keep, unchecked: every field may hold anything.
 
     `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST. `why` it is proposed: request (somebody asked for it), rule, head, model;
-    of what its author always proposes for one reason it is left out.
+    PATH:LINE or PATH:FIRST-LAST; `entities` and `relations` say what it speaks of. `why` it is proposed:
+    request (somebody asked for it), rule, head, model; of what its author always proposes for one reason it
+    is left out.
     What is not sure to be worth keeping `only_replaces`: who comes back to what is known with another word
     about it means it to last. `doubt` is how many nats speak against that, which must speak for the other.
     """
@@ -48,6 +49,8 @@ class Proposal(msgspec.Struct, frozen=True):
     related: tuple[Related, ...] = ()
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
     why: str = ""
     only_replaces: bool = False
     doubt: float = 0.0

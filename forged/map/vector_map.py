@@ -175,7 +175,7 @@ class Heads(msgspec.Struct, frozen=True, eq=False):
                 yield self.memories[begin + place]
 
 
-class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True):
+class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     """Everything one root can answer with.
 
     `memories` are all that are visible, sorted by id, and no id is twice among them. A row is a place in the

@@ -28,6 +28,7 @@ from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Change, Listening
 from forged.postgres.pool import Pool
+from forged.postgres.relating import Reached, Relating
 from forged.postgres.replaying import FOR_EVER, WRITES, Replay
 from forged.postgres.searching import Wanted
 from forged.postgres.values import Settings, Stored, Vector
@@ -179,6 +180,15 @@ class Shared:
         )
         async with self._connection(deadline) as connection:
             return await searching.recall(connection, owners, wanted)
+
+    async def reached(
+        self, scope: Scope, owner: str, named: Sequence[str], deadline: float
+    ) -> tuple[Reached, ...]:
+        """The memories of one owner that two steps lead to from things of these names. Raises SharedError."""
+        if scope not in self.scopes:
+            return ()
+        async with self._connection(deadline) as connection:
+            return await Relating(connection, scope, owner).reached(named)
 
     def hit(self, rows: Sequence[Stored]) -> None:
         """These were in an answer; the server hears of it within seconds, or never."""

@@ -80,33 +80,11 @@ def _conditions(here: Table, *, filters: bool, nested: int) -> list[str]:
 
 
 @cache
-def put_one(scope: Scope, set_name: str = "") -> str:
-    """Write one row over what has its id, unless it was forgotten."""
+def put(scope: Scope, set_name: str = "") -> str:
+    """Write rows, given as a list for each column, over what has their ids, unless that was forgotten."""
     here = TABLES[scope]
-    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
-    return _put(here, set_name, f"(SELECT {given})")
-
-
-@cache
-def put_many(scope: Scope, set_name: str = "") -> str:
-    """The same with all rows of the table that `incoming` makes."""
-    return _put(TABLES[scope], set_name, "incoming")
-
-
-@cache
-def incoming(scope: Scope, set_name: str = "") -> str:
-    """Make a table of this transaction's own, to copy rows into."""
-    here = TABLES[scope]
-    columns = ", ".join(here.columns)
-    return (
-        f"CREATE TEMP TABLE incoming ON COMMIT DROP AS SELECT {columns}"
-        f" FROM {table(scope, set_name)} WITH NO DATA"
-    )
-
-
-@cache
-def copy(scope: Scope) -> str:
-    return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
+    lists = ", ".join(f"%({column})s::{here.type_of(column)}[]" for column in here.columns)
+    return _put(here, set_name, f"unnest({lists}) AS i ({', '.join(here.columns)})")
 
 
 def _put(here: Table, set_name: str, given: str) -> str:
@@ -117,9 +95,10 @@ def _put(here: Table, set_name: str, given: str) -> str:
         changed.append("changed = EXCLUDED.changed")
     values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
     return f"""
-        INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
+        INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given}
         WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})
-        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)} {_newer(here)}"""
+        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)} {_newer(here)}
+        RETURNING t.id"""
 
 
 def _replaced(column: str) -> str:
@@ -154,7 +133,8 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
         UPDATE {name} AS t SET is_head = NOT is_head
         WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
             SELECT FROM {name} AS n
-            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
+            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)
+        RETURNING t.id, t.is_head, t.content"""
 
 
 @cache
@@ -193,9 +173,6 @@ BURY = f"""
     SELECT %(scope)s, %(owner)s, gone, %(kind)s, {_NEXT}, %(at)s FROM unnest(%(ids)s::text[]) AS gone
     ON CONFLICT (owner, scope, id) DO UPDATE
     SET kind = EXCLUDED.kind, changed = EXCLUDED.changed, at = greatest(tombstones.at, EXCLUDED.at)"""
-UNLINK = """
-    DELETE FROM forged.memory_entities
-    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
 
 
 @cache

@@ -46,13 +46,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 class Recollection(msgspec.Struct, frozen=True):
     """One memory that was found, with what is known of it.
 
-    `model` is what its vector was compared by; `score` orders the list that `combined` makes.
+    `model` is what its vector was compared by; `score` orders the list that `combined` makes. `path` says
+    over what a query led to it that it may share no word with.
     """
 
     ranked: Ranked
     facts: Facts = Facts()
     model: str = ""
     score: float = 0.0
+    path: str = ""
 
     @property
     def distance(self) -> float | None:
@@ -73,8 +75,28 @@ class Limits(msgspec.Struct, frozen=True):
     long_term: int = 10
 
 
-def combined(lists: Sequence[Sequence[Recollection]], limits: Limits) -> tuple[Recollection, ...]:
-    """One list of many, each of which has the best first."""
+def combined(
+    lists: Sequence[Sequence[Recollection]], limits: Limits, reached: Sequence[Recollection] = ()
+) -> tuple[Recollection, ...]:
+    """One list of many, each of which has the best first; what was `reached` otherwise is merged by rank."""
+    ordered = _as_one(lists)
+    if reached:
+        ordered = _merged(ordered, reached)
+    return tuple(_within(ordered, limits))
+
+
+def _merged(ordered: Sequence[Recollection], reached: Sequence[Recollection]) -> list[Recollection]:
+    paths = {each.same: each.path for each in reached}
+    scores = reciprocal([[each.same for each in rows] for rows in (ordered, reached)])
+    found = {each.same: each for each in (*reached, *ordered)}.values()
+    scored = [
+        msgspec.structs.replace(each, score=scores[each.same], path=paths.get(each.same, ""))
+        for each in found
+    ]
+    return sorted(scored, key=lambda each: -each.score)
+
+
+def _as_one(lists: Sequence[Sequence[Recollection]]) -> list[Recollection]:
     single = _each_once(lists)
     found = [each for rows in single for each in rows]
     models = {each.model for each in found}
@@ -83,7 +105,7 @@ def combined(lists: Sequence[Sequence[Recollection]], limits: Limits) -> tuple[R
     else:
         scores = reciprocal([[each.same for each in rows] for rows in single])
     scored = (msgspec.structs.replace(each, score=scores[each.same]) for each in found)
-    return tuple(_within(sorted(scored, key=lambda each: -each.score), limits))
+    return sorted(scored, key=lambda each: -each.score)
 
 
 def _each_once(lists: Sequence[Sequence[Recollection]]) -> list[list[Recollection]]:

@@ -25,12 +25,14 @@ from forged.retrieval.queries import queried
 from forged.retrieval.rank import heard
 from forged.retrieval.recall import Facts, Recollection
 from forged.retrieval.values import See, near
-from forged.scopes import FileSource, Question, View
+from forged.scopes import FileSource, OverEntities, Question, Ranked, View
 
 logger = logging.getLogger(__name__)
 
 # A place that is there shows what it has within such a moment.
 _MOMENT_S = 0.05
+# What is reached over what memories speak of, of all places together.
+_OVER, _MOST_REACHED = "over entities", 10
 _UNREAD = f"is not read yet: {FIRST_BUILD}"
 
 Remote = Callable[[Vectors], Awaitable[Sequence[Sequence[Recollection]]]]
@@ -53,10 +55,12 @@ class Place(msgspec.Struct, frozen=True):
 class Recollected(msgspec.Struct, frozen=True):
     """What was found, in lists; `degraded` says what is missing, `legs` what took part.
 
-    `is_waiting`: a place is being read for the first time.
+    `reached` is what the query leads to over what memories speak of. `is_waiting`: a place is being read for
+    the first time.
     """
 
     lists: tuple[Sequence[Recollection], ...] = ()
+    reached: tuple[Recollection, ...] = ()
     degraded: tuple[str, ...] = ()
     legs: tuple[str, ...] = ()
     embedding_ms: float = 0.0
@@ -78,6 +82,7 @@ class Recaller:
         self._models = models
         self._lexical_weight = lexical_weight
         self._thread = thread
+        self._over_entities = OverEntities(thread)
 
     async def recall(
         self,
@@ -101,11 +106,14 @@ class Recaller:
         searches = {place.name: self._search(place, question) for place in places}
         if remote is not None:
             searches["shared"] = _on_server(remote, vectors)
+        searches[_OVER] = self._reached(query, places, question.deadline)
         found = await _all_until(deadline, searches)
+        reached = found.pop(_OVER)
         problems = (f"{name} {each.problem}" for name, each in found.items() if each.problem)
         legs = frozenset[str]().union(*(each.legs for each in found.values()))
         return Recollected(
             lists=tuple(rows for each in found.values() for rows in each.lists),
+            reached=tuple(each for rows in reached.lists for each in rows),
             degraded=tuple(filter(None, (lacks, *problems))),
             legs=tuple(sorted(legs, reverse=True)),
             embedding_ms=round(embedding_ms, 3),
@@ -136,6 +144,22 @@ class Recaller:
             for view in views[:1]:
                 view.used(found.vectors.shape[1])
         return found.vectors
+
+    async def _reached(self, query: str, places: Sequence[Place], deadline: float) -> _Found:
+        """What the query leads to over what the memories of all places speak of, as each place admits."""
+        views = await asyncio.gather(*(place.see(deadline) for place in places))
+        homes = [(place, view, home) for place, view in zip(places, views, strict=True) for home in view.maps]
+        found = await self._over_entities.search([home for _, _, home in homes], query)
+        rows = list[Recollection]()
+        for each in found:
+            (place, view, home), memory_id = homes[each.place[0]], each.place[1]
+            memory = home.find(memory_id)
+            if memory is None or not (place.admits is None or place.admits(home.root, memory_id)):
+                continue
+            ranked = Ranked(memory, each.strength, via="entity", root=home.root)
+            facts = place.facts(home.root, memory_id)
+            rows.append(Recollection(ranked, facts, view.key or "", path=each.path))
+        return _Found((rows[:_MOST_REACHED],))
 
     async def _search(self, place: Place, question: Question) -> _Found:
         view = await place.see(question.deadline)

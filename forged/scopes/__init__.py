@@ -2,6 +2,7 @@
 
 from forged.scopes.file_source import FileSource
 from forged.scopes.listing import newest
+from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
 from forged.scopes.session_views import SessionViews, root_of_session
@@ -12,6 +13,7 @@ from forged.scopes.view import FileRoots, View
 __all__ = [
     "FileRoots",
     "FileSource",
+    "OverEntities",
     "Question",
     "Ranked",
     "Resolver",

@@ -12,11 +12,11 @@ What was looked at once is not looked at again: between two builds almost every 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from forged.memory import Evidence, Memory, unchanged_ends
+from forged.memory import Entity, Evidence, Memory, Relation, unchanged_ends
 from forged.state import OwnFile
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
@@ -83,9 +83,12 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     odd_times = (text for text in times if not _TIME.fullmatch(text))
     grounds = map(str, source.evidence)
     beside = (source.category, source.session_id, source.trigger, *odd_times, *source.cues, *grounds)
+    beside = (*beside, *_spoken(source))
     found = shapes_in("\n\n".join((public, source.id, source.supersedes or "", *beside, *edges)))
     if source.cues != (cues := tuple(map(without_private, source.cues))):
         source = msgspec.structs.replace(source, cues=cues)
+    if any("<" in text for text in _spoken(source)):
+        source = _speaking(source, without_private)
     record = own(source.id)
     is_own = record is not None and record.sha256 == sha256
     origin = (record.origin or source.origin) if record is not None and is_own else ""
@@ -99,10 +102,32 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
     return Shown(_without(source, public, found, origin), has_secret=True)
 
 
+def _spoken(source: Memory) -> Iterator[str]:
+    """What its front matter says that it speaks of."""
+    for entity in source.entities:
+        yield from (entity.name, entity.type, entity.description)
+    for each in source.relations:
+        yield from (each.source, each.relation, each.target)
+
+
+def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
+    """The same with what it speaks of in names as they are `shown`."""
+    return msgspec.structs.replace(
+        source,
+        entities=tuple(
+            Entity(shown(each.name), shown(each.type), shown(each.description)) for each in source.entities
+        ),
+        relations=tuple(
+            Relation(shown(each.source), shown(each.relation), shown(each.target), each.weight)
+            for each in source.relations
+        ),
+    )
+
+
 def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
     cut = (PRIVATE,) if public != source.content else ()
     return msgspec.structs.replace(
-        source,
+        _speaking(source, lambda text: redact(text).text),
         content=redact(public).text,
         category=redact(source.category).text,
         session_id=redact(source.session_id).text,

@@ -92,6 +92,7 @@ def _changes_nothing(memory: Memory, base: Memory) -> bool:
     """Whether a new version would say what the one before says, all that is beside its text included."""
     beside = memory.category == base.category and set(memory.related) <= set(base.related)
     beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
+    beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
     return beside and normalised(memory.content) == normalised(base.content)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from forged.errors import MemoryNotFound
 from forged.map import link, replaced_by
 from forged.memory import Memory
+from forged.text.same_text import normalised
 
 
 def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
@@ -38,10 +39,12 @@ def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = Fal
     """`draft` as the version after `base`; unless `is_whole` it keeps what it does not say itself.
 
     Links are added to those of `base`. Keys of its file that forged does not know stay. The files that it
-    stood on do not: nobody said that the new text stands on them.
+    stood on do not: nobody said that the new text stands on them. What it speaks of stays with its text.
     """
     if is_whole:
         return msgspec.structs.replace(draft, supersedes=base.id, version=number)
+    if not draft.entities and not draft.relations and normalised(draft.content) == normalised(base.content):
+        draft = msgspec.structs.replace(draft, entities=base.entities, relations=base.relations)
     edges = {edge.id: edge for edge in (*base.related, *draft.related)}
     return msgspec.structs.replace(
         draft,

@@ -19,9 +19,11 @@ from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
 from forged.memory import (
     Category,
+    Entity,
     Memory,
     Origin,
     Related,
+    Relation,
     Relationship,
     Scope,
     is_valid_id,
@@ -436,6 +438,20 @@ def test_cues_and_evidence_are_kept_as_far_as_they_can_be(tmp_path):
     assert one.evidence[0].hash
     (users,), _ = decided(msgspec.structs.replace(proposal, scope="user"))
     assert users.evidence == ()
+
+
+def test_what_it_speaks_of_is_kept_in_its_file_as_far_as_it_says_so():
+    proposal = propose(
+        "goose speaks REST",
+        entities=(Entity("goose", "service"), Entity("heron")),
+        relations=(Relation("goose", "speaks", "REST"), Relation("goose", "eats", "heron")),
+    )
+
+    (one,), _ = decided(proposal)
+
+    assert one.entities == (Entity("goose", "service"),)
+    assert one.relations == (Relation("goose", "speaks", "REST"),)
+    assert parse(render(one), "repo", one.id) == one
 
 
 # --- how often it is asked ---------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from forged_client import protocol as p
 from forged_client.framing import encode
@@ -456,6 +457,23 @@ LATER: dict[str, p.Request | p.Reply] = {
     "reply-status_report+trust": p.StatusReport(
         id=3,
         roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
+    ),
+    "request-list+entities": p.ListMemories(id=10, workspace="/w", entities=True),
+    "reply-memories+entities": p.Memories(
+        id=9,
+        memories=(
+            replace(_RECORD, entities=("goose", "Redis"), relations=(p.Relation("goose", "uses", "Redis"),)),
+        ),
+        total=1,
+    ),
+    "reply-found+entities": p.Found(
+        id=5, memories=(replace(_HIT, entities=("goose",), relations=(p.Relation("a", "calls", "b"),)),)
+    ),
+    "reply-recalled+path": p.Recalled(
+        id=60,
+        memories=(
+            p.RecalledMemory(id="mem_a", scope="user", content="text", score=0.5, path="goose uses Redis"),
+        ),
     ),
 }
 

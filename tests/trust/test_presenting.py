@@ -9,7 +9,7 @@ import pytest
 
 from forged.files import Root
 from forged.files.frontmatter import render
-from forged.memory import Related, Scope
+from forged.memory import Entity, Related, Relation, Scope
 from forged.trust import own_file, presenting
 from forged.trust.presenting import Presented, presented
 from tests.data.memories import memory, put
@@ -154,3 +154,17 @@ async def test_what_counts_of_the_user_and_of_a_repository_comes_without_secrets
 
 def recorded_in(top, scope, one):
     return own_file(Root(str(top), scope), one)
+
+
+def test_what_front_matter_says_that_it_speaks_of_is_shown_without_secrets_and_private_spans():
+    source = msgspec.structs.replace(
+        memory("mem_1", "push to staging"),
+        entities=(Entity("goose <private>hated</private>"), Entity("goose", "tool", TOLD)),
+        relations=(Relation("goose", "needs", SECRET, 0.5),),
+    )
+
+    (shown,) = looked_at(source).memories
+
+    assert shown.entities == (Entity("goose "), Entity("goose", "tool", CLEAN))
+    assert shown.relations == (Relation("goose", "needs", "[redacted]", 0.5),)
+    assert shown.redacted == ("GitHub token",)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.errors import MemoryNotFound
-from forged.memory import Memory, Related
+from forged.memory import Entity, Memory, Related, Relation
 from forged.writing.versions import base_of, succeeding
 from tests.data.memories import memory
 
@@ -65,3 +65,16 @@ def test_who_has_seen_the_base_says_all_of_it():
     new = succeeding(replace(DRAFT, category="patterns"), base, 2, is_whole=True)
 
     assert (new.related, new.extra, new.supersedes, new.version) == ((), "", "old", 2)
+
+
+def test_what_a_memory_speaks_of_stays_with_its_text():
+    spoken = {"entities": (Entity("goose"),), "relations": (Relation("goose", "uses", "REST"),)}
+    base = replace(memory("old", "goose speaks REST"), **spoken)
+
+    same = succeeding(replace(DRAFT, content="goose speaks REST."), base, 2)
+    other = succeeding(DRAFT, base, 2)
+    own = succeeding(replace(DRAFT, content=base.content, entities=(Entity("REST"),)), base, 2)
+
+    assert (same.entities, same.relations) == (base.entities, base.relations)
+    assert (other.entities, other.relations) == ((), ())
+    assert (own.entities, own.relations) == ((Entity("REST"),), ())

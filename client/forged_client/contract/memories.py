@@ -16,6 +16,14 @@ class Edge(msgspec.Struct, frozen=True):
     relationship: str = "relates-to"
 
 
+class Relation(msgspec.Struct, frozen=True):
+    """How one thing that a memory speaks of relates to another, both by name."""
+
+    source: str
+    relation: str
+    target: str
+
+
 class Version(msgspec.Struct, frozen=True):
     """An older version of a memory, as it is listed under its head."""
 
@@ -35,6 +43,8 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     PATH:FIRST-LAST; `stale` are those of them that changed or went since. `agent_id` is whose memory it is in
     scope agent, and elsewhere which agent wrote it, if that was told. `access_count` is how often it was
     found, `last_accessed` when last; neither is in the file, and nor are type, importance and metadata.
+    `entities` are names of what it speaks of, by its front matter and by its text, and `relations` how these
+    relate; a list has them only if it was asked for them.
     """
 
     id: str
@@ -62,6 +72,8 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     agent_id: str = ""
     access_count: int = 0
     last_accessed: str = ""
+    entities: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):
@@ -151,7 +163,7 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
     making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
     `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
-    is left out here, too.
+    is left out here, too. `entities`: say of each what it speaks of.
     """
 
     workspace: str
@@ -167,6 +179,7 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     origin: str = ""
     all_repos: bool = False
     agent_id: str = ""
+    entities: bool = False
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):

@@ -14,7 +14,8 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     `distance` is the cosine distance to the query, smaller is nearer, None where a vector is missing.
     Times are RFC 3339, "" where there is none. `chunk_index` is the place in `document_id`, -1 outside of
-    documents. An id is of its `root`.
+    documents. An id is of its `root`. `path` says in words over what the query leads to it, be it by no word
+    that both share; "" for what was only found by itself.
     """
 
     id: str
@@ -36,6 +37,7 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str = ""
     chunk_index: int = -1
     root: str = ""
+    path: str = ""
 
 
 class Recalled(Reply, frozen=True, tag="recalled"):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from forged_client.contract.memories import Version
+from forged_client.contract.memories import Relation, Version
 from forged_client.envelope import Reply, Request
 
 
@@ -36,7 +36,8 @@ class Hit(msgspec.Struct, frozen=True):
     beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
     a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
     `came` is why it was let in: strong, near, weak, hop, standing. `stale` names files that it stands
-    on and that changed since.
+    on and that changed since. `entities` are names of what it speaks of, and `relations` how these relate: a
+    search tells of them, and a retrieval does not.
     """
 
     id: str
@@ -54,6 +55,8 @@ class Hit(msgspec.Struct, frozen=True):
     rivals: tuple[Version, ...] = ()
     came: str = ""
     stale: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 class Stayed(msgspec.Struct, frozen=True):

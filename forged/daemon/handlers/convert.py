@@ -13,6 +13,7 @@ import msgspec
 
 from forged import memory
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.entities import spoken_by
 from forged.files import Root
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, default_category
@@ -21,6 +22,7 @@ from forged_client import protocol as wire
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
+_Told = TypeVar("_Told", wire.Hit, wire.MemoryRecord)
 # What a client may say of a text's origin; the rest only this daemon knows.
 CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
@@ -110,6 +112,7 @@ def _version(found: Memory) -> wire.Version:
 
 
 def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    """All but what it speaks of, which takes as long as the rest of many memories."""
     return wire.MemoryRecord(
         id=found.id,
         scope=found.scope,
@@ -130,6 +133,16 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
         cues=found.cues,
         evidence=tuple(map(str, found.evidence)),
         stale=found.stale,
+    )
+
+
+def with_entities(told: _Told, found: Memory) -> _Told:
+    """The same with what it speaks of."""
+    spoken = spoken_by(found)
+    return msgspec.structs.replace(
+        told,
+        entities=tuple(each.name for each in spoken.entities),
+        relations=tuple(wire.Relation(each.source, each.relation, each.target) for each in spoken.relations),
     )
 
 

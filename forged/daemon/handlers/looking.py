@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed
+from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
 from forged.daemon.handlers.heard import asked
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
@@ -36,7 +36,9 @@ async def search(
     reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
-        memories=fitting([hit(ranked) for ranked in answer.ranked if ranked.via == "search"]),
+        memories=fitting(
+            [with_entities(hit(each), each.memory) for each in answer.ranked if each.via == "search"]
+        ),
         legs=answer.legs,
         elapsed_ms=elapsed_ms(context),
         notice=await in_reply(context, place),

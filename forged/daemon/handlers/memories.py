@@ -15,7 +15,7 @@ import msgspec
 
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
-from forged.daemon.handlers.convert import check_known, fitting, seconds_of
+from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
 from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, with_sessions
@@ -26,7 +26,7 @@ from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Origin
+from forged.memory import Memory, Origin
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
@@ -130,7 +130,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     reply = wire.Memories(
         status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else "",
-        memories=fitting([full_record(context, *item) for item in items]),
+        memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
         total=len(items),
         missing=tuple(wanted for wanted, holders in found if not holders),
     )
@@ -150,7 +150,11 @@ async def list_page(
     await in_turn.turn()
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    page = fitting([full_record(context, *item) for item in newest(chosen, start, count)])
+    rows = newest(chosen, start, count)
+    told = [full_record(context, *item) for item in rows]
+    if request.entities:
+        told = await asyncio.to_thread(_with_entities, told, [found for _, found in rows])
+    page = fitting(told)
     reply = wire.Memories(
         status=_status(view, bool(page)),
         reason=FIRST_BUILD if view.waiting else view.problem,
@@ -159,6 +163,10 @@ async def list_page(
         notice=await in_reply(context, place),
     )
     return reply, view.generation
+
+
+def _with_entities(told: list[wire.MemoryRecord], memories: list[Memory]) -> list[wire.MemoryRecord]:
+    return list(map(with_entities, told, memories))
 
 
 def _status(view: View, found: bool) -> str:

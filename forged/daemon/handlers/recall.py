@@ -55,7 +55,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     ]
     deadline = deadline_of(context, request.timeout_s, place)
     found = await daemon.retriever.recaller.recall(query, answering, deadline=deadline, tops=place.tops)
-    best = combined(found.lists, limits)
+    best = combined(found.lists, limits, found.reached)
     note_used(daemon, best)
     return _reply(context, place, request, found, best)
 
@@ -96,6 +96,7 @@ def _recalled(each: Recollection) -> wire.RecalledMemory:
         created_at=memory.created_at,
         session_id=memory.session_id,
         root=each.ranked.root,
+        path=each.path,
         **_beside(each),
     )
 

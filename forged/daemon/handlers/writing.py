@@ -99,7 +99,9 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         )
         if request.content is None:
             return new
-        return msgspec.structs.replace(new, content=request.content, origin=request.origin)
+        new = msgspec.structs.replace(new, content=request.content, origin=request.origin)
+        # What the old text spoke of says nothing of the new one.
+        return new if new.content == base.content else msgspec.structs.replace(new, entities=(), relations=())
 
     return await _next_version(context, place, request, changed)
 

@@ -14,6 +14,7 @@ AT_ONCE = {wire.Hello, wire.Ping, wire.Events}
 REQUESTS = {
     wire.Retrieve: {},
     wire.Search: {"query": "q"},
+    wire.Recall: {"query": "q", "session_id": "s", "agent_id": "a"},
     wire.Why: {},
     wire.Remember: {"content": "text"},
     wire.GetMemories: {},

@@ -1,0 +1,140 @@
+"""The memories that a question leads to over what they speak of, be it by no word of their own.
+
+Two things are beside each other where a relation joins them, where one memory speaks of both, or where a link
+joins a memory of the one to a memory of the other. From each thing that is named two steps are gone. What
+joins two named things comes first ("how does X relate to Y"), then the memories of all that was reached, by
+what is left of the weight: a relation keeps as much as it weighs, the other steps less, and a thing is worth
+the less the more memories speak of it. Several graphs, each of one root, are walked as one. Pure; at most
+some ten thousand steps, however many memories there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from forged.entities.graph import EntityGraph, Tie
+
+MOST_HOPS = 2
+# What a step is worth along no relation: one memory speaks of both, or links join two of them.
+_TOGETHER, _LINKED = 0.5, 0.25
+_FARTHER = 0.5
+# Newest memories of a thing that are looked at, and things that a step goes on from.
+_LOOKED_AT = 64
+_FRONTIER = 32
+
+Place = tuple[int, str]
+"""A memory: the place of its graph, and its id."""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A memory that was reached: over how many steps, what they are worth, and in words over what."""
+
+    place: Place
+    hops: int
+    strength: float
+    path: str
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """From one thing to another. `memories` tell that they are beside each other."""
+
+    other: str
+    weight: float
+    words: str
+    memories: tuple[Place, ...]
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """How a thing was reached."""
+
+    key: str
+    weight: float = 1.0
+    steps: tuple[_Step, ...] = ()
+
+    def on(self, step: _Step) -> _Way:
+        return _Way(step.other, self.weight * step.weight, (*self.steps, step))
+
+
+def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[Reached, ...]:
+    """At most so many memories, the best first, of which half at most speak of what is named themselves."""
+    ways = {start: _ways(graphs, start) for start in named}
+    joining = [ways[one][other] for one in named for other in named if other != one and other in ways[one]]
+    best = dict[Place, Reached]()
+    for found in (*_on_the_way(graphs, joining), *_at_the_end(graphs, ways)):
+        there = best.get(found.place)
+        if there is None or found.strength > there.strength:
+            best[found.place] = found
+    ordered = sorted(best.values(), key=lambda each: (-each.strength, each.place))
+    near = [each for each in ordered if not each.hops][: max(most - most // 2, 0)]
+    return tuple(each for each in ordered if each.hops or each in near)[:most]
+
+
+def _ways(graphs: Sequence[EntityGraph], start: str) -> dict[str, _Way]:
+    """The best way to each thing that is at most two steps away; there are no ways back."""
+    reached = {start: _Way(start)}
+    frontier = [reached[start]]
+    for _ in range(MOST_HOPS):
+        fresh = dict[str, _Way]()
+        for way in frontier:
+            for step in _steps(graphs, way.key):
+                on = way.on(step)
+                there = fresh.get(on.key)
+                if on.key not in reached and (there is None or on.weight > there.weight):
+                    fresh[on.key] = on
+        reached |= fresh
+        frontier = heapq.nlargest(_FRONTIER, fresh.values(), key=lambda way: (way.weight, way.key))
+    return reached
+
+
+def _steps(graphs: Sequence[EntityGraph], key: str) -> Iterator[_Step]:
+    for place, graph in enumerate(graphs):
+        for tie in graph.ties.get(key, ())[:_LOOKED_AT]:
+            weight = min(max(tie.weight, 0.0), 1.0)
+            yield _Step(tie.other, weight, _told(graphs, key, tie), ((place, tie.memory_id),))
+        for memory_id in graph.speaking.get(key, ())[:_LOOKED_AT]:
+            here = (place, memory_id)
+            for other in graph.said[memory_id]:
+                yield _Step(other, _TOGETHER, f"{_name(graphs, key)} with {_name(graphs, other)}", (here,))
+            for linked in graph.linked.get(memory_id, ()):
+                for other in graph.said.get(linked, ()):
+                    words = f"{_name(graphs, key)} linked with {_name(graphs, other)}"
+                    yield _Step(other, _LINKED, words, (here, (place, linked)))
+
+
+def _told(graphs: Sequence[EntityGraph], key: str, tie: Tie) -> str:
+    ends = (_name(graphs, key), _name(graphs, tie.other))
+    source, target = reversed(ends) if tie.turned else ends
+    return f"{source} {tie.relation} {target}"
+
+
+def _name(graphs: Sequence[EntityGraph], key: str) -> str:
+    return next((graph.names[key].name for graph in graphs if key in graph.names), key)
+
+
+def _on_the_way(graphs: Sequence[EntityGraph], joining: Sequence[_Way]) -> Iterator[Reached]:
+    """The memories that tell how two named things are joined: nothing else is worth as much."""
+    for way in joining:
+        path = _path(graphs, way)
+        for step in way.steps:
+            for place in step.memories:
+                yield Reached(place, len(way.steps), 1.0 + way.weight, path)
+
+
+def _at_the_end(graphs: Sequence[EntityGraph], ways: dict[str, dict[str, _Way]]) -> Iterator[Reached]:
+    """The memories of all things that were reached."""
+    for way in (each for reached in ways.values() for each in reached.values()):
+        speaking = [(place, graph.speaking.get(way.key, ())) for place, graph in enumerate(graphs)]
+        much = 1.0 + math.log2(1 + sum(len(ids) for _, ids in speaking))
+        strength = way.weight * _FARTHER ** len(way.steps) / much
+        path = _path(graphs, way)
+        for place, ids in speaking:
+            for memory_id in ids[:_LOOKED_AT]:
+                yield Reached((place, memory_id), len(way.steps), strength, path)
+
+
+def _path(graphs: Sequence[EntityGraph], way: _Way) -> str:
+    return "; ".join(step.words for step in way.steps) or _name(graphs, way.key)

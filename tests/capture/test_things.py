@@ -1,0 +1,116 @@
+"""What a classifier says a memory speaks of: read in any shape, and kept if the memory says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.capture import reply
+from forged.capture.things import MOST_THINGS, entities_in, relations_in, said_things
+from forged.memory import Entity, Relation
+
+USES = Relation("goose", "uses", "Redis")
+ANY = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def unchanged(text: str) -> str:
+    return text
+
+
+@pytest.mark.parametrize(
+    ("item", "entity"),
+    [
+        ("goose", Entity("goose")),
+        ("  goose\n pond ", Entity("goose pond")),
+        ("goose (Service)", Entity("goose", "service")),
+        ({"name": "goose"}, Entity("goose")),
+        ({"name": "goose", "type": "Service", "description": "a bird"}, Entity("goose", "service", "a bird")),
+        ({"name": "goose", "type": 7, "description": None}, Entity("goose")),
+    ],
+)
+def test_an_entity_is_read_in_any_shape(item, entity):
+    assert entities_in([item]) == (entity,)
+
+
+@pytest.mark.parametrize("item", ["", "  ", "---", None, 7, [], ["goose"], {"title": "goose"}, "x" * 200])
+def test_what_names_nothing_is_left_out(item):
+    assert entities_in([item, "goose"]) == (Entity("goose"),)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "goose -> uses -> Redis",
+        "goose → uses → Redis",
+        "goose | uses | Redis",
+        ["goose", "uses", "Redis"],
+        {"source": "goose", "relation": "uses", "target": "Redis"},
+        {"subject": "goose", "predicate": "Uses", "object": "Redis", "weight": 3},
+        {"from": " goose", "type": "uses", "to": "Redis"},
+    ],
+)
+def test_a_relation_is_read_in_any_shape(item):
+    assert relations_in([item]) == (USES,)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "goose uses Redis",
+        "goose -> Redis",
+        ["goose", "uses"],
+        ["goose", 7, "Redis"],
+        "goose -> is -> GOOSE",
+        None,
+    ],
+)
+def test_what_is_no_triple_of_two_things_is_left_out(item):
+    assert relations_in([item]) == ()
+
+
+@given(ANY)
+def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
+    assert len(entities_in(value)) <= MOST_THINGS
+    assert len(relations_in(value)) <= MOST_THINGS
+
+
+def test_of_many_the_first_are_read():
+    assert len(entities_in([f"thing {number}" for number in range(1000)])) == MOST_THINGS
+    assert entities_in("goose") == entities_in({"goose": 1}) == ()
+
+
+def test_a_reply_gives_both_and_lives_without_either():
+    fields = {"content": "goose uses Redis.", "scope": "repo", "category": "patterns"}
+    things = {"entities": ["goose"], "relations": ["goose -> uses -> Redis"]}
+
+    (one, other) = reply.read(json.dumps([{**fields, **things}, {**fields, "entities": "x"}])).proposals
+
+    assert (one.entities, one.relations) == ((Entity("goose"),), (USES,))
+    assert (other.entities, other.relations) == ((), ())
+
+
+def test_only_what_stands_in_the_memory_is_kept_each_once():
+    entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
+    relations = (Relation("goose", "uses", "PostgreSQL"), Relation("goose", "uses", "Kafka"))
+
+    kept = said_things(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
+
+    assert kept == ((Entity("Goose", "service"), Entity("postgres")), relations[:1])
+
+
+def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
+    def clean(text: str) -> str:
+        return text.replace("hunter2", "[redacted]")
+
+    entities = (Entity("hunter2"), Entity("goose", "bird", "opens with hunter2"))
+
+    kept = said_things(entities, (Relation("goose", "says", "hunter2"),), "goose says hunter2", clean)
+
+    assert kept == ((Entity("goose", "bird", "opens with [redacted]"),), ())

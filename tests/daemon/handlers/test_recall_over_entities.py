@@ -1,0 +1,109 @@
+"""`recall` over what memories speak of: what shares no word with the query comes if two steps lead there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from forged.entities import graph_of
+from forged.files import Root, agent_root, org_root
+from forged.memory import Entity, Memory, Relation
+from forged.scopes import over_entities
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+from tests.support.provider import FakeEmbedder
+
+QUERY = "How does Apollo relate to Policy 7?"
+STORES = memory("mem_1", "Invoices of `apollo` are kept in `ledger`.", scope="user")
+RULED = replace(
+    memory("mem_2", "Closed books stay readable for ten years.", scope="org"),
+    relations=(Relation("ledger", "falls-under", "Policy 7"),),
+)
+ALIEN = [memory(f"mem_x{number}", f"walrus number {100 + number}", scope="user") for number in range(40)]
+
+
+def put_in(root: Root, *memories: Memory) -> None:
+    put(Path(root.top), *memories, folder=root.folders[0])
+
+
+async def recalled(parts: Parts, query: str = QUERY, **fields) -> dict[str, wire.RecalledMemory]:
+    reply = await parts.ask(wire.Recall(query=query, **fields))
+    assert isinstance(reply, wire.Recalled)
+    return {each.id: each for each in reply.memories}
+
+
+async def test_a_memory_that_is_reached_only_over_a_thing_comes_with_the_path_in_words(home):
+    put(home, STORES, *ALIEN)
+    put_in(org_root(str(home)), RULED)
+    async with assembled(home) as parts:
+        found = await recalled(parts)
+        lone = await recalled(parts, scopes=("org",))
+        plain = await recalled(parts, "invoices")
+
+    assert list(found) == ["mem_1", "mem_2"]
+    assert found["mem_2"].path == "apollo stored-in ledger; ledger falls-under Policy 7"
+    assert found["mem_2"].scope == "org"
+    assert list(lone) == ["mem_2"]
+    assert list(plain) == ["mem_1"]
+    assert plain["mem_1"].path == ""
+
+
+async def test_what_is_reached_is_merged_by_rank_with_what_vectors_find(home):
+    """Of forty memories that are all as near, five come: the one that is reached is among them."""
+    put(home, STORES, replace(RULED, scope="user"), *ALIEN)
+    async with assembled(home, FakeEmbedder()) as parts:
+        await parts.loaded(home)
+        found = await recalled(parts)
+
+    assert {"mem_1", "mem_2"} <= set(found)
+    assert len(found) == 5
+    assert found["mem_2"].path
+
+
+async def test_what_another_agent_knows_leads_nowhere(home):
+    put_in(agent_root(str(home), "codex"), replace(STORES, scope="agent"))
+    put_in(org_root(str(home)), replace(RULED, entities=(Entity("ledger"),), relations=()))
+    async with assembled(home) as parts:
+        theirs = await recalled(parts, "apollo", agent_id="codex")
+        mine = await recalled(parts, "apollo", agent_id="claude")
+
+    assert list(theirs) == ["mem_1", "mem_2"]
+    assert mine == {}
+
+
+async def test_filters_and_replaced_versions_hold_for_what_is_reached_as_for_what_is_found(home):
+    newer = memory("mem_3", "They go to the archive.", scope="user", supersedes="mem_1", version=2)
+    put(home, STORES, newer)
+    put_in(org_root(str(home)), RULED)
+    async with assembled(home) as parts:
+        replaced = await recalled(parts, "apollo")
+        filtered = await recalled(parts, "ledger", filters={"topic": "books"})
+
+    assert [(each.id, each.path) for each in replaced.values()] == [("mem_3", "")]
+    assert filtered == {}
+
+
+async def test_the_graph_of_a_map_is_made_once_and_anew_after_an_edit(home, monkeypatch):
+    made = []
+
+    def counted(memories):
+        made.append(found := graph_of(memories))
+        return found
+
+    monkeypatch.setattr(over_entities, "graph_of", counted)
+    put(home, STORES)
+    async with assembled(home) as parts:
+        for _ in range(3):
+            await recalled(parts, "apollo", scopes=("user",))
+        once = len(made)
+        written = await parts.ask(
+            wire.Remember(workspace=str(home), content="`ledger` is slow.", scope="user")
+        )
+        assert isinstance(written, wire.Remembered)
+        await parts.ask(wire.Search(workspace=str(home), query="ledger", min_generation=written.generation))
+        found = await recalled(parts, "apollo", scopes=("user",))
+
+    assert (once, len(made)) == (1, 2)
+    assert [each.content for each in found.values()] == [STORES.content, "`ledger` is slow."]
