@@ -52,9 +52,16 @@ class Category(StrEnum):
     PATTERNS = "patterns"
 
 
+_DEFAULTS: dict[str, Category] = {
+    Scope.USER: Category.USER_FACTS,
+    Scope.SESSION: Category.USER_FACTS,
+    Scope.AGENT: Category.PATTERNS,
+}
+
+
 def default_category(scope: str) -> Category:
     """What a memory is about if nobody says."""
-    return Category.USER_FACTS if scope == Scope.USER else Category.PROJECT_CONVENTIONS
+    return _DEFAULTS.get(scope, Category.PROJECT_CONVENTIONS)
 
 
 class Relationship(StrEnum):

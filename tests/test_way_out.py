@@ -32,6 +32,7 @@ PROGRAMS = {
     "forged.cli.ui.verb._open": "the system's own opener of files: the path of the page",
     "forged.cli.logs._journal": "journalctl: the name of our unit",
     "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
+    "forged.cli.demo.team._run_forgectl": "forgectl, in a scratch HOME: the demo's own document",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
     "forged_client.autostart._spawn": "our own daemon: serve",
 }

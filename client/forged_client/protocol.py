@@ -21,6 +21,7 @@ from forged_client.contract.capture import *
 from forged_client.contract.health import *
 from forged_client.contract.hooks import *
 from forged_client.contract.importing import *
+from forged_client.contract.knowledge import *
 from forged_client.contract.learning import *
 from forged_client.contract.memories import *
 from forged_client.contract.recall import *

@@ -7,7 +7,17 @@ from typing import Any
 
 from forged_client.chain_verbs import ChainVerbs
 from forged_client.messages import public
-from forged_client.protocol import Recall, Recalled
+from forged_client.protocol import (
+    Document,
+    DocumentRemoved,
+    Documents,
+    Ingest,
+    Ingested,
+    ListDocuments,
+    Recall,
+    Recalled,
+    RemoveDocument,
+)
 
 
 class ScopeVerbs(ChainVerbs):
@@ -43,6 +53,38 @@ class ScopeVerbs(ChainVerbs):
             token_budget=token_budget,
         )
         return self.ask(request)
+
+    def ingest(
+        self,
+        documents: Iterable[Document],
+        *,
+        agent_id: object = "",
+        metadata: Mapping[str, Any] | None = None,
+        look: bool = False,
+        allow_secret: bool = False,
+        timeout_s: float | None = None,
+    ) -> Ingested:
+        """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
+
+        All of them together have at most 900 KiB. With `look` nothing is written, and what would become of
+        each is told.
+        """
+        request = Ingest(
+            documents=tuple(documents),
+            agent_id=_id(agent_id),
+            metadata=dict(metadata or {}),
+            look=look,
+            allow_secret=allow_secret,
+        )
+        return self.ask(request, timeout_s=timeout_s)
+
+    def documents(self, *, offset: int = 0, limit: int = 200) -> Documents:
+        """The documents that are there, by their sources."""
+        return self.ask(ListDocuments(offset=offset, limit=limit))
+
+    def remove_document(self, name: str) -> DocumentRemoved:
+        """Remove a document by its source or id, with all its pieces."""
+        return self.ask(RemoveDocument(name=name))
 
 
 def _id(given: object) -> str:

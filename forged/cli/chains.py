@@ -81,7 +81,7 @@ def relate_command(call: Invocation, *, related: tuple[str, ...], **fields: Any)
 @_allow_secret
 @asks
 def move_command(call: Invocation, **fields: Any) -> None:
-    """Give a memory the other scope, repo or user; its older versions go to the trash for 7 days."""
+    """Give a memory another scope: repo, user or agent; its older versions go to the trash for 7 days."""
     moved = ask(call, wire.Move(workspace=call.workspace, **fields), check_done)
     show(call, moved, _moved(moved))
 
@@ -110,7 +110,11 @@ def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
     """The edit with what a person makes of the text. Raises Stop if nobody can, or nothing was changed."""
     if not call.interactive:
         raise Stop("usage", "edit opens an editor; where there is none, give a TEXT, `-` or --category")
-    chain = client.ask(wire.History(workspace=asked.workspace, memory_id=asked.memory_id, scope=asked.scope))
+    chain = client.ask(
+        wire.History(
+            workspace=asked.workspace, memory_id=asked.memory_id, scope=asked.scope, agent_id=asked.agent_id
+        )
+    )
     check_done(chain)
     (before,) = [memory for memory in chain.memories if memory.is_head][-1:]
     after = click.edit(before.content, extension=".md")

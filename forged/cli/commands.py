@@ -37,7 +37,7 @@ VERBS = {
     "remember": ("memories", "Write one memory."),
     "edit": ("chains", "Write a new version of a memory."),
     "relate": ("chains", "Link a memory to others, or take links away."),
-    "move": ("chains", "Give a memory the other scope."),
+    "move": ("chains", "Give a memory another scope."),
     "restore": ("chains", "Take back what was forgotten or undone; list what can come back."),
     "forget": ("memories", "Take a memory and its older versions away."),
     "list": ("memories", "List memories, newest first."),
@@ -68,6 +68,7 @@ VERBS = {
     "config": ("configuration", "Show, locate, start or check the configuration."),
     "docs": ("docs", "Show the manual."),
     "completion": ("completion", "Print what makes a shell complete forgectl's words."),
+    "ingest": ("ingesting", "Let all agents search documents; list them, remove them."),
     "shared": ("shared", "Set up, check and open the PostgreSQL of a team."),
 }
 

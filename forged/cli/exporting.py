@@ -18,6 +18,7 @@ from forged.cli import gathering
 from forged.cli.call import Invocation, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
+from forged.cli.memories import agent_option
 from forged.cli.terminal import SCHEMA_VERSION, counted, escape_line, local_time, say_exactly, say_json, tell
 from forged.errors import StoreError
 from forged.importing import Copy, Left, Manifest, copied, export
@@ -56,20 +57,31 @@ class Document(msgspec.Struct, frozen=True):
 @click.option(
     "--to", default="", metavar="PATH", help=f"Where to; {_FOLDER}, and stdout for the other forms."
 )
-@click.option("--scope", type=click.Choice(("repo", "user")), help="Only these memories.")
+@click.option("--scope", type=click.Choice(("repo", "user", "agent")), help="Only these memories.")
+@agent_option
 @click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
 @click.option("--force", is_flag=True, help="Replace an older export, or a file.")
 @asks
 def export_command(
-    call: Invocation, *, form: str, to: str, scope: str | None, all_repos: bool, force: bool
+    call: Invocation, *, form: str, to: str, scope: str | None, agent_id: str, all_repos: bool, force: bool
 ) -> None:
     """Copy memories out: your own and this repository's, with every version."""
+    if scope == "agent" and form == "forge":
+        raise Stop("usage", "an agent's files are a folder already, ~/.forge/agents/NAME; say --format json")
+    asked = wire.ListMemories(
+        workspace=call.workspace,
+        scope=scope or "",
+        agent_id=agent_id,
+        all_versions=True,
+        all_repos=all_repos,
+        limit=_PAGE,
+    )
     with daemon(call) as client:
         if form == "forge":
             done = _files(call, client, to or _FOLDER, scope or "", all_repos=all_repos, force=force)
             show(call, done, _lines(done))
             return
-        found = _records(call, client, scope or "", all_repos=all_repos)
+        found = _records(client, asked)
     if form == "markdown":
         _put(to, "\n".join(_page(found)) + "\n", force=force)
     elif to in {"", "-"}:
@@ -147,20 +159,10 @@ def _lines(done: Exported) -> Iterator[str]:
 # --- JSON and a page -----------------------------------------------------------------------------------
 
 
-def _records(
-    call: Invocation, client: Client, scope: str, *, all_repos: bool
-) -> tuple[wire.MemoryRecord, ...]:
+def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecord, ...]:
     found: list[wire.MemoryRecord] = []
     while True:
-        request = wire.ListMemories(
-            workspace=call.workspace,
-            scope=scope,
-            all_versions=True,
-            all_repos=all_repos,
-            limit=_PAGE,
-            offset=len(found),
-        )
-        page = client.ask(request)
+        page = client.ask(msgspec.structs.replace(asked, offset=len(found)))
         check_done(page)
         found += page.memories
         if not page.memories or len(found) >= page.total:

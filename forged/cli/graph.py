@@ -31,6 +31,7 @@ _FORMS = {"dot": links.dot, "mermaid": links.mermaid}
     "--root", default="", metavar="PATH", help="Only of the root at PATH, also of another repository."
 )
 @click.option("--all-repos", is_flag=True, help="Of every repository that the daemon has seen.")
+@click.option("--entities", is_flag=True, help="Also what they speak of, and how that is related.")
 @click.option("--linked", is_flag=True, help="Leave out memories without any link.")
 @asks
 def graph_command(
@@ -42,6 +43,7 @@ def graph_command(
     scope: str,
     root: str,
     all_repos: bool,
+    entities: bool,
     linked: bool,
 ) -> None:
     """Print which memories replaced which and which are linked, as a graph in a form that programs draw."""
@@ -49,11 +51,18 @@ def graph_command(
         raise Stop("usage", "--depth counts from a memory: say --id ID, too")
     top = os.path.normpath(os.path.join(call.workspace, root)) if root else ""
     request = ListMemories(
-        workspace=call.workspace, scope=scope, all_versions=True, all_repos=all_repos or bool(root)
+        workspace=call.workspace,
+        scope=scope,
+        all_versions=True,
+        all_repos=all_repos or bool(root),
+        entities=entities,
     )
     with daemon(call) as client:
         found = gathering.memories(client, request)
-    graph = links.graph_of(each for each in found if not top or each.root == top)
+    memories = [each for each in found if not top or each.root == top]
+    graph = links.graph_of(memories)
+    if entities:
+        graph = links.with_things(graph, memories)
     if memory_id:
         graph = links.around(graph, _meant(graph, memory_id), _DEPTH if depth is None else depth)
     if linked:

@@ -1,9 +1,10 @@
-"""Memories as a graph: which replaced which, which are linked, and that as text for Graphviz and Mermaid.
+"""Memories as a graph: which replaced which, which are linked, what they speak of; as text for programs.
 
 Pure functions over records of the wire. A link leads from the memory that names it to the one it is about;
 one to a memory that is not there ends in a node that is `missing`. The order is that of root, time and id,
-so equal stores give equal text. In either form all foreign text stands inside quotes, without any character
-that could end them or mean something there.
+so equal stores give equal text. A thing that memories speak of is a node of its own kind, one for all roots,
+if it joins two memories or is related to another thing. In either form all foreign text stands inside quotes,
+without any character that could end them or mean something there.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ import msgspec
 
 from forged.cli.tables import cut
 from forged.cli.terminal import escape_line
+from forged.cli.things import Key, things_of
 from forged_client.protocol import MemoryRecord
 
-SUPERSEDES = "supersedes"
+SUPERSEDES, SPEAKS_OF = "supersedes", "speaks-of"
 _CELLS = 60
+_DOT_THING = ', shape=ellipse, style=filled, fillcolor="#e8eef7", fontcolor="#1b2a41"'
 _UNPLAIN = re.compile(r"[^\w .,:/'()+\-]", re.ASCII)
-
-# Of a node: its root and its id, which may be the same in another root.
-Key = tuple[str, str]
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A memory; `name` is short and its own within the graph."""
+    """A memory, or (`kind` entity) a thing by its name; `name` is the node's own within the graph."""
 
     name: str
     id: str
@@ -38,6 +38,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     first_line: str = ""
     is_head: bool = False
     missing: bool = False
+    kind: str = "memory"
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -64,6 +65,23 @@ def graph_of(memories: Iterable[MemoryRecord]) -> Graph:
             links.append(Link(named[key], name, relationship))
     nodes = tuple(_node(name, key, known.get(key)) for key, name in named.items())
     return Graph(nodes, tuple(links))
+
+
+def with_things(graph: Graph, memories: Iterable[MemoryRecord]) -> Graph:
+    """The same and what these memories speak of, as far as it joins anything."""
+    found = things_of(memories)
+    ours = {(node.root, node.id): node.name for node in graph.nodes}
+    nodes = tuple(
+        Node(name=f"e{number}", id="", root="", first_line=each.name, is_head=True, kind="entity")
+        for number, each in enumerate(found.things, 1)
+    )
+    speaks = (
+        Link(ours[key], node.name, SPEAKS_OF)
+        for node, each in zip(nodes, found.things, strict=True)
+        for key in each.memories
+    )
+    ties = (Link(nodes[tie.source].name, nodes[tie.target].name, tie.relation) for tie in found.ties)
+    return Graph((*graph.nodes, *nodes), (*graph.links, *speaks, *ties))
 
 
 def around(graph: Graph, names: Collection[str], depth: int) -> Graph:
@@ -127,7 +145,7 @@ def dot(graph: Graph) -> Iterator[str]:
     yield '  node [shape=box, style=rounded, fontname="sans-serif", fontsize=10];'
     yield '  edge [fontname="sans-serif", fontsize=9];'
     for node in graph.nodes:
-        style = "" if node.is_head else ", style=dashed"
+        style = _DOT_THING if node.kind == "entity" else "" if node.is_head else ", style=dashed"
         yield f"  {node.name} [label={_dot_text(*_label(node))}{style}];"
     for link in graph.links:
         style = ", style=bold" if link.relationship == SUPERSEDES else ""
@@ -139,15 +157,21 @@ def mermaid(graph: Graph) -> Iterator[str]:
     """Lines for Mermaid, as Markdown pages show them."""
     yield "flowchart RL"
     for node in graph.nodes:
-        yield f"  {node.name}[{_mermaid_text(*_label(node))}]" + ("" if node.is_head else ":::older")
+        text = _mermaid_text(*_label(node))
+        shape = f"([{text}]):::thing" if node.kind == "entity" else f"[{text}]"
+        yield f"  {node.name}{shape}" + ("" if node.is_head else ":::older")
     for link in graph.links:
         arrow = "==>" if link.relationship == SUPERSEDES else "-->"
         yield f"  {link.source} {arrow}|{_mermaid_text(link.relationship)}| {link.target}"
     yield "  classDef older stroke-dasharray: 4 3"
+    if any(node.kind == "entity" for node in graph.nodes):
+        yield "  classDef thing stroke-width: 2px"
 
 
-def _label(node: Node) -> tuple[str, str]:
-    """Two lines: what it says, and what it is."""
+def _label(node: Node) -> tuple[str, ...]:
+    """Two lines: what it says, and what it is; of a thing its name."""
+    if node.kind == "entity":
+        return (cut(node.first_line, _CELLS),)
     if node.missing:
         return "(not there)", node.id
     about = f"{node.scope}/{node.category} v{node.version} {node.id}"

@@ -9,6 +9,8 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from forged.cli.tables import cells, columns, cut, folded, short_ids
 from forged.cli.terminal import Painter, counted, escape, escape_line, listed, local_time, shown_fields
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
@@ -85,14 +87,36 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
     yield from shown_fields(fields)
     for edge in memory.related:
         yield f"{escape_line(edge.relationship)} {escape_line(edge.id)}"
+    yield from _details(memory)
     yield from (f"cue: {escape_line(cue)}" for cue in memory.cues)
     for evidence in memory.evidence:
         is_stale = any(evidence == path or evidence.startswith(f"{path}:") for path in memory.stale)
         yield f"stands on {escape_line(evidence)}" + (", which changed since" if is_stale else "")
+    if memory.entities:
+        yield f"speaks of {listed(memory.entities)}"
+    yield from (escape_line(f"{each.source} {each.relation} {each.target}") for each in memory.relations)
     if memory.redacted:
         yield f"its file holds what looks like a secret ({listed(memory.redacted)}), and is shown without it"
     yield ""
     yield escape(memory.content.rstrip("\n"))
+
+
+def _details(memory: MemoryRecord) -> Iterator[str]:
+    """What is known of it beside its file."""
+    about = {
+        "type": memory.memory_type,
+        "agent": memory.agent_id,
+        "importance": "" if memory.importance == 1.0 else f"{memory.importance:g}",
+        "metadata": json(memory.metadata) if memory.metadata else "",
+    }
+    yield from shown_fields(about)
+    if memory.access_count:
+        yield f"found {counted(memory.access_count, 'time')}, last {local_time(memory.last_accessed)}"
+
+
+def json(value: object) -> str:
+    """A value in one line, as it is written on the wire."""
+    return msgspec.json.encode(value).decode()
 
 
 def trash_table(restorable: Iterable[Trashed], width: int = 0) -> list[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
+import msgspec
 
 from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
+from forged.cli.exits import Stop
 from forged.cli.listing import chain_table, memory_list, memory_page, memory_table
 from forged.cli.since import since_option
 from forged.cli.terminal import counted, escape_line, listed, tell
@@ -18,7 +20,8 @@ from forged_client import protocol as wire
 from forged_client.client import Client
 
 # What the daemon knows; a file may hold other categories.
-SCOPES = ("repo", "user")
+SCOPES = ("repo", "user", "agent", "session", "org")
+TYPES = ("fact", "preference", "summary", "learning", "state", "persona", "scratchpad")
 ORIGINS = ("typed", "explicit", "model", "agent", "import", "file")
 CATEGORIES = (
     *("coding-preferences", "project-conventions", "architectural-decisions"),
@@ -34,8 +37,31 @@ def _scopes(_context: click.Context, _option: click.Parameter, begun: str) -> li
     return [each for each in SCOPES if each.startswith(begun)]
 
 
+agent_option = click.option(
+    "--agent", "agent_id", default="", metavar="NAME", help="Whose memories, in scope agent."
+)
+_of_scope = click.option(
+    "--scope",
+    default="",
+    shell_complete=_scopes,
+    help="repo or user, for an id that both have; agent or org for what is there.",
+)
+
+
+def scope_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of a verb that is told where a memory is."""
+    return _of_scope(agent_option(command))
+
+
+def _types(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
+    return [each for each in TYPES if each.startswith(begun)]
+
+
 @click.command("list")
-@click.option("--scope", default="", shell_complete=_scopes, help="Only this scope: repo or user.")
+@click.option(
+    "--scope", default="", shell_complete=_scopes, help="Only this scope: repo, user, agent, session or org."
+)
+@agent_option
 @click.option("--category", default="", shell_complete=_categories, help="Only this category.")
 @since_option
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
@@ -75,11 +101,6 @@ def _nothing(request: wire.ListMemories) -> str:
     return "no memory matches all that you ask for" if any(filters) else "no memories"
 
 
-scope_option = click.option(
-    "--scope", default="", help="repo or user, for an id that the repository and the user both have."
-)
-
-
 @click.command("show")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @scope_option
@@ -106,7 +127,17 @@ def history_command(call: Invocation, **fields: Any) -> None:
 
 @click.command("remember")
 @click.argument("text")
-@click.option("--scope", default="", help="Who it is for: repo (or that of --supersedes) or user.")
+@click.option(
+    "--scope",
+    default="",
+    shell_complete=_scopes,
+    help="Who it is for: repo (or that of --supersedes), user, agent or session.",
+)
+@click.option("--agent", "agent_id", default="", metavar="NAME", help="Whose it is, or who wrote it.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Session that it is of.")
+@click.option("--type", "memory_type", default="", shell_complete=_types, help="What kind of memory it is.")
+@click.option("--importance", type=click.FloatRange(0, 1), help="How much it matters, 0 to 1.")
+@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="What to filter by; repeatable.")
 @click.option("--category", default="", help="What it is about; left out, by what it supersedes or by scope.")
 @click.option("--supersedes", default="", metavar="ID", help="Memory that this one replaces.")
 @click.option("--related", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link to a memory; repeatable.")
@@ -116,12 +147,17 @@ def history_command(call: Invocation, **fields: Any) -> None:
 )
 @click.option("--allow-secret", is_flag=True, help="Keep a text that holds a secret: agents will see it.")
 @asks
-def remember_command(call: Invocation, *, text: str, related: tuple[str, ...], **fields: Any) -> None:
-    """Write one memory, durably; `-` reads its text from stdin."""
+def remember_command(
+    call: Invocation, *, text: str, related: tuple[str, ...], metadata: tuple[str, ...], **fields: Any
+) -> None:
+    """Write one memory, durably; `-` reads its text from stdin.
+
+    A VALUE of --meta that is JSON is taken as such.
+    """
     content = sys.stdin.read() if text == "-" else text
-    edges = tuple(map(edge, related))
+    edges, known = tuple(map(edge, related)), dict(key_and_value("--meta", each) for each in metadata)
     request = wire.Remember(
-        workspace=call.workspace, content=content, related=edges, origin="explicit", **fields
+        workspace=call.workspace, content=content, related=edges, origin="explicit", metadata=known, **fields
     )
     written = ask(call, request, check_done)
     show(call, written, written_lines(written))
@@ -149,6 +185,17 @@ def forget_command(call: Invocation, *, yes: bool, **fields: Any) -> None:
         tell("what is not reached must be removed by hand")
 
 
+def key_and_value(option: str, text: str) -> tuple[str, Any]:
+    """One key and its value, as JSON if it is some. Raises Stop."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise Stop("usage", f"{option} {text!r} is not KEY=VALUE")
+    try:
+        return key, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return key, value
+
+
 def edge(text: str) -> wire.Edge:
     """A link as it is written on a command line: ID[:RELATIONSHIP]."""
     memory_id, colon, relationship = text.partition(":")
@@ -163,15 +210,22 @@ def written_lines(written: wire.Remembered) -> Iterator[str]:
     if written.replaced:
         moved = ", which was newer than the one named" if written.base_moved else ""
         yield f"replaces {escape_line(written.replaced)}{moved}"
-    yield f"path {escape_line(written.path)}"
-    yield f"generation {escape_line(written.generation)}"
+    if written.path:
+        yield f"path {escape_line(written.path)}"
+    if written.generation:
+        yield f"generation {escape_line(written.generation)}"
     if written.reason:
         yield f"note: {escape_line(written.reason)}"
 
 
 def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
     """Show what would go and ask. Raises Stop when the answer is no."""
-    asked = wire.History(workspace=request.workspace, memory_id=request.memory_id, scope=request.scope)
+    asked = wire.History(
+        workspace=request.workspace,
+        memory_id=request.memory_id,
+        scope=request.scope,
+        agent_id=request.agent_id,
+    )
     chain = client.ask(asked)
     check_done(chain)
     what = "this version" if request.version_only else counted(len(chain.memories), "version")

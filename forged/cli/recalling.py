@@ -10,7 +10,7 @@ import msgspec
 
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
-from forged.cli.exits import Stop
+from forged.cli.memories import key_and_value
 from forged.cli.tables import folded
 from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly
 from forged_client.protocol import Recall, Recalled, RecalledMemory
@@ -42,23 +42,12 @@ _INDENT = "    "
 @asks
 def recall_command(call: Invocation, *, filters: tuple[str, ...], as_text: bool, **fields: Any) -> None:
     """Recall over all scopes: one list, the nearest first, each memory with its scope and distance."""
-    wanted = dict(map(_pair, filters))
+    wanted = dict(key_and_value("--filter", each) for each in filters)
     reply = ask(call, Recall(workspace=call.workspace, filters=wanted, **fields))
     if as_text and not call.as_json:
         say_exactly(reply.text)
     else:
         show(call, reply, _lines(reply, call.paint, call.width))
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    """One key and its value. Raises Stop."""
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise Stop("usage", f"--filter {text!r} is not KEY=VALUE")
-    try:
-        return key, msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return key, value
 
 
 def _lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:

@@ -21,10 +21,19 @@ _INDENT = "    "
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 
 
+# Where [scopes].retrieve wants what is their own.
+_as_agent = click.option("--agent", default="", metavar="NAME", help="As this agent, which has its own, too.")
+_in_session = click.option(
+    "--session", "session_id", default="", metavar="ID", help="As in this session, which has its own, too."
+)
+
+
 @click.command("search")
 @click.argument("query")
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("-v", "--verbose", is_flag=True, help="Also the figures that the order comes of.")
+@_as_agent
+@_in_session
 @min_generation_option
 @asks
 def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
@@ -55,6 +64,7 @@ def search_command(call: Invocation, *, verbose: bool, **fields: Any) -> None:
 @click.option(
     "--stdin-json", is_flag=True, help="Read the conversation from stdin: a JSON array of messages."
 )
+@_as_agent
 @asks
 def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool, **fields: Any) -> None:
     """Print the injection for a message, as an agent gets it that names no session; `-` reads it from stdin.
@@ -70,13 +80,14 @@ def retrieve_command(call: Invocation, *, message: str | None, stdin_json: bool,
 @click.command("why")
 @click.argument("query", default="")
 @click.option("--session", default="", metavar="ID", help="Session (default: the last one of the workspace).")
+@_as_agent
 @asks
-def why_command(call: Invocation, *, query: str, session: str) -> None:
+def why_command(call: Invocation, *, query: str, session: str, agent: str) -> None:
     """Explain the last injection of a session, or with QUERY what a retrieval would find now."""
     if query and session:
         raise Stop("usage", "give a QUERY or --session, not both")
     with daemon(call) as client:
-        found = client.ask(Why(workspace=call.workspace, session_id=session, query=query))
+        found = client.ask(Why(workspace=call.workspace, session_id=session, query=query, agent=agent))
     if call.as_json or not found.at:
         check_read(found)
     said = explanation(found, query, call.paint, call.width) if found.at else ()

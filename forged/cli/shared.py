@@ -19,7 +19,7 @@ from forged.cli.terminal import escape_line
 from forged.errors import ConfigError, SharedError
 
 if TYPE_CHECKING:
-    from forged.postgres import Connection, Finding, Member, Owner, Settings
+    from forged.postgres import Connection, Finding, Member, Owner, Server, Settings
 
 _T = TypeVar("_T")
 # What a person must change here, what the administrator of the server must, and what passes by itself.
@@ -30,6 +30,7 @@ _WORDS = {
     "permission": "not_permitted",
     "timeout": "timeout",
     "busy": "busy",
+    "invalid": "invalid",
 }
 _LEVELS = {"ok": OK, "warn": WARN, "fail": FAIL}
 
@@ -58,20 +59,19 @@ def status_command(call: Invocation) -> None:
     """Show which server is used for what, and which roles may get at whose rows."""
     settings = _settings(call)
 
-    async def look(there: Connection) -> tuple[int, str, tuple[Member, ...]]:
+    async def look(there: Connection) -> tuple[Server, tuple[Member, ...]]:
         await postgres.require_current(there, settings.models)
-        return there.info.server_version, there.info.user, await postgres.members(there)
+        return postgres.server(there), await postgres.members(there)
 
-    version, role, members = _with_connection(settings, look)
-    model = settings.model
+    server, members = _with_connection(settings, look)
     about = {
-        "server": config.shown_url(settings.url),
-        "version": f"{version // 10000}.{version % 10000}",
-        "role": role,
+        "server": server.address,
+        "version": server.version,
+        "role": server.role,
         "user_id": settings.user_id,
         "scopes": sorted(settings.scopes),
-        "model": model.name,
-        "dimension": model.dimension,
+        "model": settings.model.name,
+        "dimension": settings.model.dimension,
         "members": [_as_json(member) for member in members],
     }
     show(call, about, map(escape_line, _status(about, members)))
@@ -84,9 +84,9 @@ def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str
     yield f"shared: {', '.join(scopes) or 'nothing'}; you are {about['user_id']} there"
     yield f"vectors of {about['model']}, {about['dimension']} numbers"
     for member in members:
-        yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'documents, to read'}"
+        yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'reads documents'}"
     if not members:
-        yield "no role is granted anything: whoever has the password above gets at everybody's rows"
+        yield "no role is granted anything: whoever has {about['role']}'s password gets at everybody's rows"
 
 
 @shared_command.command("check", short_help="Hold its schema against this program's.")
@@ -126,7 +126,7 @@ def grant_command(call: Invocation, user: str, agents: tuple[str, ...], document
     owners = [_owner("user", user), *_owners(agents, documents=documents)]
     role = role or user
     _with_connection(_settings(call), lambda there: postgres.grant(there, role, owners))
-    lines = [f"role {role} has what is of {', '.join(map(_named, owners))}, and reads documents"]
+    lines = [f"role {role} reads documents, and reads and writes what is of {', '.join(map(_named, owners))}"]
     show(call, {"role": role, "granted": [_named(each) for each in owners]}, map(escape_line, lines))
 
 
@@ -145,7 +145,7 @@ def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documen
         raise Stop(
             "not_found", f"role {role} had nothing of that: `forgectl shared status` shows what it has"
         )
-    lines = [f"role {role} no longer has what is of {', '.join(map(_named, gone))}"]
+    lines = [f"role {role} no longer gets at what is of {', '.join(map(_named, gone))}"]
     show(call, {"role": role, "revoked": [_named(each) for each in gone]}, map(escape_line, lines))
 
 

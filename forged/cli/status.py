@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from forged import __version__
+from forged.cli.scope_lines import scope_status
 from forged.cli.shared_status import shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
 from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
@@ -59,6 +60,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
         yield ""
         yield from root_lines(root, paint)
     yield ""
+    yield from scope_status(report.scopes)
     yield from capture_lines(report.capture, paint, time.time())
     yield from _counters(report, paint)
 

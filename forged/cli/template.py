@@ -37,6 +37,7 @@ MEANINGS = {
     "memory.embedding_api_key": 'key of that endpoint; "auto": the one that the environment has for its host',
     "memory.query_prefix": "words before a query, for models that want them; known models bring their own",
     "memory.passage_prefix": "words before a memory, likewise",
+    "memory.cjk_embedding_model": "another model for Chinese, Japanese and Korean; empty: one for everything",
     "memory.retrieval_model": "chat model that writes hypotheses; needed for the strategy hyde",
     "memory.retrieval_strategy": "auto, hyde or direct",
     "memory.retrieval_lexical_weight": "0 to 2; 0 is plain cosine",

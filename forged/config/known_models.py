@@ -29,7 +29,12 @@ DEFAULT_MIN_SCORE = 0.95
 """Share of unrelated messages that must inject nothing, where the configuration says nothing."""
 
 # Names that need no endpoint and no file, by what asks for them.
-_BUILT_IN = {"embedder": (AUTO, BUILTIN_LEXICAL, LOCAL), "chat": (), "classifier": (BUILTIN_RULES,)}
+_BUILT_IN = {
+    "embedder": (AUTO, BUILTIN_LEXICAL, LOCAL),
+    "cjk": (LOCAL,),
+    "chat": (),
+    "classifier": (BUILTIN_RULES,),
+}
 _IN_PROCESS = ("local:", "fastembed:")
 # What follows becomes the name of a folder.
 _FASTEMBED = re.compile(r"fastembed:([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
@@ -91,16 +96,18 @@ def runs_in_process(name: str) -> bool:
 
 
 def unusable(role: str, name: str) -> str:
-    """Why a name can be no model in this version, or nothing; `role` is embedder, chat or classifier."""
+    """Why a name can be no model in this version, or nothing; `role` is embedder, cjk, chat or classifier."""
     if name in _BUILT_IN[role]:
         return ""
+    if role == "cjk" and name == AUTO:
+        return "auto is what memory.embedding_model may be; name a model"
     if name.startswith("builtin:"):
         return "there is no such built-in model"
     if is_program(name):
         return no_program(role, name)
     if not runs_in_process(name):
         return ""
-    if role != "embedder":
+    if role not in {"embedder", "cjk"}:
         return "only embedding models run in process"
     if name.startswith("local:"):
         return f"there is one local model, {LOCAL}"

@@ -24,6 +24,7 @@ from forged.config.keys import OWN_KEY, is_reference, shown_url
 from forged.config.known_models import LOCAL, known_model, unusable
 from forged.config.programs import bad_command
 from forged.config.values import (
+    BESIDE,
     Config,
     Loaded,
     NetworkConfig,
@@ -56,6 +57,7 @@ _DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.ite
 _ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
+    "memory.cjk_embedding_model": "cjk",
     "memory.retrieval_model": "chat",
     "memory.classifier_model": "classifier",
     "llm.model": "classifier",
@@ -245,6 +247,8 @@ def _checked(key: str, kind: object, found: _Given) -> object:
         raise _refusal(key, found, "a URL such as http://localhost:11434/v1")
     if key == "network.proxy" and value and not is_usable_url(str(value)):
         raise _refusal(key, found, "a URL such as http://proxy.example:3128")
+    if key == "scopes.retrieve" and not set(str(value).replace(",", " ").split()) <= set(BESIDE):
+        raise _refusal(key, found, f"words of {', '.join(BESIDE)}, with commas between")
     if key == "llm.command" and (allowed := bad_command(str(value))):
         raise _refusal(key, found, allowed)
     if key.endswith("model_dir") and value and not (os.path.isabs(str(value)) or str(value).startswith("~/")):

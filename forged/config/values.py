@@ -14,7 +14,7 @@ import msgspec
 
 from forged.config.installed import chosen
 from forged.config.keys import OWN_KEY, shown_key, shown_url
-from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known
+from forged.config.known_models import BUILTIN_RULES, DEFAULT_MIN_SCORE, is_known, known_model
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -41,6 +41,7 @@ class MemoryConfig(Section, frozen=True):
     embedding_api_key: str = OWN_KEY
     query_prefix: str = ""
     passage_prefix: str = ""
+    cjk_embedding_model: str = ""
     retrieval_model: str = ""
     retrieval_strategy: Literal["auto", "hyde", "direct"] = "auto"
     retrieval_lexical_weight: Annotated[float, msgspec.Meta(ge=0, le=2)] = 0.3
@@ -101,6 +102,15 @@ class ScopesConfig(Section, frozen=True):
     max_results: TopK = 10
     min_importance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
 
+    @property
+    def retrieved(self) -> frozenset[str]:
+        """The words of `retrieve`."""
+        return frozenset(self.retrieve.replace(",", " ").split())
+
+
+BESIDE = ("session", "agent", "org")
+"""What `[scopes].retrieve` may name."""
+
 
 class KnowledgeConfig(Section, frozen=True):
     """`[knowledge]`: how documents are cut, in tokens."""
@@ -147,6 +157,25 @@ class Config(msgspec.Struct, frozen=True):
     def embedder(self) -> str:
         """Name of the embedding model in use, `auto` resolved: it depends on what is installed here."""
         return chosen(self.memory.embedding_model)
+
+    @property
+    def cjk(self) -> Config | None:
+        """The same with the model for Chinese, Japanese and Korean as the embedding model.
+
+        None where there is no such model, or it is the one for everything. Prefixes are those of its family.
+        """
+        name = self.memory.cjk_embedding_model
+        if not name or name == self.embedder:
+            return None
+        known = known_model(name)
+        memory = msgspec.structs.replace(
+            self.memory,
+            embedding_model=name,
+            embedding_model_dir="",
+            query_prefix=known.query_prefix,
+            passage_prefix=known.passage_prefix,
+        )
+        return msgspec.structs.replace(self, memory=memory)
 
     @property
     def min_score(self) -> float:

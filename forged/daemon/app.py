@@ -218,12 +218,16 @@ class DaemonRun:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
             self._begin(daemon.session_views.run())
+            if daemon.cjk is not None:
+                self._begin(daemon.cjk.run())
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
+            if daemon.machines is not None:
+                self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
 
     def _listening(self, inherited: int | None) -> Socket:
@@ -283,7 +287,9 @@ class DaemonRun:
         else:
             await self._fd_store.keep(daemon.indexer, self._remembered)
         await daemon.indexer.close()
-        for model in (self._models.embedder, self._models.chat):
+        if daemon.cjk is not None:
+            await daemon.cjk.close()
+        for model in (self._models.embedder, self._models.chat, self._models.cjk):
             if model is not None:
                 await model.aclose()
 

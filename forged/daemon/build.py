@@ -10,22 +10,24 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 
 import msgspec
 
 from forged.activity import Activity
 from forged.capture import Keeper, Pipeline, RememberedVectors, WorkerSettings, local_vectors
-from forged.config import BUILTIN_LEXICAL, BUILTIN_RULES, Config, Loaded, find_program, is_program
+from forged.config import BUILTIN_LEXICAL, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, RefusedWrites
+from forged.daemon.handlers import About, Daemon, RefusedWrites, forgotten_elsewhere
 from forged.daemon.probes import probes
-from forged.daemon.sharing import make_shared
-from forged.errors import ConfigError, ProviderError
+from forged.daemon.sharing import make_machines, make_marks, make_shared
+from forged.daemon.worker_settings import capture_off, worker_settings
+from forged.errors import ProviderError
 from forged.files import Root, Watcher
 from forged.log import LogSettings
+from forged.map import VectorMap
 from forged.maps import Indexer, Remembered
 from forged.models import (
     GOVERNED,
@@ -37,15 +39,15 @@ from forged.models import (
     Health,
     Healths,
     ProgramChat,
-    classifier_key,
     make_chat_model,
     make_classifier,
     make_embedder,
     make_healths,
 )
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import Resolver, SessionMemories, SessionViews
+from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews
 from forged.state import State
+from forged.text.cjk import is_cjk
 from forged.trust import Trust
 from forged.writing import Writer
 from forged_client import address
@@ -57,7 +59,8 @@ class Models(msgspec.Struct, frozen=True):
 
     `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
     decide what is kept. `door` is what the texts of all of them leave by, `healths` is how those fare that
-    are asked over HTTP, `activity` when somebody last asked us for something.
+    are asked over HTTP, `activity` when somebody last asked us for something. `cjk` embeds what is in
+    Chinese, Japanese or Korean, if that has a model of its own.
     """
 
     embedder: Embedder | None
@@ -68,6 +71,7 @@ class Models(msgspec.Struct, frozen=True):
     door: Door = msgspec.field(default_factory=Door)
     healths: Healths = Healths()
     activity: Activity = msgspec.field(default_factory=Activity)
+    cjk: Embedder | None = None
 
 
 def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
@@ -78,43 +82,33 @@ def choose_models(loaded: Loaded, env: Mapping[str, str]) -> Models:
     embedding = make_embedder(loaded.config, env, door, healths.embedding, activity)
     chat = make_chat_model(loaded.config, env, door, healths.hyde)
     reasons = []
+    cjk = None
+    if (second := loaded.config.cjk) is not None:
+        chosen = make_embedder(second, env, door, healths.cjk, activity)
+        cjk = chosen.model
+        reasons += [f"no vectors of CJK texts: {chosen.reason}"] if cjk is None else []
     if loaded.config.embedder not in {"", BUILTIN_LEXICAL} and embedding.model is None:
         reasons.append(f"no dense leg: {embedding.reason}")
     if memory.retrieval_model and chat.model is None:
         reasons.append(f"no HyDE: {chat.reason}")
-    worker, no_classifier = _worker_settings(loaded.config, env)
+    worker, no_classifier = worker_settings(loaded.config, env)
     healths = Healths(
         healths.embedding if embedding.model is not None else None,
+        healths.cjk if cjk is not None else None,
         healths.hyde if chat.model is not None else None,
         healths.capture if not no_classifier else None,
     )
-    return Models(embedding.model, chat.model, tuple(reasons), worker, no_classifier, door, healths, activity)
-
-
-def _worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
-    timeout_s = config.memory.classifier_timeout_s
-    if config.classifier == BUILTIN_RULES:
-        return WorkerSettings(timeout_s=timeout_s), ""
-    if is_program(config.classifier):
-        return _program_settings(config, env)
-    key, lacking = classifier_key(config, env)
-    base_url, network = "" if lacking else config.llm.base_url, config.network
-    settings = WorkerSettings(
-        config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
+    return Models(
+        embedding.model,
+        chat.model,
+        tuple(reasons),
+        worker,
+        no_classifier,
+        door=door,
+        healths=healths,
+        activity=activity,
+        cjk=cjk,
     )
-    return settings, "" if capture_off(config) else lacking
-
-
-def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """The same where a program is the classifier."""
-    settings = WorkerSettings(config.classifier, timeout_s=config.memory.classifier_timeout_s)
-    try:
-        program = find_program(config, env)
-    except ConfigError as error:
-        return settings, "" if capture_off(config) else str(error)
-    scratch = os.path.join(address.state_dir(env), "classifier")
-    return msgspec.structs.replace(settings, program=program, scratch=scratch), ""
 
 
 def build(
@@ -134,25 +128,37 @@ def build(
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
-    retriever = _retriever(config, models, metrics, governor)
     state = State(address.state_dir(env), governor)
     trust = Trust(state, mode=config.trust.mode)
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
-    trust.join(indexer.follow, indexer.snapshot)
     sessions = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
-    writer = Writer(os.path.join(address.state_dir(env), "trash"), trust, state.requests, state.intents)
+    session_views = SessionViews(sessions, indexer)
+    cjk = None if off else _cjk(config, models, indexer, session_views, remembered)
+    retriever = _retriever(config, models, metrics, governor, cjk)
+    trust.join(indexer.follow, indexer.snapshot)
+    epoch = secrets.token_hex(4)
+    shared, unshared = make_shared(
+        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+    )
+    trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
+    writer = Writer(trash, trust, state.requests, state.intents, marks)
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
     classifier = partial(_classifier, config, env, models)
     vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
-    epoch = secrets.token_hex(4)
-    shared, unshared = make_shared(
-        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+    machines = make_machines(
+        shared,
+        user_top(env),
+        state=state,
+        indexer=indexer,
+        writer=writer,
+        trust=trust,
+        take_away=lambda index, ids: forgotten_elsewhere(daemon, index, ids),
     )
-    return Daemon(
+    daemon = Daemon(
         epoch=epoch,
         config=config,
         disabled=off,
@@ -167,7 +173,8 @@ def build(
         trust=trust,
         refused_writes=RefusedWrites(metrics),
         session_memories=sessions,
-        session_views=SessionViews(sessions, indexer),
+        session_views=session_views,
+        cjk=cjk,
         capture=Pipeline(
             settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
             state=state,
@@ -185,12 +192,16 @@ def build(
         ),
         governor=governor,
         healths=models.healths.each,
-        probes=tuple(probes(models.healths, models.embedder, models.chat, classifier, governor)),
+        probes=tuple(
+            probes(models.healths, (models.embedder, models.cjk), models.chat, classifier, governor)
+        ),
         state=state,
         connections=connections,
         reload=reload,
         shared=shared,
+        machines=machines,
     )
+    return daemon
 
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:
@@ -271,12 +282,38 @@ def _maps(
         affords=governor.beyond_today,
         refusal=models.door.refusal,
         trust=trust,
+        routed=is_cjk if models.cjk is not None else lambda _: False,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher
 
 
-def _retriever(config: Config, models: Models, metrics: Metrics, governor: Governor) -> Retriever:
+def _cjk(
+    config: Config,
+    models: Models,
+    indexer: Indexer,
+    sessions: SessionViews,
+    remembered: Remembered | None,
+) -> CjkViews | None:
+    """What the model for Chinese, Japanese and Korean knows, of files and sessions alike."""
+    if models.cjk is None:
+        return None
+
+    def homes() -> Iterator[tuple[tuple[str, ...], VectorMap]]:
+        for index in indexer.indexes():
+            if index.map is not None:
+                yield (index.root.top,), index.map
+        yield from sessions.homes()
+
+    views = CjkViews(models.cjk, models.healths.cjk, homes, gated=config.min_score > 0, remembered=remembered)
+    indexer.events.listen(views.heard)
+    sessions.listen(views.wake)
+    return views
+
+
+def _retriever(
+    config: Config, models: Models, metrics: Metrics, governor: Governor, cjk: CjkViews | None
+) -> Retriever:
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
     return Retriever(
@@ -285,6 +322,7 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
             chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
             embedding_health=models.healths.embedding or Health(),
             hyde_health=models.healths.hyde or Health(),
+            cjk=cjk,
         ),
         tuning=Tuning(
             strategy=settings.retrieval_strategy,
@@ -294,13 +332,6 @@ def _retriever(config: Config, models: Models, metrics: Metrics, governor: Gover
         ),
         metrics=metrics,
     )
-
-
-def capture_off(config: Config) -> str:
-    """Why nothing is captured, or nothing; capture does not depend on retrieval."""
-    if not config.memory.enabled:
-        return "memory.enabled is false"
-    return "" if config.capture.enabled else "capture.enabled is false"
 
 
 def retrieval_off(loaded: Loaded, models: Models) -> str:

@@ -7,6 +7,7 @@ public. The calls go by the door that all others go by and are counted among the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from forged.daemon.handlers import Probe
 from forged.models import ChatModel, Embedder, GovernedChat, Governor, Healths, Prompt, Purpose
@@ -19,11 +20,19 @@ Make = Callable[[], ChatModel]
 
 
 def probes(
-    healths: Healths, embedder: Embedder | None, chat: ChatModel | None, classifier: Make, governor: Governor
+    healths: Healths,
+    embedders: tuple[Embedder | None, Embedder | None],
+    chat: ChatModel | None,
+    classifier: Make,
+    governor: Governor,
 ) -> Iterator[Probe]:
-    """One for each model; `classifier` makes the one that another process asks, or raises ProviderError."""
-    if healths.embedding is not None and embedder is not None:
-        yield Probe(healths.embedding, lambda until: _embed(embedder, until))
+    """One for each model; `classifier` makes the one that another process asks, or raises ProviderError.
+
+    Of the `embedders` the second is for Chinese, Japanese and Korean.
+    """
+    for health, embedder in zip((healths.embedding, healths.cjk), embedders, strict=True):
+        if health is not None and embedder is not None:
+            yield Probe(health, partial(_embed, embedder))
     if healths.hyde is not None and chat is not None:
         yield Probe(healths.hyde, lambda until: _ask(chat, governor, until))
     if healths.capture is not None and healths.capture is not healths.hyde:

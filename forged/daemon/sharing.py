@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from forged.config import Config
 from forged.errors import ConfigError
+from forged.maps import Indexer, RootIndex
+from forged.memory import Scope
 from forged.models import Door, Embedder
 from forged.state import State
+from forged.trust import Trust
+from forged.writing import Writer
 
 if TYPE_CHECKING:
-    from forged.postgres import Shared
+    from forged.postgres import Machines, OwnMarks, Shared
 
 _EXTRA = "the shared server needs an extra that is not installed: pip install 'forged-memory[postgres]'"
 
@@ -34,3 +38,32 @@ def make_shared(
         return None, f"nothing is shared: {_EXTRA}"
     except ConfigError as error:
         return None, f"nothing is shared: {error}"
+
+
+def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
+    """What has other machines hear of what is forgotten here."""
+    if shared is None:
+        return None
+    from forged.postgres import OwnMarks  # noqa: PLC0415 - as above
+
+    return OwnMarks(state.replicas, shared.scopes, shared.settings.user_id)
+
+
+def make_machines(
+    shared: Shared | None,
+    home: str,
+    *,
+    state: State,
+    indexer: Indexer,
+    writer: Writer,
+    trust: Trust,
+    take_away: Callable[[RootIndex, tuple[str, ...]], Awaitable[object]],
+) -> Machines | None:
+    """What keeps the files of users and agents in step with the server, where they are shared."""
+    if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
+        return None
+    from forged.postgres import Machines  # noqa: PLC0415 - as above
+
+    return Machines(
+        shared, home=home, state=state, indexer=indexer, writer=writer, trust=trust, take_away=take_away
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from forged import door
 from forged.files import atomic
-from forged.files.agents import agent_ids, root_at, root_of_agent
+from forged.files.agents import agent_ids, made_org_root, root_at, root_of_agent
 from forged.files.arrivals import Arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
@@ -48,6 +48,7 @@ __all__ = [
     "files_of",
     "front_matter",
     "hashed",
+    "made_org_root",
     "one_per_id",
     "open_folder",
     "org_root",

@@ -50,6 +50,14 @@ def root_of_agent(home: str, agent_id: str, *, make: bool = False) -> Root | Non
     return root
 
 
+def made_org_root(home: str) -> Root:
+    """The root of what is for everybody, made if it is missing. Raises StoreError."""
+    root = org_root(home)
+    if os.path.islink(root.top) or not os.path.isdir(root.top):
+        _make(os.path.realpath(home), root.top)
+    return root
+
+
 def root_at(top: str, home: str) -> Root:
     """The root that has this top: what is in the user's own directory is told by where it lies."""
     home = os.path.realpath(home)
@@ -62,7 +70,7 @@ def root_at(top: str, home: str) -> Root:
 
 
 def _make(home: str, top: str) -> None:
-    if os.path.lexists(top):  # it is none of those that are there
+    if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is no directory, or a link to one; move it away")
     with atomic.explained(f"cannot make {top}"):
         os.close(open_folder(home, os.path.relpath(top, home), atomic.open_or_make))

@@ -14,7 +14,7 @@ from forged import door
 from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
-    from forged.map.admission import Verdict, is_hopeless, is_near, leads, verdicts
+    from forged.map.admission import Verdict, is_hopeless, is_near, leads, room, verdicts
     from forged.map.baseline import LEAST_DIMENSION, Baseline
     from forged.map.boosts import CANDIDATES
     from forged.map.calibrations import carried, thinned
@@ -53,6 +53,7 @@ __all__ = [
     "leads",
     "link",
     "replaced_by",
+    "room",
     "search_maps",
     "thinned",
     "threshold",
@@ -62,7 +63,7 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    admission=("Verdict", "is_hopeless", "is_near", "leads", "verdicts"),
+    admission=("Verdict", "is_hopeless", "is_near", "leads", "room", "verdicts"),
     baseline=("Baseline", "LEAST_DIMENSION"),
     boosts=("CANDIDATES",),
     calibrations=("carried", "thinned"),

@@ -89,13 +89,24 @@ def verdicts(
         return [Verdict(each, UNGATED, stayed="" if n < most else FULL) for n, each in enumerate(candidates)]
     bar = _bar(reading, turn)
     judged = list(_judged(reading, candidates, least, turn))
-    few = min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
+    few = _few(bar, turn, most)
     enough = sorted((each for each in judged if not each.stayed), key=lambda each: -each.evidence)
     full = {each.candidate for each in enough[few:]}
     return [
         Verdict(each.candidate, each.evidence, stayed=FULL) if each.candidate in full else each
         for each in judged
     ]
+
+
+def room(*, turn: int, most: int, by_vectors: bool) -> int:
+    """How many of `most` may come of a request, whatever speaks for them and wherever they lie."""
+    if turn:
+        return _few(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
+    return _few(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
+
+
+def _few(bar: Bar, turn: int, most: int) -> int:
+    return min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
 
 
 def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, turn: int) -> Iterator[Verdict]:

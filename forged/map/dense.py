@@ -17,7 +17,6 @@ points; in a store of one script nothing changes).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary, ref
 
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.models import Vectors
+from forged.text.cjk import is_cjk
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
 _BLOCK = 64
@@ -39,11 +39,6 @@ _DRAWN_BY = 10
 _UNIT_TOLERANCE = 1e-3
 # Squared distance that is nothing but rounding.
 _SAME = 1e-6
-# These characters are dense in meaning: a fifth of a text makes it a CJK text.
-_CJK = re.compile(
-    "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
-)
-_CJK_SHARE = 0.2
 
 
 _NONE = np.empty(0, np.intp)
@@ -159,11 +154,7 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
 
 def are_cjk(texts: Iterable[str]) -> NDArray[np.bool_]:
     """Which texts are Chinese, Japanese or Korean, as far as their characters tell."""
-    return np.fromiter((not text.isascii() and _is_cjk(text) for text in texts), np.bool_)
-
-
-def _is_cjk(text: str) -> bool:
-    return len(_CJK.findall(text)) > _CJK_SHARE * len(text)
+    return np.fromiter(map(is_cjk, texts), np.bool_)
 
 
 def cosines_into(out: Vectors, leg: DenseLeg, queries: Vectors) -> None:

@@ -69,8 +69,12 @@ class Builder:
         lexical: bool,
         admit: Admit | None = None,
         parcel: Parcel | None = None,
+        routed: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`parcel` holds vectors of this root's texts that another daemon packed."""
+        """`parcel` holds vectors of this root's texts that another daemon packed.
+
+        A text that is `routed` is another model's to embed.
+        """
         self.store = store
         self.snapshot: Snapshot | None = None
         self.complete = False
@@ -82,6 +86,7 @@ class Builder:
         self._insisted = frozenset[str]()  # ids of memories with a secret, which is not embedded
         self._passes = False
         self._identity = identity
+        self._routed = routed
         self._lexical = lexical
         self._admit = admit
         self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
@@ -238,7 +243,9 @@ class Builder:
         return texts
 
     def _embedded(self, memory: Memory, text: str) -> str:
-        """A text as it is embedded, to the letter: a secret leaves for nobody, whoever insisted on it."""
+        """A text as it is embedded, to the letter, "" if it is not: a secret leaves for nobody."""
+        if self._routed(text):
+            return ""
         return cleaned(text) if memory.id in self._insisted else text
 
     async def embed(

@@ -52,6 +52,7 @@ class Indexer:
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: Trust | None = None,
+        routed: Callable[[str], bool] = lambda _: False,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -61,8 +62,9 @@ class Indexer:
         embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
         what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
         embedded now, or nothing. `health` is that of the endpoint that embeds, `refusal` its door's. `events`
-        are heard by who waits for builds.
+        are heard by who waits for builds. A text that is `routed` is another model's to embed.
         """
+        self.routed = routed
         self._lexical = lexical
         self._on_roots = on_roots
         self._trust = trust
@@ -109,7 +111,9 @@ class Indexer:
             store = MemoryStore(root)
             admit = self._trust.admit if self._trust is not None else None
             parcel = self._remembered.parcels.take(root)
-            builder = Builder(store, self.identity, lexical=self._lexical, admit=admit, parcel=parcel)
+            builder = Builder(
+                store, self.identity, lexical=self._lexical, admit=admit, parcel=parcel, routed=self.routed
+            )
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._builds.keep_current(index), name=f"build {root.scope}")

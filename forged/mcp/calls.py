@@ -24,6 +24,7 @@ from forged_client.client import Client
 from forged_client.errors import ClientError, DaemonUnavailable, DeadlineExceeded, RequestFailed
 from forged_client.protocol import (
     Forget,
+    Forgotten,
     Found,
     GetMemories,
     ListMemories,
@@ -123,7 +124,13 @@ class Calls:
     def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
         found = _checked(
             self._client.search(
-                place, query, hypotheses=hypotheses, limit=limit, rated=True, min_generation=self._written
+                place,
+                query,
+                hypotheses=hypotheses,
+                limit=limit,
+                rated=True,
+                min_generation=self._written,
+                agent=self._harness,
             )
         )
         if not found.memories:
@@ -133,7 +140,13 @@ class Calls:
 
     def _get(self, place: str, ids: list[str]) -> str:
         wanted = tuple(dict.fromkeys(ids))
-        found = self._ask(GetMemories(workspace=place, ids=wanted, min_generation=self._written))
+        request = GetMemories(workspace=place, ids=wanted, min_generation=self._written)
+        found = self._ask(request)
+        if found.missing and self._harness:
+            own = self._ask(msgspec.structs.replace(request, ids=found.missing, **self._own()))
+            found = msgspec.structs.replace(
+                found, memories=(*found.memories, *own.memories), missing=own.missing
+            )
         gone = f"Not there: {', '.join(each[:80] for each in found.missing)}." if found.missing else ""
         if not found.memories:
             raise NotDone(f"{gone} search_memories and list_memories say which ids there are.")
@@ -157,6 +170,7 @@ class Calls:
                 limit=limit,
                 offset=start,
                 min_generation=self._written,
+                agent_id=self._agent(scope),
             )
         )
         if not found.memories:
@@ -172,7 +186,7 @@ class Calls:
     def _remember(self, place: str, text: str, **beside: Any) -> str:
         cues, evidence = (tuple(beside.pop(field, ())) for field in ("cues", "evidence"))
         told = Remember(workspace=place, content=text, origin="agent", cues=cues, evidence=evidence)
-        request = msgspec.structs.replace(told, **beside)
+        request = msgspec.structs.replace(told, **beside, agent_id=self._agent(beside.get("scope", "")))
         reply = self._ask(request)
         self._written = reply.generation
         return shown.remembered(reply)
@@ -181,7 +195,7 @@ class Calls:
         told, failed = list[str](), False
         for each in dict.fromkeys(ids):
             try:
-                reply = self._ask(Forget(workspace=place, memory_id=each))
+                reply = self._forgotten(Forget(workspace=place, memory_id=each))
                 self._written = reply.generation
                 told.append(shown.forgotten(reply))
             except ClientError as error:
@@ -192,6 +206,30 @@ class Calls:
         if failed:
             raise NotDone("\n".join(told))
         return "\n".join(told)
+
+    def _forgotten(self, request: Forget) -> Forgotten:
+        """Taken away where it is: of the repository, of the user, or of this agent."""
+        try:
+            return self._ask(request)
+        except RequestFailed as failed:
+            if failed.code != "not_found" or not self._harness:
+                raise
+            try:
+                return self._ask(msgspec.structs.replace(request, **self._own()))
+            except RequestFailed:
+                raise failed from None
+
+    def _own(self) -> dict[str, str]:
+        """Where this agent's own memories are."""
+        return {"scope": "agent", "agent_id": self._agent("agent")}
+
+    def _agent(self, scope: str) -> str:
+        """Who asks, where that matters. Raises NotDone."""
+        if scope != "agent":
+            return ""
+        if not self._harness:
+            raise NotDone("This server was not told which agent you are; use scope repo or user.")
+        return self._harness
 
     def _status(self, place: str) -> str:
         report = self._ask(Status(workspace=place))

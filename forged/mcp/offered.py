@@ -102,7 +102,7 @@ TOOLS = (
         "List memories",
         "Memories of this repository and this user, newest first: ids and first lines.",
         {
-            "scope": _one_of("repo", "user"),
+            "scope": _one_of("repo", "user", "agent"),
             "category": _one_of(*CATEGORIES),
             "limit": _count(100, 20),
             "cursor": _text("from the list before, for the next page", 20),
@@ -116,7 +116,12 @@ TOOLS = (
         "never a password or key.",
         {
             "text": _text("one statement that is understood by itself, with its reason", 20_000),
-            "scope": _one_of("repo", "user", description="repo (default), or user: true in all repositories"),
+            "scope": _one_of(
+                "repo",
+                "user",
+                "agent",
+                description="repo (default), user: true in all repositories, or agent: for you alone",
+            ),
             "category": _one_of(*CATEGORIES),
             "cues": _texts("when it should come back, a short line each", 0, 5, 200),
             "evidence": _texts("files it stands on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000),

@@ -48,6 +48,7 @@ def page(memory: MemoryRecord) -> str:
         ("replaces", (memory.supersedes,) if memory.supersedes else ()),
         ("beside it stands", memory.rivals),
         ("linked to", tuple(edge.id for edge in memory.related)),
+        ("speaks of", memory.entities),
     ):
         if names:
             lines.append(f"({word} {_listed(names)})")

@@ -37,12 +37,13 @@ class Healths(msgspec.Struct, frozen=True):
     """How each model fares that a configuration asks over HTTP; one that is asked for two things is one."""
 
     embedding: Health | None = None
+    cjk: Health | None = None
     hyde: Health | None = None
     capture: Health | None = None
 
     @property
     def each(self) -> tuple[Health, ...]:
-        all_ = (self.embedding, self.hyde, self.capture)
+        all_ = (self.embedding, self.cjk, self.hyde, self.capture)
         return tuple({id(health): health for health in all_ if health is not None}.values())
 
 
@@ -64,7 +65,9 @@ def make_healths(config: Config) -> Healths:
         health.use(use)
         return health
 
+    cjk = config.cjk
     return Healths(
+        cjk=of(memory.embedding_base_url, cjk.embedder, "CJK embeddings") if cjk is not None else None,
         embedding=of(memory.embedding_base_url, config.embedder, "embeddings"),
         hyde=of(llm, memory.retrieval_model if memory.retrieval_strategy != "direct" else "", "HyDE"),
         capture=of(llm, config.classifier if config.capture.enabled else "", "capture"),

@@ -12,11 +12,12 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
-    from forged.postgres.inspecting import Finding, check, examine
+    from forged.postgres.inspecting import Finding, Server, check, examine, server
     from forged.postgres.listening import Change
-    from forged.postgres.members import Member, Owner, grant, members, owner, revoke
+    from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import Step, migrate, require_current
     from forged.postgres.pool import Pool
+    from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
     from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
@@ -27,10 +28,13 @@ __all__ = [
     "Connection",
     "EmbeddingModel",
     "Finding",
+    "Machines",
     "Member",
+    "OwnMarks",
     "Owner",
     "Pool",
     "ScratchServer",
+    "Server",
     "Settings",
     "Shared",
     "SharedCondition",
@@ -45,17 +49,19 @@ __all__ = [
     "owner",
     "require_current",
     "revoke",
+    "server",
     "settings_of",
 ]
 
 __getattr__ = door(
     __name__,
     connecting=("Connection", "connect"),
-    inspecting=("Finding", "check", "examine"),
-    members=("Member", "Owner", "grant", "members", "owner", "revoke"),
+    inspecting=("Finding", "Server", "check", "examine", "server"),
+    roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),
     listening=("Change",),
+    machines=("Machines", "OwnMarks"),
     scratch=("ScratchServer",),
     shared=("LIMITS", "Shared", "SharedCondition"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),

@@ -36,6 +36,20 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+class Server(msgspec.Struct, frozen=True):
+    """Where one is connected, to what, and as whom."""
+
+    address: str
+    version: str
+    role: str
+
+
+def server(connection: Connection) -> Server:
+    info = connection.info
+    major, minor = divmod(info.server_version, 10_000)
+    return Server(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
+
+
 async def check(connection: Connection, settings: Settings) -> list[Finding]:
     """The schema held against this program's. Raises SharedError where it cannot be read or is of another."""
     await require_current(connection, settings.models)
@@ -50,7 +64,7 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     """Beside that, how the server is used. Raises SharedError as `check` does."""
     found = await check(connection, settings)
     with translated():
-        found += [each async for each in _role(connection)]
+        found += [each async for each in _role(connection, settings)]
         found += [each async for each in _rows(connection, settings)]
         found += [each async for each in _server(connection, settings)]
     return found
@@ -94,7 +108,7 @@ async def _dimensions(connection: Connection, wanted: dict[str, str]) -> Finding
     return Finding("vectors", "ok", f"{' and '.join(sorted(set(wanted.values())))} numbers")
 
 
-async def _role(connection: Connection) -> AsyncIterator[Finding]:
+async def _role(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     query = (
         "SELECT current_user, rolsuper, rolbypassrls, pg_get_userbyid(nspowner) = current_user"
         " FROM pg_roles, pg_namespace WHERE rolname = current_user AND nspname = 'forged'"
@@ -108,14 +122,22 @@ async def _role(connection: Connection) -> AsyncIterator[Finding]:
             f"{role} is {why}: whoever has its password reads and writes everybody's rows",
             "`forgectl shared grant USER --role ROLE` opens the tables to a role of each user",
         )
-    else:
-        yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+        return
+    yield Finding("role", "ok", f"{role}, held to its own rows by row level security")
+    ((owns_user,),) = await _all_rows(connection, _IS_OWN, (settings.user_id,))
+    if not owns_user:
+        yield Finding(
+            "user",
+            "fail",
+            f"{role} was not granted the rows of {settings.user_id}, who you are by shared.user_id",
+            f"set shared.user_id, or have `forgectl shared grant {settings.user_id} --role {role}` run",
+        )
 
 
 async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     query = (
         "SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint"
-        " FROM pg_stat_user_tables WHERE schemaname = 'forged'"
+        " FROM pg_stat_user_tables WHERE schemaname = 'forged' AND relname LIKE '%memories%'"
     )
     ((live, dead),) = await _all_rows(connection, query)
     if dead > _FEW_ROWS and dead > _MANY_DEAD * live:
@@ -131,7 +153,7 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "expired rows",
                 "warn",
-                f"{expired:,} of sessions are not swept up",
+                f"{expired:,}, of sessions, are not swept up",
                 "a daemon does that when it runs",
             )
         ((bare,),) = await _all_rows(connection, _BARE.format(end=end))
@@ -139,17 +161,14 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
             yield Finding(
                 "vectors",
                 "warn",
-                f"{bare:,} rows have none and are not found",
+                f"rows without one, which are not found: {bare:,}",
                 "`forgectl rebuild` embeds them again",
             )
 
 
 async def _server(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
-    info = connection.info
-    ((version, most),) = await _all_rows(
-        connection, "SELECT current_setting('server_version'), current_setting('max_connections')::int"
-    )
-    yield Finding("server", "ok", f"PostgreSQL {version}, {most} connections at most")
+    ((most,),) = await _all_rows(connection, "SELECT current_setting('max_connections')::int")
+    yield Finding("server", "ok", f"PostgreSQL {server(connection).version}, {most} connections at most")
     if settings.pool_size * 5 > most:
         yield Finding(
             "connections",
@@ -157,7 +176,7 @@ async def _server(connection: Connection, settings: Settings) -> AsyncIterator[F
             f"this daemon takes up to {settings.pool_size} of {most}",
             "lower shared.pool_size, or raise max_connections",
         )
-    yield _tls(parameters(settings), encrypted=info.pgconn.ssl_in_use)
+    yield _tls(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
     if settings.ef_search < _LEAST_EF:
         yield Finding(
             "ef_search",
@@ -197,6 +216,7 @@ _INVALID = (
     " WHERE relnamespace = 'forged'::regnamespace AND NOT (indisvalid AND indisready) ORDER BY relname"
 )
 _ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
+_IS_OWN = "SELECT forged.may('user', %s)"
 _POLICIES = "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
 _EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
 _BARE = """
@@ -222,5 +242,7 @@ async def _column(connection: Connection, query: str) -> list[str]:
     return [str(value) for (value,) in await _all_rows(connection, query)]
 
 
-async def _all_rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
-    return await (await connection.execute(query.encode())).fetchall()
+async def _all_rows(
+    connection: Connection, query: str, values: tuple[Any, ...] | None = None
+) -> list[tuple[Any, ...]]:
+    return await (await connection.execute(query.encode(), values)).fetchall()

@@ -19,7 +19,7 @@ import psycopg
 from forged.errors import SharedError
 from forged.postgres.connecting import Connection, require_pgvector
 from forged.postgres.failures import translated
-from forged.postgres.members import refresh_members
+from forged.postgres.roles import refresh_members
 from forged.postgres.schema import MAIN, OPERATORS, nearness, suffix
 from forged.postgres.values import EmbeddingModel
 

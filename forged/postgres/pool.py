@@ -17,6 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
+from forged.models import Condition
 from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
 from forged.postgres.failures import shared_error
 from forged.postgres.health import ServerHealth
@@ -41,15 +42,21 @@ class Pool:
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.pool_size)
         self._idle: list[Connection] = []
+        self._is_closed = False
         self._looking: asyncio.Task[None] | None = None
         self.health = ServerHealth()
 
     async def close(self) -> None:
-        """End every connection that is not in use."""
+        """End every connection that is not in use, and the others when they come back."""
+        self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
         await self._drop_idle()
+
+    def condition(self) -> Condition:
+        """How the server fares, for a person."""
+        return self.health.condition()
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
@@ -90,7 +97,7 @@ class Pool:
             with shut_at(deadline, connection):
                 yield connection
         finally:
-            if connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.info.transaction_status == TransactionStatus.IDLE and not self._is_closed:
                 self._idle.append(connection)
             else:
                 await connection.close()
@@ -104,11 +111,12 @@ class Pool:
                     await _limit(connection, deadline)
             except psycopg.OperationalError:
                 await connection.close()
+            except asyncio.CancelledError:
+                await connection.close()
+                raise
             else:
                 return connection
-        connection = await self._new(deadline)
-        await _limit(connection, deadline)
-        return connection
+        return await self._new(deadline)
 
     async def _new(self, deadline: float) -> Connection:
         async with asyncio.timeout(deadline - time.monotonic()):
@@ -117,6 +125,7 @@ class Pool:
                 with shut_at(deadline, connection):
                     await set_up(connection, self._settings)
                     await require_current(connection, self._settings.models)
+                    await _limit(connection, deadline)
             except BaseException:
                 await connection.close()
                 raise

@@ -142,7 +142,7 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "unix_socket_permissions": "0700",
 }
-_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
 
 
 def programs() -> Path:

@@ -42,7 +42,7 @@ LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3,
 # How long a write waits for the server before it is put down here, and for its vectors before that.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
-_PURPOSE = Purpose("shared")
+PURPOSE = Purpose("shared")
 # What is counted of answers.
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})
 
@@ -88,12 +88,12 @@ class Shared:
         self.settings = settings
         self.state = state
         self.outbox = state.outbox
-        self._door = door
-        self._embedder = embedder
-        self._daemon = daemon
+        self.door = door
+        self.embedder = embedder
+        self.daemon = daemon
         self._clock = clock
         self._pool = Pool(settings)
-        self._host = host_of(settings)
+        self.host = host_of(settings)
         self._problem = ""
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
@@ -115,7 +115,7 @@ class Shared:
     def condition(self) -> SharedCondition:
         """How it fares, for status, doctor and `degraded`."""
         return SharedCondition(
-            server=self._host,
+            server=self.host,
             scopes=tuple(sorted(map(str, self.scopes))),
             health=self._pool.health.condition(),
             problem=self._problem,
@@ -134,11 +134,11 @@ class Shared:
     @contextlib.asynccontextmanager
     async def writer(self, deadline: float) -> AsyncIterator[Writer]:
         """A writer by a connection of the pool. Raises SharedError."""
-        async with self._connection(deadline) as connection:
-            yield Writer(connection, self._daemon)
+        async with self.connection(deadline) as connection:
+            yield Writer(connection, self.daemon)
 
     @contextlib.asynccontextmanager
-    async def _connection(self, deadline: float) -> AsyncIterator[Connection]:
+    async def connection(self, deadline: float) -> AsyncIterator[Connection]:
         """One to a server that can be used; where it cannot, that is about the server and no single row."""
         is_made = False
         try:
@@ -178,7 +178,7 @@ class Shared:
             now=self._clock(),
             vectors=vectors,
         )
-        async with self._connection(deadline) as connection:
+        async with self.connection(deadline) as connection:
             return await searching.recall(connection, owners, wanted)
 
     async def reached(
@@ -202,9 +202,9 @@ class Shared:
         Raises SharedError for what the server will never take, StoreError if there is no room to wait.
         """
         await self.state.opened()
-        clean = await leaving.cleared(rows, self._door, self.settings.model.dimension, self._clock())
+        clean = await leaving.cleared(rows, self.door, self.settings.model.dimension, self._clock())
         whole = await self.with_vectors(clean)
-        fills = [spooling.fill(row) for row in without_vector(whole)] if self._embedder is not None else []
+        fills = [spooling.fill(row) for row in without_vector(whole)] if self.embedder is not None else []
         async with self._order:
             if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
@@ -242,21 +242,21 @@ class Shared:
 
     async def send(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> None:
         """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
-        await self._door.check(_PURPOSE, texts)
+        await self.door.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
             characters = sum(map(len, texts))
-            departure = Departure(self._host, "shared", calls=1, texts=len(texts), characters=characters)
-            self._door.record(departure)
+            departure = Departure(self.host, "shared", calls=1, texts=len(texts), characters=characters)
+            self.door.record(departure)
             await write(writer)
 
     async def with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
         """The rows, each with its vector if that can be had now."""
         lacking = without_vector(rows)
-        if self._embedder is None or not lacking:
+        if self.embedder is None or not lacking:
             return list(rows)
         texts, deadline = [row.content for row in lacking], time.monotonic() + _EMBED_S
         try:
-            made = await self._embedder.embed(texts, "passage", purpose=Purpose("build"), deadline=deadline)
+            made = await self.embedder.embed(texts, "passage", purpose=Purpose("build"), deadline=deadline)
         except ProviderError as error:
             logger.info("rows leave without vectors reason=%s", error.reason)
             return list(rows)

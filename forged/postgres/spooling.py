@@ -9,7 +9,7 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
-from forged.memory import Entity, Relation, Scope
+from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Burial, Owner
 from forged.state import Write, WriteKind
@@ -42,8 +42,6 @@ def row_of(write: Write) -> Stored:
     fields = msgspec.msgpack.decode(write.row)
     vector = fields["vector"]
     fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
-    fields["entities"] = msgspec.convert(fields["entities"], tuple[Entity, ...])
-    fields["relations"] = msgspec.convert(fields["relations"], tuple[Relation, ...])
     return Stored(**fields | {"scope": Scope(fields["scope"])})
 
 

@@ -80,25 +80,56 @@ def _conditions(here: Table, *, filters: bool, nested: int) -> list[str]:
 
 
 @cache
-def put(scope: Scope, set_name: str = "") -> str:
-    """Write rows, given as a list for each column, over what has their ids, unless that was forgotten."""
+def put_one(scope: Scope, set_name: str = "") -> str:
+    """Write one row over what has its id, unless it was forgotten."""
     here = TABLES[scope]
-    lists = ", ".join(f"%({column})s::{here.type_of(column)}[]" for column in here.columns)
-    return _put(here, set_name, f"unnest({lists}) AS i ({', '.join(here.columns)})")
+    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
+    return _put(here, set_name, f"(SELECT {given})")
 
 
-def _put(here: Table, set_name: str, given: str) -> str:
+@cache
+def put_checked(scope: Scope, set_name: str = "") -> str:
+    """Write one row over what has its id; whoever asks holds the lock and has looked whether it may be."""
+    here = TABLES[scope]
+    given = ", ".join(f"%({column})s::{here.type_of(column)} AS {column}" for column in here.columns)
+    return _put(here, set_name, f"(SELECT {given})", is_checked=True)
+
+
+@cache
+def put_many(scope: Scope, set_name: str = "") -> str:
+    """The same with all rows of the table that `incoming` makes."""
+    return _put(TABLES[scope], set_name, "incoming")
+
+
+@cache
+def incoming(scope: Scope, set_name: str = "") -> str:
+    """Make a table of this transaction's own, to copy rows into."""
+    here = TABLES[scope]
+    columns = ", ".join(here.columns)
+    return (
+        f"CREATE TEMP TABLE incoming ON COMMIT DROP AS SELECT {columns}"
+        f" FROM {table(scope, set_name)} WITH NO DATA"
+    )
+
+
+@cache
+def copy(scope: Scope) -> str:
+    return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
+
+
+def _put(here: Table, set_name: str, given: str, *, is_checked: bool = False) -> str:
     name, columns = table(here.scope, set_name), list(here.columns)
     changed = [_replaced(column) for column in columns if column not in here.key]
     if here.versions:
         columns.append("changed")
         changed.append("changed = EXCLUDED.changed")
     values = ", ".join(_NEXT if column == "changed" else f"i.{column}" for column in columns)
+    stays_away = f"WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})"
     return f"""
-        INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given}
-        WHERE NOT EXISTS (SELECT FROM forged.tombstones AS f WHERE {_forgotten(here)})
-        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)} {_newer(here)}
-        RETURNING t.id"""
+        INSERT INTO {name} AS t ({", ".join(columns)}) SELECT {values} FROM {given} AS i
+        {"" if is_checked else stays_away}
+        ON CONFLICT ({", ".join(here.key)}) DO UPDATE SET {", ".join(changed)}
+        {"" if is_checked else _newer(here)}"""
 
 
 def _replaced(column: str) -> str:
@@ -114,7 +145,8 @@ def _forgotten(here: Table) -> str:
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
         return f"f.scope = 'org' AND f.owner = '' AND {named}"
-    return f"f.scope = '{here.scope}' AND f.owner = i.{here.owner} AND f.id = i.id"
+    named = f"f.scope = '{here.scope}' AND f.owner = i.{here.owner} AND f.id = i.id"
+    return f"{named} AND f.kind <> 'restored'"
 
 
 def _newer(here: Table) -> str:
@@ -133,8 +165,7 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
         UPDATE {name} AS t SET is_head = NOT is_head
         WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
             SELECT FROM {name} AS n
-            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)
-        RETURNING t.id, t.is_head, t.content"""
+            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
 
 
 @cache
@@ -173,6 +204,9 @@ BURY = f"""
     SELECT %(scope)s, %(owner)s, gone, %(kind)s, {_NEXT}, %(at)s FROM unnest(%(ids)s::text[]) AS gone
     ON CONFLICT (owner, scope, id) DO UPDATE
     SET kind = EXCLUDED.kind, changed = EXCLUDED.changed, at = greatest(tombstones.at, EXCLUDED.at)"""
+UNLINK = """
+    DELETE FROM forged.memory_entities
+    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
 
 
 @cache

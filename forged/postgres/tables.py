@@ -60,9 +60,9 @@ class Table(msgspec.Struct, frozen=True):
     def type_of(self, column: str) -> str:
         return _TYPES.get(column, "text")
 
-    def lists(self, rows: Sequence[Stored]) -> dict[str, list[object]]:
-        """What is written of rows, by column."""
-        return {column: [self._value(row, column) for row in rows] for column in self.columns}
+    def values(self, row: Stored) -> dict[str, object]:
+        """What is written of a row, by column."""
+        return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
         value = getattr(row, self._field(column))

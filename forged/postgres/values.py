@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from forged.config import Config, resolve_key
 from forged.errors import ConfigError, SharedError
-from forged.memory import Entity, Relation, Scope
+from forged.memory import Scope
 
 SHAREABLE = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
 
@@ -54,8 +54,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One row of a table of memories; what the table of its scope has no column for is at its default.
 
     `owner` is the session's, user's or agent's id, "" for the organization. `distance` is the cosine distance
-    to what was asked, smaller is nearer. `entities` and `relations` are what somebody says of it; they are
-    written, and do not come back with it.
+    to what was asked, smaller is nearer.
     """
 
     scope: Scope
@@ -83,8 +82,6 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     access_count: int = 0
     last_accessed: datetime | None = None
     distance: float | None = None
-    entities: tuple[Entity, ...] = ()
-    relations: tuple[Relation, ...] = ()
 
 
 def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:

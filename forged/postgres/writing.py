@@ -12,18 +12,18 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
 from forged.memory import Scope
 from forged.postgres import statements
 from forged.postgres.connecting import Connection
-from forged.postgres.relating import Relating
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored, Vector
 
 MOST_OF_SESSION = 100
+# From so many rows on they are copied; with fewer the table that they are copied into is not worth it.
+COPIED_FROM = 50
 _AT_ONCE = 500
 
 Owner = tuple[Scope, str]
@@ -58,14 +58,22 @@ class Writer:
         scope, _ = owner
         async with self._connection.transaction():
             await self._lock(owner, shared=scope == Scope.ORG)
-            cursor = await self._connection.execute(
-                statements.put(scope, self._set), TABLES[scope].lists(rows)
-            )
-            written = {found[0] for found in await cursor.fetchall()}
-            if scope != Scope.SESSION:
-                await self._relating(owner).put([row for row in rows if row.id in written])
+            if len(rows) >= COPIED_FROM:
+                await self._copied(scope, rows)
+            else:
+                values = [TABLES[scope].values(row) for row in rows]
+                await self._connection.cursor().executemany(statements.put_one(scope, self._set), values)
             await self._settle(owner)
             await self._tell(owner)
+
+    async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
+        table, cursor = TABLES[scope], self._connection.cursor()
+        await cursor.execute(statements.incoming(scope, self._set))
+        async with cursor.copy(statements.copy(scope)) as copy:
+            copy.set_types([table.type_of(column) for column in table.columns])
+            for row in rows:
+                await copy.write_row(tuple(table.values(row).values()))
+        await cursor.execute(statements.put_many(scope, self._set))
 
     async def _settle(self, owner: Owner) -> None:
         """What the rows of one owner are to one another after a change."""
@@ -74,29 +82,12 @@ class Writer:
             values = {"owner": name, "most": MOST_OF_SESSION}
             await self._connection.execute(statements.keep_newest(self._set), values)
         elif TABLES[scope].versions:
-            cursor = await self._connection.execute(
-                statements.settle_heads(scope, self._set), {"owner": name}
-            )
-            await self._relate_anew(owner, await cursor.fetchall())
-
-    async def _relate_anew(self, owner: Owner, turned: Sequence[tuple[Any, ...]]) -> None:
-        """Only what a recall can find leads anywhere."""
-        scope, name = owner
-        relating = self._relating(owner)
-        await relating.remove([str(memory_id) for memory_id, is_head, _ in turned if not is_head])
-        heads = [(memory_id, text) for memory_id, is_head, text in turned if is_head]
-        await relating.put([Stored(scope=scope, owner=name, id=each, content=text) for each, text in heads])
-
-    def _relating(self, owner: Owner) -> Relating:
-        return Relating(self._connection, *owner)
+            await self._connection.execute(statements.settle_heads(scope, self._set), {"owner": name})
 
     async def bury(self, burial: Burial) -> None:
         """Take rows away for good, and have none of them come back."""
         owner = (burial.scope, burial.owner)
-        values: dict[str, Any] = msgspec.structs.asdict(burial) | {
-            "scope": str(burial.scope),
-            "ids": list(burial.ids),
-        }
+        values = msgspec.structs.asdict(burial) | {"scope": str(burial.scope), "ids": list(burial.ids)}
         async with self._connection.transaction():
             await self._lock(owner)
             await self._connection.execute(statements.BURY, values)
@@ -104,7 +95,7 @@ class Writer:
                 values["ids"] = await self._removed_pieces(burial)
             else:
                 await self._connection.execute(statements.remove(burial.scope, self._set), values)
-            await self._relating(owner).remove(list(values["ids"]))
+            await self._connection.execute(statements.UNLINK, values)
             await self._settle(owner)
             await self._tell(owner)
 

@@ -7,14 +7,15 @@ what is kept.
 
 from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Tuning
+from forged.retrieval.pipeline import FIRST_BUILD
 from forged.retrieval.ready import Ready
-from forged.retrieval.recall import Facts, Limits, Recollection, combined, is_asked_for
+from forged.retrieval.recall import Facts, Known, Limits, Recollection, combined, compared_by, is_asked_for
 from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
-from forged.retrieval.standing import standing
+from forged.retrieval.standing import personas, standing
+from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Injected, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, Sources
 
@@ -25,6 +26,7 @@ __all__ = [
     "Facts",
     "Injected",
     "Injection",
+    "Known",
     "Limits",
     "ModelsInUse",
     "Place",
@@ -40,9 +42,11 @@ __all__ = [
     "Turns",
     "before",
     "combined",
+    "compared_by",
     "goes_on",
     "is_asked_for",
     "most_bytes",
+    "personas",
     "render",
     "said",
     "standing",

@@ -21,13 +21,15 @@ from forged import conversation
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import ChatModel, Embedder, Health, Purpose, Vectors
+from forged.models import Purpose, Vectors
 from forged.retrieval import hyde
 from forged.retrieval.queries import Queried, queried
 from forged.retrieval.rank import search_all
+from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course
-from forged.retrieval.values import Answer, Ask, Sources, near
-from forged.scopes import FileSource, Question, Rows, View, Waiting
+from forged.retrieval.two_languages import TwoLanguages
+from forged.retrieval.values import Answer, Ask, See, Sources, near
+from forged.scopes import CjkSource, FileSource, OtherSource, Question, Rows, Source, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -48,32 +50,6 @@ UNCALIBRATED = "the gate does not know the embedding model yet; a few memories a
 _FEW = 2
 # What the gate would let in by default, where somebody wants to know and there is none.
 _USUAL_SHARE = 0.95
-
-
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the configuration that shapes a retrieval.
-
-    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
-    """
-
-    strategy: str
-    hypothesis_count: int
-    lexical_weight: float
-    min_score: float
-
-    @property
-    def asks_for_the_message(self) -> bool:
-        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
-        return self.strategy != "hyde" or self.lexical_weight > 0
-
-
-class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The models of a retrieval, each None where there is none, and how they fare."""
-
-    embedder: Embedder | None = None
-    chat: ChatModel | None = None
-    embedding_health: Health = msgspec.field(default_factory=Health)
-    hyde_health: Health = msgspec.field(default_factory=Health)
 
 
 class Pipeline:
@@ -180,7 +156,7 @@ class Pipeline:
         self, sources: Sources, view: View, queries: Sequence[str], limit: float, course: Course
     ) -> Queried:
         """The queries' vectors, or none where no map has any to compare them with (yet)."""
-        if self._embedder is None or "dense" not in view.legs:
+        if self._embedder is None or not ("dense" in view.legs or sources.others):
             return Queried()
         course.embeds = True
         self._models.embedding_health.admit(course.waiting)
@@ -228,10 +204,12 @@ class Pipeline:
             strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
         )
         files, late = self._files(view), tuple[str, ...]()
+        both = self._with_cjk(files, view, sources.tops)
         if sources.others:
-            rows, late = await search_all(files, sources.others, question)
+            rows, late = await search_all(both or files, sources.others, question)
         else:
-            rows = await files.search(question)
+            rows = await (both or files).search(question)
+        late = (*both.late, *late) if both is not None else late
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
         held_back = self._held_back(rows, question)
@@ -250,6 +228,13 @@ class Pipeline:
             generation=view.generation,
             degraded=bool(because or lacking or late),
         )
+
+    def _with_cjk(self, files: Source, view: View, tops: tuple[str, ...]) -> TwoLanguages | None:
+        """The files and what a second model knows of the view, if it knows anything."""
+        cjk = self._models.cjk
+        if cjk is None or cjk.beside(view) is None:
+            return None
+        return TwoLanguages(files, CjkSource(cjk, view, tops, self.search_thread))
 
     def _is_idle(self, ask: Ask) -> bool:
         """Whether a message says nothing that a memory could be about, where a gate is wanted."""
@@ -275,21 +260,38 @@ class Pipeline:
         weight = self._tuning.lexical_weight
         return FileSource(view, lexical_weight=weight, thread=self.search_thread, among=self._waiting)
 
+    def beside(self, name: str, see: See) -> OtherSource:
+        """A scope beside the file roots as a source."""
+        weight = self._tuning.lexical_weight
+        return OtherSource(
+            name,
+            see,
+            lexical_weight=weight,
+            thread=self.search_thread,
+            whole=lambda files, view: self._with_cjk(files, view, ()) or files,
+        )
+
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""
         tuning = self._tuning
         gated = tuning.min_score > 0 and tuning.lexical_weight > 0 and tuning.strategy != "hyde"
-        return gated and view.is_uncalibrated
+        return gated and view.is_uncalibrated and not self._is_all_cjk(view)
 
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
-            lacks = self._embedder is not None and len(view) and "dense" not in view.legs
+            is_wanted = self._embedder is not None and len(view) and not self._is_all_cjk(view)
+            lacks = is_wanted and "dense" not in view.legs
             return (view.held or self._no_vectors(view)) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         legs = [leg for each in view.maps for leg in each.dense]
         compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)
         return "" if compared else OTHER_MODEL
+
+    def _is_all_cjk(self, view: View) -> bool:
+        """Whether nothing in the view is the first model's."""
+        parts = (part for each in view.maps for part in each.parts)
+        return self._models.cjk is not None and all(part.traits.is_cjk.all() for part in parts)
 
     def _no_vectors(self, view: View) -> str:
         """Whether vectors are on their way, or what is in their way."""

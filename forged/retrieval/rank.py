@@ -13,7 +13,8 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar
 
-from forged.scopes import Question, Ranked, Rows, Source
+from forged.map import room
+from forged.scopes import NotRead, Question, Ranked, Rows, Source
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +38,9 @@ async def search_all(
         for search in searches:
             search.add_done_callback(heard)
             search.cancel()
-    missing = [_missing(other, search) for other, search in zip(others, searches, strict=True)]
-    found = [search.result() for search, why in zip(searches, missing, strict=True) if not why]
-    return _merged((own, *found), question.top_k), tuple(filter(None, missing))
+    lacking = [missing(other, search) for other, search in zip(others, searches, strict=True)]
+    found = [search.result() for search, why in zip(searches, lacking, strict=True) if not why]
+    return _merged((own, *found), question), tuple(filter(None, lacking))
 
 
 def heard(search: asyncio.Future[Any]) -> None:
@@ -48,7 +49,7 @@ def heard(search: asyncio.Future[Any]) -> None:
         search.exception()
 
 
-def _missing(source: Source, search: asyncio.Future[Rows]) -> str:
+def missing(source: Source, search: asyncio.Future[Rows]) -> str:
     """Why a source has no rows to merge, or nothing."""
     if not search.done():
         logger.warning("source left out source=%s reason=late", source.name)
@@ -56,11 +57,18 @@ def _missing(source: Source, search: asyncio.Future[Rows]) -> str:
     error = asyncio.CancelledError() if search.cancelled() else search.exception()
     if error is None:
         return ""
+    if isinstance(error, NotRead):
+        return f"{source.name} {error}"
     logger.warning("source left out source=%s reason=%s", source.name, type(error).__name__)
     return f"{source.name} failed"
 
 
-def _merged(lists: Sequence[Rows], top_k: int) -> Rows:
+def _merged(lists: Sequence[Rows], question: Question) -> Rows:
+    """What all found; where a gate holds, no more than one source alone might give."""
+    top_k = question.top_k
+    if question.least_evidence != float("-inf"):
+        top_k = room(turn=question.turn, most=top_k, by_vectors=question.vectors is not None)
+    top_k += sum(each.key in question.beside for rows in lists for each in rows.ranked)  # these come anyhow
     best = fused([[each for each in rows.ranked if each.via == "search"] for rows in lists])[:top_k]
     keys = {each.key for each in best}
     hops = {each.key: each for rows in lists for each in rows.ranked if each.via != "search"}

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from forged.memory import Scope
 from forged.retrieval.rank import reciprocal
 from forged.scopes import Ranked
+from forged.text.cjk import is_cjk
 
 # What outlives a session and is of somebody: at most so many of these together.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
@@ -66,6 +67,11 @@ class Recollection(msgspec.Struct, frozen=True):
     def same(self) -> tuple[str, str]:
         """Equal for two finds of one memory, in a file and on a server."""
         return self.ranked.memory.scope, self.ranked.memory.id
+
+
+def compared_by(key: str | None, content: str) -> str:
+    """Equal for two texts whose distances to a query can be compared: one model, and one script."""
+    return f"{key} {'cjk' if is_cjk(content) else 'other'}"
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -128,7 +134,17 @@ def _within(ordered: Sequence[Recollection], limits: Limits) -> Iterator[Recolle
             yield each
 
 
-def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
+class Known(Protocol):
+    """What filters look at of a memory."""
+
+    @property
+    def importance(self) -> float: ...
+
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+
+
+def is_asked_for(facts: Known, filters: Mapping[str, Any], least_importance: float) -> bool:
     """Whether a memory has every one of these values in its metadata, and is important enough."""
     if facts.importance < least_importance:
         return False

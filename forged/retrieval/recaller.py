@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 
 import msgspec
@@ -20,12 +20,14 @@ import numpy as np
 from forged.errors import ForgedError, ProviderError
 from forged.map import Part
 from forged.models import Purpose, Vectors, Waiting
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, reason_of
+from forged.retrieval.pipeline import FIRST_BUILD, reason_of
 from forged.retrieval.queries import queried
 from forged.retrieval.rank import heard
-from forged.retrieval.recall import Facts, Recollection
+from forged.retrieval.recall import Facts, Recollection, compared_by
+from forged.retrieval.tuning import ModelsInUse
 from forged.retrieval.values import See, near
-from forged.scopes import FileSource, OverEntities, Question, Ranked, View
+from forged.scopes import CjkSource, CjkViews, FileSource, OverEntities, Question, Ranked, Rows, View
+from forged.text.cjk import is_cjk
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,10 @@ Remote = Callable[[Vectors], Awaitable[Sequence[Sequence[Recollection]]]]
 """Asks a server for what is nearest to a vector (d,), in all scopes that it holds."""
 
 
+Admits = Callable[[str, str], bool]
+"""Whether a memory, by root and id, may be found."""
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where memories of one scope lie on this machine.
 
@@ -49,7 +55,7 @@ class Place(msgspec.Struct, frozen=True):
     see: See
     limit: int
     facts: Callable[[str, str], Facts]
-    admits: Callable[[str, str], bool] | None = None
+    admits: Admits | None = None
 
 
 class Recollected(msgspec.Struct, frozen=True):
@@ -104,15 +110,19 @@ class Recaller:
             texts=(query,), message=query, vectors=vectors, top_k=0, hop_depth=0, deadline=near(deadline)
         )
         searches = {place.name: self._search(place, question) for place in places}
+        if self._models.cjk is not None:
+            for place in places:
+                searches[f"{place.name} (cjk)"] = self._in_cjk(self._models.cjk, place, question, tops)
         if remote is not None:
             searches["shared"] = _on_server(remote, vectors)
         searches[_OVER] = self._reached(query, places, question.deadline)
         found = await _all_until(deadline, searches)
         reached = found.pop(_OVER)
         problems = (f"{name} {each.problem}" for name, each in found.items() if each.problem)
+        lists = [rows for each in found.values() for rows in each.lists if rows]
         legs = frozenset[str]().union(*(each.legs for each in found.values()))
         return Recollected(
-            lists=tuple(rows for each in found.values() for rows in each.lists),
+            lists=tuple(_in_script_of(query, lists)),
             reached=tuple(each for rows in reached.lists for each in rows),
             degraded=tuple(filter(None, (lacks, *problems))),
             legs=tuple(sorted(legs, reverse=True)),
@@ -141,7 +151,7 @@ class Recaller:
         async with asyncio.timeout_at(near(deadline)):
             found = await queried(embedder, (query,), Purpose("query", tops, waiting), near(deadline))
         if found.vectors is not None:
-            for view in views[:1]:
+            for view in views:
                 view.used(found.vectors.shape[1])
         return found.vectors
 
@@ -167,32 +177,84 @@ class Recaller:
             return _Found(problem=_UNREAD)
         if not len(view):
             return _Found(problem=view.problem)
-        is_near = question.vectors is not None and _has_all_vectors(view, question.vectors)
-        source = FileSource(
-            view, lexical_weight=0.0 if is_near else self._lexical_weight, thread=self._thread
-        )
-        wanted = msgspec.structs.replace(question, top_k=place.limit, admits=place.admits)
-        rows = await source.search(wanted)
-        found = tuple(
-            Recollection(each, place.facts(each.root, each.memory.id), view.key or "")
-            for each in rows.ranked
-            if each.via == "search"
-        )
+        is_near = question.vectors is not None and self._has_all_vectors(view, question.vectors)
+        weight = 0.0 if is_near else self._lexical_weight
+        source, found = FileSource(view, lexical_weight=weight, thread=self._thread), []
+        scripts = _scripts(view)
+        for script in scripts if is_near else ("",):
+            admits = _of_script(view, script, place.admits) if is_near and len(scripts) > 1 else place.admits
+            wanted = msgspec.structs.replace(question, top_k=place.limit, admits=admits)
+            rows = await source.search(wanted)
+            found.append(_recollections(place, rows, view.key))
         legs = {"dense"} if question.vectors is not None and "dense" in view.legs else set[str]()
-        return _Found((found,), view.problem, frozenset(legs if is_near else legs | {"lexical"}))
+        return _Found(found, view.problem, frozenset(legs if is_near else legs | {"lexical"}))
+
+    async def _in_cjk(
+        self, views: CjkViews, place: Place, question: Question, tops: tuple[str, ...]
+    ) -> _Found:
+        """What a second model finds of a place."""
+        view = await place.see(question.deadline)
+        if views.beside(view) is None:
+            return _Found()
+        wanted = msgspec.structs.replace(question, top_k=place.limit, admits=place.admits)
+        rows = await CjkSource(views, view, tops, self._thread).search(wanted)
+        found = _recollections(place, rows, views.identity.key)
+        return _Found((found,), legs=frozenset({"dense"}))
+
+    def _has_all_vectors(self, view: View, vectors: Vectors) -> bool:
+        """Whether every memory can be compared with the query, by this model or by the second one."""
+        parts = (part for home in view.maps for part in home.parts)
+        routes, dimension = self._models.cjk is not None, vectors.shape[1]
+        return all(_is_whole(part, view.key, dimension, routes=routes) for part in parts)
 
 
-def _has_all_vectors(view: View, vectors: Vectors) -> bool:
-    """Whether every memory can be compared with the query."""
-    return all(_is_whole(part, view.key, vectors.shape[1]) for home in view.maps for part in home.parts)
+def _scripts(view: View) -> tuple[str, ...]:
+    """The scripts of a view's memories: to a model texts in one lie far from those in another.
+
+    So its distances are compared within a script alone, as are those of two models.
+    """
+    are = [part.traits.is_cjk for home in view.maps for part in home.parts]
+    there = (("other", not all(each.all() for each in are)), ("cjk", any(each.any() for each in are)))
+    return tuple(script for script, is_there in there if is_there)
 
 
-def _is_whole(part: Part, key: str | None, dimension: int) -> bool:
+def _of_script(view: View, script: str, admits: Admits | None) -> Admits:
+    """Whether a memory may be found, and is of this script."""
+    homes = {home.root: home for home in view.maps}
+
+    def may_come(root: str, memory_id: str) -> bool:
+        memory = homes[root].find(memory_id)
+        is_meant = memory is not None and is_cjk(memory.content) is (script == "cjk")
+        return is_meant and (admits is None or admits(root, memory_id))
+
+    return may_come
+
+
+def _in_script_of(query: str, lists: Iterable[Sequence[Recollection]]) -> list[Sequence[Recollection]]:
+    """Lists in the script of the query before those in another: of equal places they come first."""
+    asked = is_cjk(query)
+    return sorted(lists, key=lambda rows: is_cjk(rows[0].ranked.memory.content) is not asked)
+
+
+def _recollections(place: Place, rows: Rows, key: str | None) -> tuple[Recollection, ...]:
+    return tuple(
+        Recollection(each, place.facts(each.root, each.memory.id), compared_by(key, each.memory.content))
+        for each in rows.ranked
+        if each.via == "search"
+    )
+
+
+def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
+    """Whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
+    lacks = np.ones(len(part), np.bool_)
     leg = part.dense
-    if leg is None or leg.dimension != dimension or key not in {None, leg.key}:
-        return not len(part)
-    there = leg.missing if part.gone is None else leg.missing & ~part.gone
-    return not np.any(there)
+    if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
+        lacks = leg.missing.copy()
+    if part.gone is not None:
+        lacks &= ~part.gone
+    if routes:
+        lacks &= ~part.traits.is_cjk
+    return not lacks.any()
 
 
 async def _on_server(remote: Remote, vectors: Vectors | None) -> _Found:

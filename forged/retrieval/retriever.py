@@ -17,11 +17,13 @@ import asyncio
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.models import Waiting
-from forged.retrieval.pipeline import FIRST_BUILD, ModelsInUse, Pipeline, Tuning, held_by, reason_of
+from forged.retrieval.pipeline import FIRST_BUILD, Pipeline, held_by, reason_of
 from forged.retrieval.queries import Queried
 from forged.retrieval.recaller import Recaller
+from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
-from forged.retrieval.values import Answer, Ask, Sources, left, near, reserve
+from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
+from forged.scopes import Source
 
 
 class Retriever:
@@ -83,6 +85,10 @@ class Retriever:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"
         return Answer(status=status, reason=because, generation=view.generation)
+
+    def beside(self, name: str, see: See) -> Source:
+        """A scope beside the file roots as one of the `others` of `Sources`."""
+        return self._pipeline.beside(name, see)
 
     def close(self) -> None:
         """Stop what runs late."""

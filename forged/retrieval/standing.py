@@ -5,6 +5,7 @@ sees, out come the heads that stand, first what matters most: corrections, then 
 the repository's conventions; within each what most sessions have searched for, then the newest. When all
 visible heads fit into the budget, all of them stand. Only what a person typed or asked for does, and files of
 a root that a person trusts or that is their own: nothing that was imported or that a program or a model made.
+What an agent was told about itself (`personas`) comes behind all that, to that agent alone.
 Nothing is raised.
 """
 
@@ -55,6 +56,15 @@ def standing(
             left -= taken
             chosen.append((home, memory))
     return tuple(chosen)
+
+
+def personas(heads: Sequence[Head], budget: int, cost: Cost) -> Iterator[Head]:
+    """Of what an agent was told about itself the newest that have room, if a person said it."""
+    for home, memory in sorted(heads, key=_made, reverse=True):
+        taken = cost(memory)
+        if memory.origin in _BY_A_PERSON and taken <= budget:
+            budget -= taken
+            yield home, memory
 
 
 def _heads(maps: Sequence[VectorMap]) -> Iterator[Head]:

@@ -171,7 +171,9 @@ class FileSource:
             candidates = self._first_of_chains(best, question)
             if len(best) < k or len(candidates) >= count:
                 return dict(islice(candidates.items(), count))
-            k = most if k < most else 4 * k
+            # What a filter wants is rare or it is not: then all rows are looked through, once.
+            more = 4 * k if question.admits is None else sum(each.starts[-1] for each in self._view.maps)
+            k = most if k < most else max(k + 1, more)
 
     def _key(self, candidate: Candidate) -> Key:
         """Of the memory that a row is a version of."""

@@ -25,9 +25,11 @@ import msgspec
 
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
-from forged.files import Root, org_root, resolve, root_of_agent
+from forged.files import Root, made_org_root, org_root, resolve, root_of_agent
+from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memory import Scope
+from forged.scopes.others import OtherScope
 from forged.scopes.view import FileRoots
 
 KEPT_S = 5.0
@@ -44,7 +46,8 @@ _Found = TypeVar("_Found")
 class Workplace(msgspec.Struct, frozen=True, eq=False):
     """A workspace, resolved: its roots (repo before user), their tops, and the settings that hold in it.
 
-    `files` are those roots as they are searched; `off` is why memory is off here, or nothing.
+    `files` are those roots as they are searched, `others` the scopes that are searched beside them; `off` is
+    why memory is off here, or nothing.
     """
 
     roots: tuple[Root, ...]
@@ -53,6 +56,12 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
     settings: MemoryConfig
     off: str = ""
     warnings: tuple[str, ...] = ()
+    others: tuple[OtherScope, ...] = ()
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        """The maps that are there now, of its roots and beside them."""
+        own = self.files.maps()
+        return (*own, *(home for each in self.others for home in each.files.maps())) if self.others else own
 
 
 class Resolver:
@@ -87,14 +96,36 @@ class Resolver:
 
         Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
         """
+        roots: tuple[Root, ...]
         if scope == Scope.ORG:
-            roots: tuple[Root, ...] = (org_root(self.home),)
+            made = await self._in_thread(partial(made_org_root, self.home)) if make else None
+            roots = self.roots_of_org() if made is None else (made,)
         elif make:
             roots = await self._in_thread(partial(_made, self.home, agent_id))
+            self._agents.drop(agent_id)
         else:
-            roots = await self._agents.find(agent_id)
+            roots = await self.roots_of_agent(agent_id)
+        return self._of(place, roots)
+
+    def without_roots(self, place: Workplace) -> Workplace:
+        """A place of no files at all."""
+        return self._of(place, ())
+
+    def _of(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
         files, tops = FileRoots(self._indexer, roots), tuple(root.top for root in roots)
         return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
+
+    def roots_of_agent(self, agent_id: str) -> Awaitable[tuple[Root, ...]]:
+        """The root of an agent, if it has one. Raises WorkspaceError for what is no id."""
+        return self._agents.find(agent_id)
+
+    def known_roots_of_agent(self, agent_id: str) -> tuple[Root, ...] | None:
+        """The same if that needs no look."""
+        return self._agents.known(agent_id)
+
+    def roots_of_org(self) -> tuple[Root, ...]:
+        """The root of the documents that all agents may read."""
+        return (org_root(self.home),)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -108,9 +139,8 @@ class Resolver:
         return self._workplace(found, repository.settings, repository.warnings), repository.until
 
     async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
-        """The root of an agent; that there is none is not kept, as the next request may make it."""
         root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
-        return ((root,), self._clock() + KEPT_S) if root is not None else ((), self._clock())
+        return (() if root is None else (root,)), self._clock() + KEPT_S
 
     async def _repository(self, top: str) -> tuple[_Repository, float]:
         version = await self._in_thread(partial(_read, top, self._versions.get(top)))
@@ -177,6 +207,10 @@ class _Looks(Generic[_T]):
         """The answer for a key if it is still good."""
         kept = self._kept.get(key)
         return kept[0] if kept is not None and self._clock() < kept[1] else None
+
+    def drop(self, key: str) -> None:
+        """Look again the next time."""
+        self._kept.pop(key, None)
 
     def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
         del self._under_way[key]

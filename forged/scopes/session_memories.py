@@ -106,17 +106,24 @@ class SessionMemories:
         self.added = asyncio.Event()
         self._most, self._most_bytes = most, most_bytes
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._session_of: dict[str, str] = {}  # by the id of a memory
         self._bytes = 0
         self._moments = 0
 
     def add(self, row: SessionMemory) -> SessionMemory:
-        """Put a memory into its session; returns the one that says the same already, if there is one."""
+        """Put a memory into its session; returns the one that says the same already, if there is one.
+
+        One of an id that is there takes its place.
+        """
         for known in self.of(row.session_id):
             if known.memory.content == row.memory.content and known.agent_id == row.agent_id:
                 return known
+        if (there := self._session_of.get(row.id)) is not None:
+            self._drop(self._sessions[there], row.id)
+            self._leave(there, self._sessions[there])
         session = self._sessions.setdefault(row.session_id, _Session())
         self._sessions.move_to_end(row.session_id)
-        session.rows[row.id] = row
+        session.rows[row.id], self._session_of[row.id] = row, row.session_id
         self._bytes += _size(row)
         self._changed(session)
         self._make_room(session)
@@ -150,11 +157,9 @@ class SessionMemories:
 
     def find(self, memory_id: str) -> SessionMemory | None:
         """The memory of an id, whatever session it is of."""
-        for session_id, session in list(self._sessions.items()):
-            if memory_id in session.rows:
-                self._expire(session_id, session)
-                return session.rows.get(memory_id)
-        return None
+        session_id = self._session_of.get(memory_id)
+        row = self._sessions[session_id].rows[memory_id] if session_id is not None else None
+        return row if row is not None and row.created > self._oldest else None
 
     def use(self, memory_id: str) -> None:
         """Count that a memory was recalled."""
@@ -215,15 +220,21 @@ class SessionMemories:
             self._drop(oldest, next(iter(oldest.rows)), early=True)
             self._leave(session_id, oldest)
 
+    @property
+    def _oldest(self) -> float:
+        """What was made then, or before, has expired."""
+        return self.clock() - self.ttl_s
+
     def _expire(self, session_id: str, session: _Session) -> None:
-        limit = self.clock() - self.ttl_s
-        for memory_id in [row.id for row in session.rows.values() if row.created <= limit]:
+        oldest = self._oldest
+        for memory_id in [row.id for row in session.rows.values() if row.created <= oldest]:
             self._drop(session, memory_id)
         self._leave(session_id, session)
 
     def _drop(self, session: _Session, memory_id: str, *, early: bool = False) -> None:
         self._bytes -= _size(session.rows.pop(memory_id))
         session.uses.pop(memory_id, None)
+        del self._session_of[memory_id]
         self.dropped += early
         self._changed(session)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import numpy as np
@@ -43,8 +43,15 @@ class _Made(msgspec.Struct, frozen=True, eq=False):
 class SessionViews:
     """The maps of all sessions, each made when somebody asks for it. To be used on one event loop."""
 
-    def __init__(self, memories: SessionMemories, indexer: Indexer, *, again_s: float = _AGAIN_S) -> None:
+    def __init__(
+        self,
+        memories: SessionMemories,
+        indexer: Indexer,
+        *,
+        again_s: float = _AGAIN_S,
+    ) -> None:
         self._memories = memories
+        self._changed: Callable[[], None] = lambda: None
         self._indexer = indexer
         self._again_s = again_s
         self._maker = RowMaker(lexical=True, embedded=None, pause=lambda: None)
@@ -65,6 +72,19 @@ class SessionViews:
             key=identity.key if identity is not None else None,
         )
 
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have somebody told when something was added."""
+        self._changed = changed
+
+    def homes(self) -> Iterator[tuple[tuple[str, ...], VectorMap]]:
+        """The maps of all sessions, each with the roots that the session saw."""
+        tops: dict[str, set[str]] = {}
+        for row in self._memories.all():
+            tops.setdefault(row.session_id, set()).update(row.tops)
+        for session_id, seen in tops.items():
+            if (home := self._map(session_id)) is not None:
+                yield tuple(sorted(seen)), home
+
     async def run(self) -> None:
         """Embed what comes, and sweep away what has expired."""
         while True:
@@ -74,6 +94,7 @@ class SessionViews:
             except TimeoutError:
                 self._memories.sweep()
             self._memories.added.clear()
+            self._changed()
             await self._embed()
 
     def _map(self, session_id: str) -> VectorMap | None:
@@ -148,7 +169,8 @@ class SessionViews:
         found: dict[tuple[str, ...], dict[bytes, str]] = {}
         for row in self._memories.all():
             key = text_hash(row.memory.content)
-            if key not in self._vectors and key not in self._refused and row.memory.content.strip():
+            known = key in self._vectors or key in self._refused
+            if not known and row.memory.content.strip() and not self._indexer.routed(row.memory.content):
                 found.setdefault(row.tops, {})[key] = cleaned(row.memory.content)
         return found
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas, is_newer
     from forged.state.requests import Begun, Known, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
@@ -57,6 +58,7 @@ __all__ = [
     "DIGEST_BYTES",
     "EVERYWHERE",
     "MOST_LEARNED",
+    "NEVER_MET",
     "REMOVALS",
     "TYPES",
     "UNSAID",
@@ -87,6 +89,8 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Mark",
+    "MarkKind",
     "Outbox",
     "OwnFile",
     "Part",
@@ -94,6 +98,8 @@ __all__ = [
     "Pauses",
     "Place",
     "Progress",
+    "Replica",
+    "Replicas",
     "Requests",
     "Rewrite",
     "RootRecord",
@@ -107,6 +113,7 @@ __all__ = [
     "WriteKind",
     "cut",
     "digest",
+    "is_newer",
     "metadata_problem",
     "new_event_id",
     "problem_of",
@@ -128,6 +135,7 @@ __getattr__ = door(
     outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
+    replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas", "is_newer"),
     requests=("Begun", "Known", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),

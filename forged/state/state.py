@@ -44,6 +44,7 @@ from forged.state.outbox import Write as OutWrite
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
 from forged.state.pauses import Pauses
+from forged.state.replicas import Replica, Replicas, all_replicas
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
@@ -86,6 +87,7 @@ class _Contents(msgspec.Struct, frozen=True):
     outbox: tuple[tuple[int, OutWrite], ...]
     details: tuple[tuple[str, Detail], ...]
     accesses: tuple[AccessRow, ...]
+    replicas: tuple[tuple[str, Replica], ...]
     doubt: str
 
 
@@ -125,6 +127,7 @@ class State:
         self.learned = Learned()
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
+        self.replicas = Replicas(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -201,6 +204,7 @@ class State:
             self.outbox.restore(found.outbox)
             self.details.restore(found.details)
             self.accesses.restore(found.accesses)
+            self.replicas.restore(found.replicas)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -277,5 +281,6 @@ def _read(connection: Connection) -> _Contents:
         outbox=all_waiting(connection),
         details=all_details(connection),
         accesses=all_accesses(connection),
+        replicas=all_replicas(connection),
         doubt=value_of(connection, damage.NOTE),
     )

@@ -9,7 +9,7 @@ durable and marked in its map by then.
 
 from forged.writing.removing import Back, Taking, new_batch
 from forged.writing.trash import TRASH_S, Trashed
-from forged.writing.values import Draft, Gone, Written
+from forged.writing.values import Draft, Gone, Marks, Written
 from forged.writing.versions import base_of
 from forged.writing.writer import Writer
 
@@ -18,6 +18,7 @@ __all__ = [
     "Back",
     "Draft",
     "Gone",
+    "Marks",
     "Taking",
     "Trashed",
     "Writer",

@@ -31,7 +31,7 @@ _GIT_NOTE = "copies in version control history, clones and backups"
 class Taking(msgspec.Struct, frozen=True):
     """How something is taken away: for good or into the trash, why, and in which batch and request.
 
-    `details` of what goes are kept beside it.
+    `details` of what goes are kept beside it. `whole`: all versions that there are, and none may stay.
     """
 
     erase: bool = False
@@ -40,6 +40,7 @@ class Taking(msgspec.Struct, frozen=True):
     key: str = ""
     became: str = ""
     details: Mapping[str, Detail] = {}
+    whole: bool = False
 
 
 class Back(msgspec.Struct, frozen=True):

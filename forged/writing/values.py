@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Protocol
 
 import msgspec
 
+from forged.files import Root
 from forged.memory import Memory
 from forged.state import UNSAID, Said
 
@@ -68,3 +70,26 @@ class Gone(msgspec.Struct, frozen=True):
     trash: str
     unreachable: tuple[str, ...]
     contents: tuple[str, ...] = ()
+
+
+class Marks(Protocol):
+    """Hears of what somebody takes away and brings back, before it is done: others may have it as well.
+
+    Raises StoreError, and then it is not done.
+    """
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
+        """These memories of a root go; `whole`: they are all versions, and none that is not here stays."""
+        ...
+
+    async def back(self, root: Root, ids: Collection[str]) -> None:
+        """These memories of a root come back."""
+        ...
+
+
+class NoMarks:
+    """Nobody else has it."""
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
+
+    async def back(self, root: Root, ids: Collection[str]) -> None: ...

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from forged.errors import StoreError
-from forged.files import Root
+from forged.files import MemoryStore, Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
@@ -27,7 +27,7 @@ from forged.writing.removing import Back, Removing, Taking
 from forged.writing.root_writer import RootWriter
 from forged.writing.together import Together
 from forged.writing.trash import Trash, Trashed
-from forged.writing.values import Draft, Gone, Written
+from forged.writing.values import Draft, Gone, Marks, NoMarks, Written
 
 _Item = tuple[RootIndex, Draft]
 
@@ -40,9 +40,12 @@ _UNASKED_S = 0.02
 class Writer:
     """All writes to memory files that anybody asks for."""
 
-    def __init__(self, trash: str, trust: Trust, requests: Requests, intents: Intents) -> None:
+    def __init__(
+        self, trash: str, trust: Trust, requests: Requests, intents: Intents, marks: Marks | None = None
+    ) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
         self.trash = Trash(trash)
+        self._marks = marks or NoMarks()
         self._trust = trust
         self._requests = requests
         self._removing = Removing(self.trash, trust, intents)
@@ -101,13 +104,23 @@ class Writer:
     ) -> Gone:
         """Take every file of `ids` away, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root):
+            await self._marks.gone(index.root, ids, whole=taking.whole)
             await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
             return await self._removing.remove(index.root, ids, taking, earlier)
 
     async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
         """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root):
+            await self._marks.back(index.root, [each.note.id for each in some])
             return await self._removing.restore(index.root, some)
+
+    async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
+        """Put into a file what it has become elsewhere, if it is as `change` says. Raises StoreError."""
+        async with self._lock(index.root):
+            await self._trust.follow(index.root, [change])
+            store = MemoryStore(index.root)
+            await asyncio.to_thread(store.rewrite, path, data, expected=change.before)
+        index.mark(frozenset({path}))
 
     async def _write(self, waiting: Sequence[_Item]) -> Sequence[Written | StoreError]:
         """Write what waits in one root, and mark it: all of it becomes visible together."""

@@ -41,9 +41,9 @@ class Checkout(msgspec.Struct, frozen=True):
         return path
 
     @contextlib.contextmanager
-    def inside(self, *words: str | int | Path) -> Iterator[Asked]:
-        """A case of its own inside.py. Raises Missing if another commit has none, Broken if it fails."""
-        command = [self.python, self.driver("inside.py"), *map(str, words)]
+    def inside(self, *words: str | int | Path, driver: str = "inside.py") -> Iterator[Asked]:
+        """A case of its own driver. Raises Missing if another commit has none, Broken if it fails."""
+        command = [self.python, self.driver(driver), *map(str, words)]
         with asked(command, plain_environment(**ONE_THREAD)) as running:
             if not running.is_ready():
                 complaint = running.complaint()

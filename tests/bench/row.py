@@ -22,7 +22,7 @@ Side = Callable[[Checkout], AbstractContextManager[Probe]]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """`ours` through `theirs`, in the order in which `what` names them; `unit` is theirs: s, MiB or /s.
+    """`ours` through `theirs`, in the order in which `what` names them; `unit`: s, MiB, /s or a share.
 
     Rows that are `slow` run only when they are named, or with all. A side that starts anew in every round
     needs no `warm_up`.
@@ -60,12 +60,12 @@ def earlier(side: Side, revision: str, extras: str = "") -> Side:
     return of
 
 
-def inside(*words: str | int) -> Side:
-    """A case of the checkout's own inside.py."""
+def inside(*words: str | int, driver: str = "inside.py") -> Side:
+    """A case of the checkout's own driver."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with checkout.inside(*words) as running:
+        with checkout.inside(*words, driver=driver) as running:
             yield running.figure
 
     return side

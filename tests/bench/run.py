@@ -98,6 +98,7 @@ _SHOWN: dict[str, Callable[[float], str]] = {
     "s": _seconds,
     "MiB": lambda size: f"{size:.0f} MiB",
     "/s": lambda rate: f"{rate:.0f}/s",
+    "share": lambda share: f"{share:.3f}",
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import agents
 import edits
+import engine
 import fairness
 import footprint
 import growth
@@ -35,6 +36,7 @@ ROWS: tuple[Row, ...] = (
     *footprint.ROWS,
     *growth.ROWS,
     *warm.ROWS,
+    *engine.ROWS,
 )
 
 

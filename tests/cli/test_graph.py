@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from forged_client.protocol import Edge, ListMemories, Memories, MemoryRecord
+from forged_client.protocol import Edge, ListMemories, Memories, MemoryRecord, Relation
 from tests.cli import reports
 
 HOSTILE = (
@@ -229,3 +229,67 @@ def test_graphviz_reads_it_and_shows_foreign_text_as_it_is(daemon, forgectl):
     assert ">&quot;]; evil &#45;&gt; m1; m1[&quot;<" in drawn.stdout
     assert ">\\N \\G \\l<" in drawn.stdout
     assert "<script" not in drawn.stdout
+
+
+def speaking() -> Memories:
+    """Two memories that speak of one thing, which is related to another; a third of a thing of its own."""
+    return Memories(
+        memories=(
+            record("mem_a", content="A.", entities=("Ledger", "once"), created_at="2026-05-01T00:00:00Z"),
+            record(
+                "mem_b",
+                content="B.",
+                entities=("`ledger`", "Policy 7"),
+                relations=(Relation("ledger", "falls-under", "Policy 7"),),
+                created_at="2026-05-02T00:00:00Z",
+                supersedes="mem_old",
+            ),
+            record("mem_old", content="O.", entities=("Policy 7",), is_head=False),
+        ),
+        total=3,
+    )
+
+
+def test_what_newest_memories_speak_of_is_drawn_if_it_joins_anything(daemon, forgectl):
+    daemon.answers[ListMemories] = speaking()
+
+    graph = forgectl("graph", "--entities", "--format", "json").json
+
+    things = {node["name"]: node["first_line"] for node in graph["nodes"] if node["kind"] == "entity"}
+    memories = {node["id"]: node["name"] for node in graph["nodes"] if node["kind"] == "memory"}
+    assert things == {"e1": "Ledger", "e2": "Policy 7"}
+    assert [tuple(link.values()) for link in graph["links"] if link["relationship"] != "supersedes"] == [
+        (memories["mem_a"], "e1", "speaks-of"),
+        (memories["mem_b"], "e1", "speaks-of"),
+        (memories["mem_b"], "e2", "speaks-of"),
+        ("e1", "e2", "falls-under"),
+    ]
+    assert daemon.asked(ListMemories).entities
+
+
+def test_things_have_a_shape_of_their_own(daemon, forgectl):
+    daemon.answers[ListMemories] = speaking()
+
+    dot = forgectl("graph", "--entities").out.splitlines()
+    mermaid = forgectl("graph", "--entities", "--format", "mermaid").out.splitlines()
+
+    (line,) = (line for line in dot if line.startswith("  e1 ["))
+    assert line.startswith('  e1 [label="Ledger", shape=ellipse')
+    assert '  e1 -> e2 [label="falls-under"];' in dot
+    assert '  e1(["Ledger"]):::thing' in mermaid
+    assert '  e1 -->|"falls-under"| e2' in mermaid
+
+
+def test_without_being_asked_for_no_thing_is_drawn(daemon, forgectl):
+    daemon.answers[ListMemories] = speaking()
+
+    assert "Ledger" not in forgectl("graph").out
+    assert not daemon.asked(ListMemories).entities
+
+
+def test_a_thing_leads_from_one_memory_to_another(daemon, forgectl):
+    daemon.answers[ListMemories] = speaking()
+
+    graph = forgectl("graph", "--entities", "--id", "mem_a", "--depth", "2", "--format", "json").json
+
+    assert {"mem_a", "mem_b"} <= {node["id"] for node in graph["nodes"]}

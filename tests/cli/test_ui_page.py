@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from forged.cli.things import things_of
 from forged.cli.ui import page as pages
 from forged.cli.ui.seen import Seen, Withheld
 from forged_client import protocol as wire
@@ -355,6 +356,68 @@ def test_a_memory_is_chosen_in_the_graph_by_mouse_or_by_arrows_and_enter(look):
     assert page.text("#detail h2") == LINKED.content
 
 
+def speaking() -> Seen:
+    """Two memories that are joined by a thing alone, and a thing that is joined to that by a relation."""
+    memories = (
+        record("mem_1", "Invoices are kept in the ledger.", entities=("ledger",)),
+        record(
+            "mem_2",
+            "Closed books stay.",
+            entities=("Ledger", "Policy 7"),
+            relations=(wire.Relation("Ledger", "falls-under", "Policy 7"),),
+        ),
+        record("mem_3", "Of nothing else.", entities=("alone",)),
+    )
+    return Seen(made_at=NOW, workspace=TOP, memories=memories, things=things_of(memories))
+
+
+def test_what_memories_speak_of_joins_them_in_the_graph_where_somebody_wants_it(look):
+    page = look(speaking())
+    search(page, "invoices")
+    page.press("Enter")
+    page.press("g")
+    assert "no other version and no link" in page.text("#graph .hint")
+    page.press("e")
+
+    assert set(nodes(page)) == {
+        "Invoices are kept in the ledger.",
+        "Closed books stay.",
+        "ledger",
+        "Policy 7",
+    }
+    assert len(page.texts("#graph .node.thing")) == 2
+    assert page.value("document.querySelectorAll('#graph line.speaks').length") == 3
+    assert page.texts("#graph text.relation") == ["falls-under"]
+    assert "2 memories with links and 2 things" in page.text("#graph .hint")
+    page.press("e")
+    assert nodes(page) == {}
+
+
+def test_a_thing_is_reached_by_arrows_or_mouse_and_shows_what_is_around_it(look):
+    page = look(speaking())
+    search(page, "invoices")
+    page.press("Enter")
+    page.press("g")
+    page.click("#things")
+    assert page.value("document.querySelector('#things').getAttribute('aria-pressed')") == "true"
+
+    page.click('#graph [aria-label="Policy 7"] rect')
+    assert label(page, "selected") == "Policy 7"
+    page.click('#graph [aria-label="Closed books stay."] circle')
+    assert label(page, "selected") == "Closed books stay."
+    page.press("g")
+    assert page.texts("#detail section h3")[0] == "Speaks of"
+    assert "Ledger falls-under Policy 7" in page.text("#detail")
+
+
+def test_where_nothing_is_spoken_of_by_two_there_is_nothing_to_turn_on(look):
+    page = look()
+    page.press("g")
+    page.press("e")
+
+    assert page.texts("#things") == []
+
+
 def test_plus_minus_and_nought_change_the_size_of_the_graph_and_a_drag_moves_it(look):
     page = look()
     search(page, "tuesdays")
@@ -611,6 +674,8 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             stale=(text,),
             related=(wire.Edge(f"mem_{number - 1}", text), wire.Edge(text, "to")),
             supersedes=f"mem_{number - 7}",
+            entities=(text, "goose"),
+            relations=(wire.Relation(text, text, "goose"),),
         )
         for number, text in enumerate(texts)
     )
@@ -619,6 +684,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
+            things=things_of(memories),
             judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
                 replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, came=each),))
@@ -643,6 +709,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
     for key in "4321":
         page.press(key)
     page.press("g")
+    page.press("e")
     assert page.value("typeof window.hacked") == "undefined"
     ours = "script, style, img, base, iframe, object, link, main [onload], main [onerror]"
     assert page.value(f"document.querySelectorAll('{ours}').length") == 3  # the data, the script, the style
@@ -690,7 +757,12 @@ def many(count: int) -> Sequence[wire.MemoryRecord]:
 
 def test_5_000_memories_are_there_at_once_and_only_those_in_sight_are_drawn(browser, tmp_path, capsys):
     file = tmp_path / "page.html"
-    file.write_text(pages.page(Seen(made_at=NOW, workspace=TOP, memories=tuple(many(5000)))))
+    memories = tuple(
+        replace(each, entities=(f"part_{at % 700}", f"service_{at % 97}", f"alone_{at}"))
+        for at, each in enumerate(many(5000))
+    )
+    seen = Seen(made_at=NOW, workspace=TOP, memories=memories, things=things_of(memories))
+    file.write_text(pages.page(seen))
     page = Page(browser)
 
     took = page.open(file)

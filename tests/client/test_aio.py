@@ -39,7 +39,7 @@ def test_help_shows_a_verbs_real_parameters_and_its_reply():
 
     parameters = (
         "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = '', "
-        "rated: 'bool' = False, hypotheses: 'Iterable[str]' = ()"
+        "rated: 'bool' = False, hypotheses: 'Iterable[str]' = (), agent: 'str' = '', session_id: 'str' = ''"
     )
     assert str(told) == f"({parameters}) -> 'Found'"
     assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"

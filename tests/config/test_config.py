@@ -431,6 +431,28 @@ def test_a_known_model_brings_its_prefixes(user, name, prefixes):
     assert (memory.query_prefix, memory.passage_prefix) == prefixes
 
 
+def test_a_second_model_has_the_prefixes_of_its_own_family_and_no_folder_of_the_first(user):
+    user.write(
+        "[memory]\nembedding_model = 'bge-small-en-v1.5'\ncjk_embedding_model = 'bge-small-zh-v1.5'\n"
+        "embedding_model_dir = '/models/en'\nembedding_base_url = 'http://127.0.0.1:1/v1'\n"
+    )
+    first = user.load().config
+    second = first.cjk
+
+    assert second is not None
+    assert (second.embedder, second.memory.embedding_model_dir) == ("bge-small-zh-v1.5", "")
+    assert (second.memory.query_prefix, second.memory.passage_prefix) == BGE_ZH
+    assert second.memory.embedding_base_url == first.memory.embedding_base_url
+    assert (first.memory.query_prefix, first.memory.passage_prefix) == BGE
+
+
+@pytest.mark.parametrize("name", ["", "bge-m3"])
+def test_without_a_second_model_or_with_the_same_one_there_is_one_for_everything(user, name):
+    env = {"FORGED_MEMORY__EMBEDDING_MODEL": "bge-m3", "FORGED_MEMORY__CJK_EMBEDDING_MODEL": name}
+
+    assert user.load(**env).config.cjk is None
+
+
 def test_an_explicit_empty_prefix_beats_the_known_one(user):
     user.write("[memory]\nembedding_model = 'e5-small'\nquery_prefix = ''\n")
 
@@ -623,6 +645,7 @@ def test_names_from_a_repository_are_escaped_in_the_warning(repo):
         *(("MEMORY__CLASSIFIER_MODEL", name) for name in ("builtin:foo", "local:qwen")),
         *(("MEMORY__EMBEDDING_MODEL", name) for name in ("local:e5", "fastembed:", "fastembed:../secrets")),
         ("MEMORY__EMBEDDING_MODEL", "builtin:magic"),
+        *(("MEMORY__CJK_EMBEDDING_MODEL", name) for name in ("auto", "builtin:lexical", "fastembed:/etc")),
         ("MEMORY__RETRIEVAL_MODEL", "builtin:rules"),
         *(("LLM__MODEL", name) for name in ("fastembed:x", "builtin:lexical")),
     ],

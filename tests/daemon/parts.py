@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
+
 from forged.capture.keeper import Keeper
 from forged.capture.service import Pipeline
 from forged.capture.values import WorkerSettings
@@ -22,6 +24,7 @@ from forged.maps.indexer import Indexer
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
+from forged.postgres import Shared
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.state import State
@@ -124,6 +127,11 @@ class Parts:
             session_views=self.session_views,
             reload=_never,
         )
+        self.handlers = Dispatcher(self.daemon)
+
+    def shares(self, shared: Shared) -> None:
+        """Have a team's server, which somebody else runs."""
+        self.daemon = msgspec.structs.replace(self.daemon, shared=shared)
         self.handlers = Dispatcher(self.daemon)
 
     async def ask(self, request: wire.Request) -> wire.Reply:

@@ -54,6 +54,15 @@ _ROOT = p.RootReport(
     memories=3,
     problems=(p.FileProblem(path="/r/x.md", reason="bad"),),
 )
+_DOCUMENT = p.DocumentRecord(
+    document_id="doc_0a",
+    source="docs/a.md",
+    pieces=3,
+    of=3,
+    created_at="2026-01-02T03:04:05Z",
+    agent_id="claude",
+    metadata={"team": "core"},
+)
 _DEAD = p.DeadEvent(
     id="ev_1",
     kind="compaction",
@@ -162,6 +171,15 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
         scopes=("session", "user"),
         token_budget=200,
     ),
+    p.Ingest(
+        id=61,
+        documents=(p.Document(source="docs/a.md", text="# A\n\nnaïve 你好", is_markdown=True),),
+        agent_id="claude",
+        metadata={"team": "core"},
+        look=True,
+    ),
+    p.ListDocuments(id=62, offset=5, limit=5),
+    p.RemoveDocument(id=63, name="docs/a.md"),
     p.Why(id=6, workspace="/w", session_id="s"),
     p.Remember(id=7, workspace="/w", content="text", scope="user", category="user-facts", related=(_EDGE,)),
     p.Capture(id=8, workspace="/w", session_id="s", kind="compaction", messages=_MESSAGES),
@@ -191,6 +209,14 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.StatusReport(id=3, version="0.1.0", roots=(_ROOT,), counters={"retrieves": 1}, warnings=("w",)),
     p.Retrieved(id=4, text="block", memories=(_HIT,), included=1, digest="d", legs=("lexical",)),
     p.Found(id=5, memories=(_HIT,), legs=("lexical", "dense"), generation="e:1", elapsed_ms=0.5),
+    p.Ingested(
+        id=61,
+        fates=(p.DocumentFate(source="docs/a.md", became="new", document_id="doc_0a", pieces=3, written=3),),
+        root="/home/ann/.forge/org",
+        generation="e:2",
+    ),
+    p.Documents(id=62, documents=(_DOCUMENT,), total=1, root="/home/ann/.forge/org", generation="e:2"),
+    p.DocumentRemoved(id=63, documents=(_DOCUMENT,), pieces=3, generation="e:3"),
     p.Recalled(
         id=60,
         memories=(
@@ -366,6 +392,16 @@ LATER: dict[str, p.Request | p.Reply] = {
             writers={"other/1": 4.5},
         ),
     ),
+    "reply-status_report+in_step": p.StatusReport(
+        id=3,
+        shared=p.SharedReport(
+            server="db.example/team",
+            in_step=(
+                p.InStepReport(scope="user", owner="ada", behind=2, kept_here=1, refused=1, in_step_s=60.5),
+            ),
+            not_in_step="it is paused",
+        ),
+    ),
     "reply-status_report+capture": p.StatusReport(
         id=3,
         version="0.1.0",
@@ -457,6 +493,51 @@ LATER: dict[str, p.Request | p.Reply] = {
     "reply-status_report+trust": p.StatusReport(
         id=3,
         roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
+    ),
+    "request-remember+agent": p.Remember(
+        id=7,
+        workspace="/w",
+        content="text",
+        scope="agent",
+        agent_id="claude",
+        user_id="me",
+        memory_type="learning",
+        importance=0.5,
+        metadata={"topic": "x", "n": [1, None]},
+    ),
+    "request-edit+agent": p.Edit(id=43, workspace="/w", memory_id="mem_a", scope="agent", agent_id="claude"),
+    "request-get+agent": p.GetMemories(id=9, workspace="/w", scope="agent", agent_id="claude"),
+    "request-list+agent": p.ListMemories(id=10, workspace="/w", scope="agent", agent_id="claude"),
+    "request-search+agent": p.Search(id=5, workspace="/w", query="q", agent="claude", session_id="s"),
+    "request-why+agent": p.Why(id=6, workspace="/w", session_id="s", agent="claude"),
+    "reply-memories+details": p.Memories(
+        id=9,
+        memories=(
+            msgspec.structs.replace(
+                _RECORD,
+                memory_type="learning",
+                importance=0.5,
+                metadata={"topic": "x"},
+                agent_id="claude",
+                access_count=2,
+                last_accessed="2026-01-02T03:04:05Z",
+            ),
+        ),
+    ),
+    "reply-status_report+scopes": p.StatusReport(
+        id=3,
+        scopes=(
+            p.ScopeReport(
+                scope="session",
+                engine="memory",
+                place="/p",
+                owners=1,
+                memories=2,
+                retrieved=True,
+                lasts_s=3600.0,
+                dropped=3,
+            ),
+        ),
     ),
     "request-list+entities": p.ListMemories(id=10, workspace="/w", entities=True),
     "reply-memories+entities": p.Memories(

@@ -238,3 +238,23 @@ def test_status_says_what_is_in_the_way(daemon, tmp_path):
     assert paused.splitlines()[1:] == [
         "The user has paused memory here: nothing is injected and nothing captured."
     ]
+
+
+def test_what_an_agent_keeps_for_itself_is_seen_and_taken_away_by_that_agent_alone(at_work, shared, repo):
+    told = at_work.tool("remember", text="I check the parser twice.", scope="agent")
+    memory_id = kept(told)
+    assert "(agent, patterns, version 1)" in told
+    with started(repo, shared.env, "codex") as another:
+        assert memory_id not in another.tool("list_memories", scope="agent")
+        assert "Not there" in another.failing("get_memories", ids=[memory_id])
+        assert "no memory" in another.failing("forget", ids=[memory_id])
+    assert memory_id not in at_work.tool("list_memories")
+    assert ids(at_work.tool("list_memories", scope="agent")) == [memory_id]
+    assert "> I check the parser twice." in at_work.tool("get_memories", ids=[memory_id])
+    at_work.tool("forget", ids=[memory_id])
+    assert memory_id not in at_work.tool("list_memories", scope="agent")
+
+
+def test_a_server_that_was_not_told_which_agent_asks_keeps_nothing_for_it(shared, repo):
+    with started(repo, shared.env) as unnamed:
+        assert "was not told which agent you are" in unnamed.failing("remember", text="x", scope="agent")

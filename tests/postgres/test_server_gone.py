@@ -1,4 +1,4 @@
-"""A server that is killed or frozen: nothing acknowledged is lost or doubled, and nobody waits for it."""
+"""A server that is killed, stopped or frozen: nothing acknowledged is lost or doubled, none waits for it."""
 
 from __future__ import annotations
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.rank import fused
-from forged.scopes import Ranked
+from forged.retrieval.rank import fused, search_all
+from forged.scopes import Question, Ranked, Rows
 from tests.data.memories import memory
 
 
@@ -44,3 +48,43 @@ def test_every_memory_is_there_once_and_each_list_keeps_its_order_against_the_un
     for names in lists:
         lone = [name for name in names if sum(name in other for other in lists) == 1]
         assert [name for name in found if name in lone] == lone
+
+
+class Known:
+    """A source that has these rows."""
+
+    def __init__(self, name: str, *names: str) -> None:
+        self.name = name
+        self._rows = Rows(tuple(rows(*names)), evidence=5.0)
+
+    async def search(self, question: Question) -> Rows:
+        del question
+        return self._rows
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"least_evidence": float("-inf")}, 10),
+        ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32)}, 5),
+        ({"least_evidence": 2.0, "vectors": np.ones((1, 2), np.float32), "turn": 1}, 10),
+        ({"least_evidence": 2.0, "turn": 9}, 3),
+        ({"least_evidence": 2.0, "turn": 9, "beside": frozenset({("", "b0")})}, 4),
+    ],
+    ids=["no gate", "alone", "first turn", "late turn", "what comes anyhow"],
+)
+async def test_several_sources_bring_no_more_than_one_might(fields, wanted):
+    question = Question(
+        texts=("q",),
+        message="q",
+        top_k=10,
+        hop_depth=0,
+        deadline=time.monotonic() + 10,
+        **{"vectors": None} | fields,
+    )
+    sources = [Known(name, *(f"{name}{number}" for number in range(9))) for name in "abc"]
+
+    found, missing = await search_all(sources[0], sources[1:], question)
+
+    assert (len(found.ranked), missing) == (wanted, ())
+    assert {each.memory.id[0] for each in found.ranked} == {"a", "b", "c"}

@@ -92,6 +92,16 @@ def test_the_same_text_twice_in_a_session_is_one_memory():
     assert len(texts(memories)) == 1
 
 
+def test_a_memory_of_an_id_that_is_there_takes_its_place_and_its_room():
+    memories = SessionMemories(clock=Clock())
+    first = memories.add(row("one"))
+    size = memories.size
+    again = msgspec.structs.replace(first, memory=msgspec.structs.replace(first.memory, content="two"))
+
+    assert memories.add(again) == again
+    assert (texts(memories), memories.size, memories.sessions) == (["two"], size, 1)
+
+
 def test_a_memory_is_taken_away_by_its_id_or_by_what_it_says():
     memories = SessionMemories(clock=Clock())
     one, two = memories.add(row("the key is under the mat")), memories.add(row("tea at five", "s2"))

@@ -90,9 +90,7 @@ async def filled(directory: Path) -> None:
         await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
-        for table in ("replicas",):
-            row = (f"key-of-{table}", *[b"1"] * (len(TABLES[table]) - 1))
-            await state._database.run(lambda connection, table=table, row=row: put(connection, table, *row))
+        await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -139,7 +137,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "details": b"mem_detailed7",
         "accesses": b"mem_accessed7",
         "outbox": b"mem_outbox7",
-        "replicas": b"key-of-replicas",
+        "replicas": b"mem_replica7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

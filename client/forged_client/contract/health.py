@@ -131,6 +131,21 @@ class EndpointReport(msgspec.Struct, frozen=True, kw_only=True):
     next_s: float | None = None
 
 
+class InStepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one owner, and how far they are from those of the owner's other machines.
+
+    `behind` is how many memories there were to send or fetch at the last look, `in_step_s` how long ago there
+    were none. `kept_here` may not leave this machine, `refused` are rows of the server that are no memories.
+    """
+
+    scope: str
+    owner: str
+    behind: int = 0
+    kept_here: int = 0
+    refused: int = 0
+    in_step_s: float | None = None
+
+
 class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     """The server of a team, and how it fares. `state`: untried, ok, failing.
 
@@ -138,6 +153,7 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     `waiting` writes are kept here until it is back, `without_vector` rows until the model is; `refused` are
     those that it will never take, each with why. `replayed_s` is how long ago the last that had waited was
     taken. `writers` are other daemons, and how long ago they wrote; they are heard while it is `listening`.
+    `in_step` are the files that other machines have as well, `not_in_step` why they cannot be now.
     """
 
     server: str
@@ -154,6 +170,8 @@ class SharedReport(msgspec.Struct, frozen=True, kw_only=True):
     replayed_s: float | None = None
     listening: bool = False
     writers: dict[str, float] = msgspec.field(default_factory=dict)
+    in_step: tuple[InStepReport, ...] = ()
+    not_in_step: str = ""
 
 
 class SettingReport(msgspec.Struct, frozen=True):
@@ -162,6 +180,24 @@ class SettingReport(msgspec.Struct, frozen=True):
     key: str
     value: str
     origin: str
+
+
+class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A scope beside the roots of a workspace: session, agent or org.
+
+    `engine` is files, or memory (that of the daemon, which loses it when it ends). `owners` are how many
+    sessions or agents have any. `retrieved`: an injection may hold them. `lasts_s` is how long one is kept, 0
+    for good; `dropped` are those that had to make room before.
+    """
+
+    scope: str
+    engine: str
+    place: str = ""
+    owners: int = 0
+    memories: int = 0
+    retrieved: bool = False
+    lasts_s: float = 0.0
+    dropped: int = 0
 
 
 class StatusReport(Reply, frozen=True, tag="status_report"):
@@ -186,6 +222,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
     endpoints: tuple[EndpointReport, ...] = ()
     engine: str = ""
     agents: tuple[AgentReport, ...] = ()
+    scopes: tuple[ScopeReport, ...] = ()
     shared: SharedReport | None = None
 
 

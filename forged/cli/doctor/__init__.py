@@ -79,6 +79,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
     yield from checks.reached(report)
     yield from drift.in_use(report, call.environ)
     yield from checks.gate(report)
+    yield from checks.scopes(report)
     yield from checks.roots(report)
     yield from checks.capture(report)
     yield from endpoints.known(report)

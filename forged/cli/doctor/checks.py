@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from forged import __version__
+from forged.cli.scope_lines import scope_facts
 from forged.cli.terminal import counted, distinct
 from forged_client.address import socket_path
 from forged_client.errors import AddressError
@@ -116,6 +117,12 @@ def gate(report: StatusReport) -> Iterator[Check]:
         yield Check("gate", WARN, f"words decide what is injected{because}", fix)
     else:
         yield Check("gate", OK, _GATES.get(report.gate.state, report.gate.state) + because)
+
+
+def scopes(report: StatusReport) -> Iterator[Check]:
+    """Which scope lives where, what is lost when, and what has to be wanted."""
+    for name, facts in scope_facts(report.scopes) if report.scopes else ():
+        yield Check(f"scope {name}", OK, facts)
 
 
 def roots(report: StatusReport) -> Iterator[Check]:

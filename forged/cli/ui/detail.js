@@ -31,6 +31,7 @@ function detailOf(store, entry, terms, go) {
     troubles(store, entry),
     named("Comes back when", entry.cues.length && el("ul", {}, entry.cues.map((cue) => el("li", {}, foreign(cue, terms))))),
     named("Stands on", entry.evidence.length && el("ul", {}, entry.evidence.map((each) => evidence(entry, each)))),
+    named("Speaks of", spoken(entry, terms)),
     named("Versions", versions(store, entry, go)),
     named("Links", links(store, entry, go)),
     named("Injected", entry.kind === "memory" && injected(store, entry)),
@@ -98,6 +99,12 @@ function troubles(store, entry) {
 
 function joined(texts) {
   return texts.flatMap((text, at) => [at ? ", " : "", el("code", {}, foreign(text))]);
+}
+
+function spoken(entry, terms) {
+  const names = entry.entities.length > 0 && el("p", {}, entry.entities.flatMap((name, at) => [at ? ", " : "", foreign(name, terms)]));
+  const ties = entry.relations.map(({ source, relation, target }) => el("li", {}, foreign(`${source} ${relation} ${target}`, terms)));
+  return names && [names, ties.length > 0 && el("ul", {}, ties)];
 }
 
 function evidence(entry, each) {

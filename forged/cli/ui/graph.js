@@ -4,16 +4,17 @@
 // lie in the same places. Layout is a function of keys and links; drawing knows nothing but its result.
 
 const MOST_DRAWN = 300;
+const MOST_SHARING = 40;
 const FAR_PX = 150;
 const LABELS_UP_TO = 60;
 const LABEL_LETTERS = 18;
 const FAR_AWAY = 1.9; // times smaller than it is: nobody can read labels then
 
-/** The keys that links lead to from one, nearest first, and whether that is all of them. */
-function around(store, key) {
+/** The keys that links lead to from one, nearest first, and whether that is all of them; what many share ends a way. */
+function around(net, key) {
   const seen = new Set([key]);
   for (const each of seen)
-    for (const link of store.linksAt.get(each) ?? [])
+    for (const link of each !== key && net.linksAt.get(each)?.length > MOST_SHARING ? [] : (net.linksAt.get(each) ?? []))
       for (const next of [link.from, link.to]) {
         if (seen.size >= MOST_DRAWN && !seen.has(next)) return { keys: [...seen], whole: false };
         seen.add(next);
@@ -22,8 +23,8 @@ function around(store, key) {
 }
 
 /** All keys that any link begins or ends at. */
-function allLinked(store) {
-  return [...store.linksAt.keys()];
+function allLinked(net) {
+  return [...net.linksAt.keys()];
 }
 
 /** Where each key lies: every connected part by itself, the parts in rows, the largest first. */
@@ -148,20 +149,32 @@ class GraphView {
     this.host = host;
     this.store = store;
     this.chosen = chosen;
+    this.withThings = false;
+  }
+
+  /** With what memories speak of, or without. */
+  turnThings() {
+    if (!this.store.data.things.things.length) return;
+    this.withThings = !this.withThings;
+    this.show(this.entry?.kind === "thing" ? null : this.entry, this.everything);
+    (this.host.querySelector("svg") ?? this.host.querySelector("#things"))?.focus();
   }
 
   /** What is around an entry, or everything that is linked where that is wanted or the entry is alone. */
   show(entry, everything = false) {
-    const all = allLinked(this.store);
-    const isAlone = !entry || !this.store.linksAt.has(entry.key);
-    const { keys, whole } = everything || isAlone ? { keys: all, whole: true } : around(this.store, entry.key);
+    const net = this.store.net(this.withThings);
+    const all = allLinked(net);
+    const isAlone = !entry || !net.linksAt.has(entry.key);
+    const { keys, whole } = everything || isAlone ? { keys: all, whole: true } : around(net, entry.key);
+    [this.entry, this.everything] = [entry, everything];
     const turn = el("button", { class: "quiet", id: "everything", onclick: () => this.show(entry, !everything) }, everything ? "Only around this one" : "All that is linked");
     const mayTurn = !isAlone && keys.length < all.length && all.length <= MOST_DRAWN;
+    const things = this.store.data.things.things.length > 0 && el("button", { class: "quiet", id: "things", "aria-pressed": String(this.withThings), title: "What memories speak of (e)", onclick: () => this.turnThings() }, "What they speak of");
     const lonely = entry && isAlone ? "This memory has no other version and no link. " : "";
-    this.host.replaceChildren(el("p", { class: "hint" }, lonely, this.told(keys, whole), (everything || mayTurn) && turn));
+    this.host.replaceChildren(el("p", { class: "hint" }, lonely, this.told(keys, whole), (everything || mayTurn) && turn, things));
     if (!keys.length || keys.length > MOST_DRAWN) return;
     const inside = new Set(keys);
-    this.links = this.store.links.filter((link) => inside.has(link.from) && inside.has(link.to));
+    this.links = net.links.filter((link) => inside.has(link.from) && inside.has(link.to));
     this.places = layout(keys, this.links);
     this.selected = isAlone ? null : entry.key;
     this.focused = this.selected ?? keys[0];
@@ -172,7 +185,9 @@ class GraphView {
     if (!keys.length) return "No memory replaced another, and none is linked.";
     if (keys.length > MOST_DRAWN) return `${counted(keys.length, "memory", "memories")} are linked: too many to draw at once. Choose one that has a link.`;
     const near = whole ? "" : `: the nearest ${MOST_DRAWN}`;
-    return `${counted(keys.length, "memory", "memories")} with links${near}. Left is older; arrows lead to what was replaced or is meant. `;
+    const things = keys.filter((key) => this.store.things.has(key)).length;
+    const spoken = things ? ` and ${counted(things, "thing", "things")} that they speak of` : "";
+    return `${counted(keys.length - things, "memory", "memories")} with links${spoken}${near}. Left is older; arrows lead to what was replaced or is meant. `;
   }
 
   draw() {
@@ -196,27 +211,32 @@ class GraphView {
 
   line(link, labelled) {
     const [from, to] = [this.places.get(link.from), this.places.get(link.to)];
-    const line = svg("line", { x1: from.x, y1: from.y, x2: to.x, y2: to.y, class: link.name === "supersedes" ? "replaces" : "relates", "marker-end": "url(#arrow)" });
-    const name = labelled && link.name !== "supersedes";
+    const line = svg("line", { x1: from.x, y1: from.y, x2: to.x, y2: to.y, class: { supersedes: "replaces", [SPEAKS_OF]: "speaks" }[link.name] ?? "relates", "marker-end": "url(#arrow)" });
+    const name = labelled && link.name !== "supersedes" && link.name !== SPEAKS_OF;
     return [line, name && svg("text", { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 - 3, class: "relation" }, plain(firstLine(link.name, 30)))];
   }
 
   node(key, place, labelled) {
     const entry = this.store.byKey.get(key);
-    const says = entry ? plain(firstLine(entry.content, 120)) || "(no text)" : `${plain(JSON.parse(key)[2])}: not there`;
-    const kinds = entry ? [entry.isHead ? "head" : "older", entry.scope === "user" && "user", entry.stale.length && "stale"] : ["missing"];
+    const thing = this.store.things.get(key);
+    const says = thing ? plain(firstLine(thing.name, 120)) : entry ? plain(firstLine(entry.content, 120)) || "(no text)" : `${plain(JSON.parse(key)[2])}: not there`;
+    const kinds = thing ? ["thing"] : entry ? [entry.isHead ? "head" : "older", entry.scope === "user" && "user", entry.stale.length && "stale"] : ["missing"];
     const short = says.length > LABEL_LETTERS ? `${says.slice(0, LABEL_LETTERS).trimEnd()}…` : says;
     return svg(
       "g",
       { id: `node-${key}`, class: ["node", ...kinds, key === this.selected && "selected"].filter(Boolean).join(" "), transform: `translate(${place.x} ${place.y})`, role: "img", "aria-label": says, "data-key": key, onclick: () => this.choose(key) },
       svg("title", {}, says),
-      svg("circle", { r: key === this.selected ? 9 : 7 }),
-      (labelled || key === this.selected) && svg("text", { y: 24 }, short),
+      thing ? svg("rect", { x: -8, y: -6, width: 16, height: 12, rx: 3 }) : svg("circle", { r: key === this.selected ? 9 : 7 }),
+      (labelled || thing || key === this.selected) && svg("text", { y: 24 }, short),
     );
   }
 
   choose(key) {
-    if (!this.dragged && this.store.byKey.has(key)) this.chosen(key);
+    if (this.dragged) return;
+    if (this.store.things.has(key)) {
+      this.show(this.store.things.get(key));
+      this.svg?.focus();
+    } else if (this.store.byKey.has(key)) this.chosen(key);
   }
 
   focus(key) {

@@ -176,6 +176,7 @@ const KEYS = {
   End: () => move(Infinity),
   Enter: () => state.selected && (open(), byId("pane").focus()),
   g: () => (showView("memories"), open(), setMode(state.mode === "graph" ? "text" : "graph")),
+  e: () => state.mode === "graph" && graph.turnThings(),
   t: () => setTheme(isDark() ? "light" : "dark"),
   "?": () => byId("help").showModal(),
   Escape: back,

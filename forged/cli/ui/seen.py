@@ -13,6 +13,7 @@ import msgspec
 from forged import __version__
 from forged.cli import gathering
 from forged.cli.call import check_done
+from forged.cli.things import Things, things_of
 from forged_client import errors
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -26,7 +27,7 @@ class Withheld(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """`made_at` is RFC 3339; lists are newest first, `memories` has every version."""
+    """`made_at` is RFC 3339; lists are newest first, `memories` is all versions, `things` what joins them."""
 
     made_at: str
     forged: str = __version__
@@ -35,19 +36,22 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[wire.MemoryRecord, ...] = ()
     withheld: tuple[Withheld, ...] = ()
     waiting: tuple[wire.Proposed, ...] = ()
+    things: Things = Things()
     judged: tuple[wire.Judged, ...] = ()
     injections: tuple[wire.InjectedTurn, ...] = ()
 
 
 def look(client: Client, workspace: str, *, all_repos: bool) -> Seen:
     """Ask for all of it."""
-    every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos)
+    every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
+    memories = gathering.memories(client, every)
     reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
     return Seen(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         workspace=workspace,
         all_repos=all_repos,
-        memories=gathering.memories(client, every),
+        memories=memories,
+        things=things_of(memories),
         withheld=tuple(
             Withheld(reviewed.root.root, file)
             for reviewed in reviews

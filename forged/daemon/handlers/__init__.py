@@ -9,7 +9,8 @@ the start what a kill interrupted.
 
 from forged.daemon.handlers.context import About, Daemon, Probe
 from forged.daemon.handlers.dispatch import Dispatcher
+from forged.daemon.handlers.memories import forgotten_elsewhere
 from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.restoring import resume
 
-__all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites", "resume"]
+__all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites", "forgotten_elsewhere", "resume"]

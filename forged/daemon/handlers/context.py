@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -23,13 +24,13 @@ from forged.files import Watcher
 from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
-from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workplace
+from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.state import State
 from forged.trust import Trust
 from forged.writing import Writer
 
 if TYPE_CHECKING:
-    from forged.postgres import Shared
+    from forged.postgres import Machines, Shared
 
 # Waiting for a map where no deadline comes with the request.
 PATIENCE_S = 5.0
@@ -64,7 +65,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
     `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
-    server, if there is one.
+    server, if there is one, and `machines` what keeps files in step with it. Documents are written and
+    removed by whoever holds `ingesting`.
     """
 
     epoch: str
@@ -86,6 +88,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     talks: Talks = msgspec.field(default_factory=Talks)
     session_memories: SessionMemories
     session_views: SessionViews
+    cjk: CjkViews | None = None
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()
@@ -94,6 +97,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     connections: Callable[[], int]
     reload: Callable[[], Awaitable[bool]]
     shared: Shared | None = None
+    machines: Machines | None = None
+    ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Context(msgspec.Struct, frozen=True):

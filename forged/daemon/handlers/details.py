@@ -6,12 +6,14 @@ Raises InvalidRequest, saying what to change.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 import msgspec
 
 from forged import memory
-from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import record
+from forged.daemon.handlers.facts import facts_in_session
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
@@ -58,6 +60,8 @@ def carried_over(detail: Detail, scope: str) -> Said:
 
 def full_record(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
     """A memory with what `state.db` knows of it."""
+    if home.scope == Scope.SESSION:
+        return _in_session(context, home, found)
     state = context.daemon.state
     detail, access = state.details.get(home.root, found.id), state.accesses.get(home.root, found.id)
     return msgspec.structs.replace(
@@ -71,7 +75,26 @@ def full_record(context: Context, home: VectorMap, found: Memory) -> wire.Memory
     )
 
 
+def _in_session(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    facts = facts_in_session(context.daemon, found.id)
+    return msgspec.structs.replace(
+        record(home, found),
+        importance=facts.importance,
+        metadata=dict(facts.metadata),
+        agent_id=facts.agent_id,
+        access_count=facts.access_count,
+        last_accessed=facts.last_accessed,
+    )
+
+
 def agent_of(home: VectorMap) -> str:
     """Whose memories these are; nothing for those that no agent has for itself."""
     name = os.path.basename(home.root)
     return name if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name) else ""
+
+
+async def drop_all_known(daemon: Daemon, top: str, ids: Collection[str]) -> None:
+    """Keep nothing of memories that are gone: where they were injected, what is known of them, counts."""
+    await daemon.state.injections.forget(top, ids)
+    await daemon.state.details.forget(top, ids)
+    await daemon.state.accesses.forget(top, ids)

@@ -26,6 +26,7 @@ from forged.daemon.handlers import (
     importing,
     injections,
     judged,
+    knowledge,
     learning,
     looking,
     memories,
@@ -76,9 +77,12 @@ IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
     wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
     wire.Learn: (learning.learn, Needs.MEMORY),
     wire.Recall: (recall.recall, Needs.INJECTION),
+    wire.Ingest: (knowledge.ingest, Needs.MEMORY),
+    wire.ListDocuments: (knowledge.list_documents, Needs.MEMORY),
+    wire.RemoveDocument: (knowledge.remove_document, Needs.MEMORY),
 }
 # Of these, those that may name no workspace.
-WITHOUT_WORKSPACE = (wire.Recall,)
+WITHOUT_WORKSPACE = (wire.Recall, wire.Ingest, wire.ListDocuments, wire.RemoveDocument)
 # Called with the context and the request: these have no workspace, or need not have one.
 OF_DAEMON: Mapping[type, Handler] = {
     wire.Status: health.status,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from forged.daemon.handlers.context import Daemon
@@ -43,11 +44,11 @@ def facts_in_session(daemon: Daemon, memory_id: str) -> Facts:
 
 
 def note_used(daemon: Daemon, found: Iterable[Recollection]) -> None:
-    """Count that these were recalled."""
+    """Count that these were recalled, of sessions and of files."""
     in_files = []
     for each in found:
         if each.ranked.memory.scope == Scope.SESSION:
             daemon.session_memories.use(each.ranked.memory.id)
-        else:
+        elif os.path.isabs(each.ranked.root):
             in_files.append(each.ranked.key)
     daemon.state.accesses.hit(in_files)

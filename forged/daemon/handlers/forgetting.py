@@ -11,6 +11,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.memory import Scope
 from forged.scopes import View
 from forged.state import Cut
@@ -51,6 +52,15 @@ def with_sessions(context: Context, view: View, ids: Collection[str], scope: str
     sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
     maps = (home for each in sessions for home in daemon.session_views.view(each).maps)
     return replace(view, maps=(*view.maps, *maps)) if sessions else view
+
+
+def of_session(context: Context, view: View, request: wire.ListMemories) -> View:
+    """A view with what one session remembers, if that is asked for. Raises InvalidRequest."""
+    if request.scope != Scope.SESSION:
+        return view
+    if not request.session_id:
+        raise InvalidRequest("which session's memories? Name it whole with --session (session_id)")
+    return replace(view, maps=context.daemon.session_views.view(request.session_id).maps)
 
 
 _SCOPES = frozenset({"", Scope.SESSION})

@@ -19,6 +19,7 @@ from forged.daemon.handlers import capture, endpoints, hook, sharing
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
+from forged.daemon.handlers.scope_reports import scope_reports
 from forged.daemon.handlers.trust import in_status
 from forged.maps import BuildEvent, RootIndex
 from forged.scopes import View
@@ -80,6 +81,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         endpoints=endpoints.reports(daemon),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
+        scopes=await scope_reports(daemon),
         shared=sharing.report(daemon),
     )
 

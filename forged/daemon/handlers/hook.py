@@ -28,6 +28,7 @@ from forged import __version__
 from forged.conversation import Utterance
 from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.other_scopes import with_others
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.talks import Talk
 from forged.errors import ForgedError
@@ -118,6 +119,10 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
 async def _start(told: _Told) -> Answered:
     for root in told.place.roots:  # what is asked next is being read by then
         told.context.daemon.indexer.open(root)
+    session = told.event.session_id
+    place = await with_others(told.context, told.place, agent=told.agent, session_id=session)
+    for each in place.others:
+        each.files.maps()
     return Answered()
 
 

@@ -10,11 +10,12 @@ from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
 from forged.daemon.handlers.heard import asked
+from forged.daemon.handlers.other_scopes import is_for, with_others
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
 from forged.daemon.handlers.trust import in_reply
 from forged.models import cleaned
-from forged.retrieval import Answer, Ask, render
+from forged.retrieval import Answer, Ask, Injected, render
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -30,9 +31,10 @@ async def search(
         raise InvalidRequest("the query is empty; say what to look for")
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
+    place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     ask = replace(ask, rated=request.rated, hypotheses=hypotheses)
-    answer = await context.daemon.retriever.search(ask, sources(place, ask))
+    answer = await context.daemon.retriever.search(ask, sources(context, place, ask))
     reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
@@ -63,16 +65,34 @@ async def why(
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
     if (query := asked(request.query)).strip():
+        place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
         ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
         ask = replace(ask, explains=True)
-        answer = await context.daemon.retriever.search(ask, sources(place, ask), inject=True)
+        answer = await context.daemon.retriever.search(ask, sources(context, place, ask), inject=True)
         block = render(answer.ranked, place.settings.injection_token_budget)
         return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
         return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
-    reply, generation = _explained(found.answer, found.included, at=memory.utc(found.at), notice=notice)
+    answer, included = _of_whoever_asks(found, request)
+    reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
     return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
+
+
+def _of_whoever_asks(found: Injected, request: wire.Why) -> tuple[Answer, int]:
+    """An answer without what is another agent's or session's own, and how much of it was included."""
+
+    def shows(scope: str, root: str) -> bool:
+        return is_for(scope, root, agent=request.agent, session_id=request.session_id)
+
+    shown = [shows(each.memory.scope, each.root) for each in found.answer.ranked]
+    ranked = tuple(each for each, is_shown in zip(found.answer.ranked, shown, strict=True) if is_shown)
+    stay = tuple(each for each in found.answer.stayed if shows(each.memory.scope, each.root))
+    hidden = len(shown) - len(ranked)
+    reason = found.answer.reason
+    if hidden:
+        reason = "; ".join(filter(None, (reason, f"{hidden} of an agent's or a session's own are not shown")))
+    return replace(found.answer, ranked=ranked, stayed=stay, reason=reason), sum(shown[: found.included])
 
 
 def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:

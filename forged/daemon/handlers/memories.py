@@ -16,9 +16,9 @@ import msgspec
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
-from forged.daemon.handlers.details import full_record
+from forged.daemon.handlers.details import drop_all_known, full_record
 from forged.daemon.handlers.everywhere import everywhere
-from forged.daemon.handlers.forgetting import forget_in_session, with_sessions
+from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
 from forged.daemon.handlers.naming import in_view, on_disk, the_one, within
 from forged.daemon.handlers.refusals import NotReady
@@ -48,7 +48,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
             return done
         raise
     ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
-    taking = Taking(erase=request.erase_now, key=request.key)
+    taking = Taking(erase=request.erase_now, key=request.key, whole=not request.version_only)
     gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
     reply = wire.Forgotten(
@@ -92,9 +92,7 @@ async def put_away(
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents)
         await daemon.state.judged.forget(gone.ids, gone.contents)
-        await daemon.state.injections.forget(index.root.top, gone.ids)
-        await daemon.state.details.forget(index.root.top, gone.ids)
-        await daemon.state.accesses.forget(index.root.top, gone.ids)
+        await drop_all_known(daemon, index.root.top, gone.ids)
         if purge:
             cut = await purge_texts(daemon, gone.contents)
         if taking.erase:
@@ -103,6 +101,11 @@ async def put_away(
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.purge()
     return gone, cut, generation
+
+
+async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, ...]) -> None:
+    """Do here what the same user has had done on another machine. Raises StoreError."""
+    await put_away(Context(daemon, time.monotonic()), index, ids, Taking(), purge=True)
 
 
 def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
@@ -121,7 +124,7 @@ async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) ->
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
     """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
-    place = await within(context, place, request.scope, request.agent_id)
+    place = await within(context, place, request.scope, request.agent_id, sessions=True)
     view = await context.view(place, request.min_generation)
     view = with_sessions(context, view, request.ids[:_MOST_IN_REPLY], request.scope)
     await in_turn.turn()
@@ -141,11 +144,12 @@ async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
-    place = await within(context, place, request.scope, request.agent_id)
+    place = await within(context, place, request.scope, request.agent_id, sessions=True)
     if request.origin:
         check_known("origin", request.origin, Origin)
     since = seconds_of("since", request.since)
     view = await context.view(place, request.min_generation)
+    view = of_session(context, view, request)
     maps = view.maps if not request.all_repos else await everywhere(context, place)
     await in_turn.turn()
     chosen = _chosen(maps, request, since)
@@ -199,7 +203,7 @@ def _chosen(
 
 async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
     """A memory's version chain, oldest first, with what is odd about it."""
-    place = await within(context, place, request.scope, request.agent_id)
+    place = await within(context, place, request.scope, request.agent_id, sessions=True)
     view = await context.view(place, request.min_generation)
     view = with_sessions(context, view, (request.memory_id,), request.scope)
     found = in_view(view, request.memory_id, request.scope)

@@ -18,7 +18,7 @@ from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
 from forged.daemon.handlers.details import carried_over
 from forged.daemon.handlers.memories import with_details
-from forged.daemon.handlers.naming import Look, check_scope, look, on_disk, within
+from forged.daemon.handlers.naming import Look, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
@@ -74,8 +74,8 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
 async def _ends(context: Context, place: Workplace, request: wire.Move) -> tuple[RootIndex, Workplace]:
     """Where it goes, and where it is looked for: one of both may be the agent's that is named."""
     check_scope(request.to)
-    if Scope.ORG in {request.to, request.scope}:
-        raise InvalidRequest("what all agents may read comes from documents; use `forgectl ingest PATH`")
+    for scope in (request.to, request.scope):
+        check_changeable(scope)
     if request.to != Scope.AGENT:
         return root_of(context, place, request.to), await within(
             context, place, request.scope, request.agent_id

@@ -66,11 +66,16 @@ async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = 
     return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
 
 
-async def within(context: Context, place: Workplace, scope: str, agent_id: str = "") -> Workplace:
+async def within(
+    context: Context, place: Workplace, scope: str, agent_id: str = "", *, sessions: bool = False
+) -> Workplace:
     """The place that a request means: what the workspace sees, or the one root of another scope.
 
-    What an agent remembers is only ever in the place that names that agent. Raises InvalidRequest.
+    What an agent remembers is only ever in the place that names that agent. With `sessions` scope session may
+    be meant, which has no root. Raises InvalidRequest.
     """
+    if sessions and scope == Scope.SESSION:
+        return context.daemon.resolver.without_roots(place)
     check_scope(scope, "")
     if scope in _OF_THEIR_OWN:
         _check_agent(scope, agent_id)
@@ -78,6 +83,14 @@ async def within(context: Context, place: Workplace, scope: str, agent_id: str =
     if agent_id:
         raise InvalidRequest("an agent_id names the memories of scope agent; say --scope agent with it")
     return place
+
+
+def check_changeable(scope: str) -> None:
+    """A piece of a document is as the document is. Raises InvalidRequest."""
+    if scope == Scope.ORG:
+        raise InvalidRequest(
+            "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
+        )
 
 
 def _check_agent(scope: str, agent_id: str) -> None:

@@ -1,8 +1,9 @@
 """`recall`: what a session, the user, an agent and the organization remember about a query, as one list.
 
 Each scope is a place that is searched by itself: a session in the daemon's memory, the others in files below
-the user's own directory. Who names no session or agent is not answered from one, and an id that is not the
-user's finds nothing of the user's here. What was found counts as used. Raised is InvalidRequest.
+the user's own directory; of what is shared a team's server is asked as well. Who names no session or agent is
+not answered from one, and an id that is not the user's finds nothing of the user's here. What was found is
+counted as used. Raised is InvalidRequest.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting
 from forged.daemon.handlers.facts import facts_in_session, facts_of_file, note_used
 from forged.daemon.handlers.heard import asked
+from forged.daemon.handlers.recalled_rows import ServerRows
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
-from forged.files import Root, agent_root, org_root
+from forged.files import Root, org_root
 from forged.memory import Scope
 from forged.retrieval import (
     FIRST_BUILD,
     Facts,
+    Known,
     Limits,
     Recollected,
     Recollection,
@@ -50,13 +53,21 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         raise InvalidRequest("the query is empty; say what to recall")
     _check_filters(request.filters)
     limits = _limits(daemon.config, place)
-    answering = [
-        each for scope in _scopes(request, place) if (each := await _place(context, place, request, scope))
-    ]
-    deadline = deadline_of(context, request.timeout_s, place)
-    found = await daemon.retriever.recaller.recall(query, answering, deadline=deadline, tops=place.tops)
+    scopes, deadline = _scopes(request, place), deadline_of(context, request.timeout_s, place)
+    answering = [each for scope in scopes if (each := await _place(context, place, request, scope))]
+    server = None if daemon.shared is None else ServerRows(daemon, daemon.shared, request, limits, deadline)
+    owners = server.owners(scopes) if server is not None else {}
+    found = await daemon.retriever.recaller.recall(
+        query,
+        answering,
+        deadline=deadline,
+        tops=place.tops,
+        remote=partial(server.nearest, owners) if server is not None and owners else None,
+    )
     best = combined(found.lists, limits, found.reached)
     note_used(daemon, best)
+    if server is not None:
+        server.note_used(best)
     return _reply(context, place, request, found, best)
 
 
@@ -139,13 +150,15 @@ async def _place(context: Context, place: Workplace, request: wire.Recall, scope
     daemon, limit = context.daemon, _limits(context.daemon.config, place).of[scope]
     if scope is Scope.SESSION:
         return _session(daemon, request, limit) if request.session_id else None
-    root = _root(daemon, place, request, scope)
+    root = await _root(daemon, place, request, scope)
     if root is None or not await _is_there(daemon, root):
         return None
     files = FileRoots(daemon.indexer, (root,))
     owner = request.agent_id if scope is Scope.AGENT else ""
     facts = partial(facts_of_file, daemon, agent_id=owner)
-    return Asked(scope, partial(files.see, 0), limit, facts, _admits(daemon, request, facts))
+    return Asked(
+        scope, partial(files.see, 0), limit, facts, _admits(daemon, request, daemon.state.details.get)
+    )
 
 
 def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
@@ -155,26 +168,26 @@ def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
     def facts(_: str, memory_id: str) -> Facts:
         return facts_in_session(daemon, memory_id)
 
-    return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, facts))
+    def known(_: str, memory_id: str) -> Known | None:
+        return daemon.session_memories.find(memory_id)
+
+    return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, known))
 
 
-def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
-    home = daemon.resolver.home
+async def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
     if scope is Scope.AGENT:
-        return agent_root(home, request.agent_id) if request.agent_id else None
+        found = await daemon.resolver.roots_of_agent(request.agent_id) if request.agent_id else ()
+        return next(iter(found), None)
     if scope is Scope.ORG:
-        return org_root(home)
+        return org_root(daemon.resolver.home)
     if scope is Scope.USER and not is_this_user(daemon.config, request.user_id):
         return None
     return next((root for root in place.roots if root.scope is scope), None)
 
 
 async def _is_there(daemon: Daemon, root: Root) -> bool:
-    """Whether a root is in use, or there is a folder of it: no request makes the daemon watch a mere name."""
-    if any(index.root == root for index in daemon.indexer.indexes()) or root.scope in {
-        Scope.USER,
-        Scope.REPO,
-    }:
+    """Whether the documents have a place: no request makes the daemon watch a mere name."""
+    if root.scope is not Scope.ORG or any(index.root == root for index in daemon.indexer.indexes()):
         return True
     return await asyncio.to_thread(os.path.isdir, root.directories[0])
 
@@ -188,12 +201,14 @@ def is_this_user(config: Config, user_id: str) -> bool:
 
 
 def _admits(
-    daemon: Daemon, request: wire.Recall, facts: Callable[[str, str], Facts]
+    daemon: Daemon, request: wire.Recall, known: Callable[[str, str], Known | None]
 ) -> Callable[[str, str], bool]:
-    least = daemon.config.scopes.min_importance
+    """Whether a memory may be found; `known` is asked of many, so it says no more than is looked at."""
+    least, filters = daemon.config.scopes.min_importance, request.filters
 
     def admits(root: str, memory_id: str) -> bool:
-        return is_asked_for(facts(root, memory_id), request.filters, least)
+        found = known(root, memory_id)
+        return found is not None and is_asked_for(found, filters, least)
 
     return admits
 

@@ -18,6 +18,7 @@ from forged.daemon import spliced
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import generation_of, hit, token_of
 from forged.daemon.handlers.heard import asked, heard, without_echoes
+from forged.daemon.handlers.other_scopes import count_found, is_whole, with_known_others, with_others
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.sessions import (
     BLOCK_TOKENS,
@@ -56,13 +57,14 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     """The injection for one turn."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
+    place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
     retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
-    answer, cached, question = _kept(context, key, request), True, None
+    answer, cached, question = _kept(context, place, key, request), True, None
     if answer is None or _is_of_another(context, place, request, key):
         question = await _ask(context, request, place, key)
         if answer and key and not question.ask.heard:  # what it leaves out as heard is gone from context
             retriever.turns.drop(key)
-        answer, cached = await retriever.retrieve(question.ask, sources(place, question.ask), key)
+        answer, cached = await retriever.retrieve(question.ask, sources(context, place, question.ask), key)
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
     captured = _captured(context, request)
@@ -86,6 +88,8 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     turns = retriever.turns
     turns.note(request.session_id, request.turn_id, place.tops, told, block.included, contents=contents)
     _count(context.daemon.metrics, told, retrieved.status, cached=cached)
+    if not cached and request.mode != "plain":
+        count_found(context.daemon, told.ranked[heard : block.included])
     return retrieved, answer.generation
 
 
@@ -94,8 +98,11 @@ def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes |
 
     What changes from reply to reply is encoded, and the rest is as it was sent before.
     """
-    key = key_of(request, place, context.daemon.lists)
-    answer = _kept(context, key, request)
+    beside = with_known_others(context.daemon, place, agent=request.agent, session_id=request.session_id)
+    if beside is None:
+        return None
+    place, key = beside, key_of(request, beside, context.daemon.lists)
+    answer = _kept(context, place, key, request)
     has_more = has_news(context, place, request.session_id) or _captured(context, request)
     if key is None or answer is None or has_more:
         return None
@@ -216,12 +223,16 @@ def _ready(context: Context, answer: Answer, told: Answer, block: Injection, hea
     return Ready(answer, str(fields["status"]), block.included, block.digest, text, rest)
 
 
-def _kept(context: Context, key: TurnKey | None, request: wire.Retrieve) -> Answer | None:
-    """What was found for this turn before, if it is new enough."""
+def _kept(context: Context, place: Workplace, key: TurnKey | None, request: wire.Retrieve) -> Answer | None:
+    """What was found for this turn before, if it is new enough and nothing of it has expired."""
     if key is None:
         return None
     least = generation_of(context.daemon.epoch, request.min_generation)
-    return context.daemon.retriever.turns.get(key, least)
+    answer = context.daemon.retriever.turns.get(key, least)
+    if answer is not None and place.others and not is_whole(place, answer):
+        context.daemon.retriever.turns.drop(key)
+        return None
+    return answer
 
 
 def _constant(answer: Answer, block: Injection, heard: int) -> dict[str, Any]:
@@ -298,8 +309,10 @@ def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
     return tuple(islice(said, _MOST_HYPOTHESES))
 
 
-def sources(place: Workplace, ask: Ask) -> Sources:
-    return Sources(place.tops, partial(place.files.see, ask.min_generation))
+def sources(context: Context, place: Workplace, ask: Ask) -> Sources:
+    beside, generation = context.daemon.retriever.beside, ask.min_generation
+    others = tuple([beside(each.scope, partial(each.files.see, generation)) for each in place.others])
+    return Sources(place.tops, partial(place.files.see, generation), others)
 
 
 def _count(metrics: Metrics, answer: Answer, status: str, *, cached: bool) -> None:

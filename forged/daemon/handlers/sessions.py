@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
-from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, said, standing
+from forged.memory import Memory, Scope
+from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, personas, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import Given, HeardList, InjectedTurn, Place, State
 from forged.text import tokens
@@ -33,6 +34,8 @@ from forged_client import protocol as wire
 MODES = ("block", "append", "plain")
 BLOCK_TOKENS, SESSIONS = 4_000, 256
 _TOKEN_BYTES = 4
+
+Head = tuple[VectorMap, Memory]
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 
 
@@ -228,10 +231,12 @@ def _size(messages: Sequence[wire.Message]) -> int:
 
 
 def _composed(state: State, workplace: Workplace, wanted: Wanted, before: HeardList) -> Said:
-    limit, maps, stands = wanted.budget * tokens.BYTES_PER_TOKEN, workplace.files.maps(), Stands()
+    limit, maps, stands = wanted.budget * tokens.BYTES_PER_TOKEN, workplace.maps(), Stands()
     if may_stand := wanted.speaks and not before.stood:
         stands = wanted.stands if wanted.stands.maps == maps else standing_in(state, workplace, limit)
-    has_all = len(maps) == len(workplace.roots)  # what a root has that is not read yet may stand as well
+    has_all = len(workplace.files.maps()) == len(
+        workplace.roots
+    )  # what a root has that is not read yet may stand as well
     turn = Turn(
         stands=stands.ranked,
         stood=may_stand and has_all,
@@ -245,15 +250,27 @@ def _composed(state: State, workplace: Workplace, wanted: Wanted, before: HeardL
 
 def standing_in(state: State, place: Workplace, limit: int) -> Stands:
     """What stands with a session that begins, of so many bytes at most."""
-    maps, budget = (
-        place.files.maps(),
-        min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit),
-    )
+    maps, own = place.maps(), place.files.maps()
+    budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
-    heads = standing(maps, trusted, budget, most_bytes, partial(_uses, state))
+    heads = standing(own, trusted, budget, most_bytes, partial(_uses, state))
+    if place.others:
+        left = budget - sum(most_bytes(each) for _, each in heads)
+        heads = (*heads, *personas(_personas_of(place, state), left, most_bytes))
     ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
     return Stands(maps, tuple(ranked))
+
+
+def _personas_of(place: Workplace, state: State) -> list[Head]:
+    """What an agent was told about itself; nothing else beside the workspace's roots stands."""
+    homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.files.maps())
+    return [
+        (home, each)
+        for home in homes
+        for each in home.memories
+        if home.chains.is_head(each.id) and state.details.get(home.root, each.id).memory_type == "persona"
+    ]
 
 
 def _uses(state: State, home: VectorMap) -> dict[str, int]:

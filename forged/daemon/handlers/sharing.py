@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 from forged.daemon.handlers.context import Daemon
 from forged_client import protocol as wire
 
@@ -28,7 +31,22 @@ def report(daemon: Daemon) -> wire.SharedReport | None:
         replayed_s=_rounded(told.replayed_s),
         listening=told.is_listening,
         writers={name: round(age_s, 1) for name, age_s in told.writers.items()},
+        in_step=tuple(_in_step(daemon)),
+        not_in_step=daemon.machines.problem if daemon.machines is not None else "",
     )
+
+
+def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
+    found = daemon.machines.standing if daemon.machines is not None else {}
+    for (scope, owner), standing in found.items():
+        yield wire.InStepReport(
+            scope=scope,
+            owner=owner,
+            behind=standing.behind,
+            kept_here=standing.kept_here,
+            refused=standing.refused,
+            in_step_s=_rounded(time.time() - standing.at) if standing.at else None,
+        )
 
 
 def is_failing(daemon: Daemon) -> bool:

@@ -17,7 +17,9 @@ from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
 from forged.daemon.handlers.details import names_in, said_of
-from forged.daemon.handlers.naming import Look, begun_by, check_scope, look, on_disk, within
+from forged.daemon.handlers.in_session import remember_in_session
+from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
+from forged.daemon.handlers.recall import is_this_user
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.errors import Conflict, MemoryNotFound
 from forged.files import Root
@@ -34,7 +36,9 @@ from forged_client import protocol as wire
 _TRIES = 8
 
 
-async def remember(context: Context, place: Workplace, request: wire.Remember) -> tuple[wire.Remembered, int]:
+async def remember(
+    context: Context, place: Workplace, request: wire.Remember
+) -> wire.Remembered | tuple[wire.Remembered, int]:
     """Write one memory; what it supersedes says where, if the request does not."""
     place = await _place(context, place, request)
     content = without_private(request.content)
@@ -43,6 +47,10 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
     beside = (*given, *cues, *request.evidence, *names_in(request))
     secrets = await secrets_in(content, beside)
     insist(secrets, allowed=request.allow_secret)
+    if request.scope == Scope.SESSION:
+        noted = _notes(secrets, is_cut=content != request.content)
+        context.daemon.metrics.remembered += 1
+        return remember_in_session(context.daemon, place, request, content, noted)
     at, supersedes = await _home(context, place, request)
     told = said_of(request, at.root.scope)
     edges = await _edges(context, at, request.related)
@@ -58,10 +66,12 @@ async def remember(context: Context, place: Workplace, request: wire.Remember) -
 async def _place(context: Context, place: Workplace, request: wire.Remember) -> Workplace:
     """Where the memory is to be written: an agent's root is made with its first memory."""
     if request.scope == Scope.ORG:
-        raise InvalidRequest("what all agents may read comes from documents; use `forgectl ingest PATH`")
+        raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
     if request.scope == Scope.AGENT and request.agent_id:
         said_of(request, request.scope)  # before a directory is made for it
         return await context.daemon.resolver.within(place, request.scope, request.agent_id, make=True)
+    if request.scope == Scope.USER and not is_this_user(context.daemon.config, request.user_id):
+        raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
     return place if request.scope != Scope.AGENT else await within(context, place, request.scope)
 
 
@@ -76,6 +86,7 @@ def _unsaid(context: Context, written: Written, new: Memory, told: Said, top: st
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
     """Write a new version with what is to be another; what is as it was already is not written again."""
+    check_changeable(request.scope)
     place = await within(context, place, request.scope, request.agent_id)
     if request.content is None and not request.category and request.cues is request.evidence is None:
         raise InvalidRequest("nothing to change; give a text, a category, cues or evidence")
@@ -117,6 +128,7 @@ async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evide
 
 async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
     """Write a new version with other links; links that are as they were already are not written again."""
+    check_changeable(request.scope)
     place = await within(context, place, request.scope, request.agent_id)
     if not request.related and not request.remove:
         raise InvalidRequest("no link to add or to remove; name a memory")
@@ -274,10 +286,14 @@ def insist(secrets: Sequence[str], *, allowed: bool) -> None:
 
 
 def _noted(secrets: tuple[str, ...], *unsaid: str, is_cut: bool) -> str:
+    return "; ".join(_notes(secrets, *unsaid, is_cut=is_cut))
+
+
+def _notes(secrets: tuple[str, ...], *unsaid: str, is_cut: bool) -> list[str]:
     notes = ["what is marked private was left out", *unsaid] if is_cut else [*unsaid]
     if secrets:
         notes.append(f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it")
-    return "; ".join(notes)
+    return notes
 
 
 def texts_of(edges: Iterable[wire.Edge | Related]) -> Iterator[str]:

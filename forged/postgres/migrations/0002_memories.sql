@@ -79,6 +79,8 @@ CREATE TABLE forged.organizational_memories${set} (
     metadata jsonb NOT NULL DEFAULT '{}'
 );
 
+-- Every answer counts its rows of users and agents. With room left on its page a row is counted where it lies; without,
+-- it moves, and its vector is put into the graph once more, which takes five times as long.
 CREATE TABLE forged.session_memories${set}_00 PARTITION OF forged.session_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 0);
 CREATE TABLE forged.session_memories${set}_01 PARTITION OF forged.session_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 1);
 CREATE TABLE forged.session_memories${set}_02 PARTITION OF forged.session_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 2);
@@ -96,39 +98,39 @@ CREATE TABLE forged.session_memories${set}_13 PARTITION OF forged.session_memori
 CREATE TABLE forged.session_memories${set}_14 PARTITION OF forged.session_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 14);
 CREATE TABLE forged.session_memories${set}_15 PARTITION OF forged.session_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 15);
 
-CREATE TABLE forged.user_memories${set}_00 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 0);
-CREATE TABLE forged.user_memories${set}_01 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 1);
-CREATE TABLE forged.user_memories${set}_02 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 2);
-CREATE TABLE forged.user_memories${set}_03 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 3);
-CREATE TABLE forged.user_memories${set}_04 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 4);
-CREATE TABLE forged.user_memories${set}_05 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 5);
-CREATE TABLE forged.user_memories${set}_06 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 6);
-CREATE TABLE forged.user_memories${set}_07 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 7);
-CREATE TABLE forged.user_memories${set}_08 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 8);
-CREATE TABLE forged.user_memories${set}_09 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 9);
-CREATE TABLE forged.user_memories${set}_10 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 10);
-CREATE TABLE forged.user_memories${set}_11 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 11);
-CREATE TABLE forged.user_memories${set}_12 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 12);
-CREATE TABLE forged.user_memories${set}_13 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 13);
-CREATE TABLE forged.user_memories${set}_14 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 14);
-CREATE TABLE forged.user_memories${set}_15 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 15);
+CREATE TABLE forged.user_memories${set}_00 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 0) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_01 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 1) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_02 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 2) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_03 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 3) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_04 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 4) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_05 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 5) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_06 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 6) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_07 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 7) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_08 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 8) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_09 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 9) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_10 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 10) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_11 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 11) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_12 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 12) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_13 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 13) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_14 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 14) WITH (fillfactor = 80);
+CREATE TABLE forged.user_memories${set}_15 PARTITION OF forged.user_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 15) WITH (fillfactor = 80);
 
-CREATE TABLE forged.agent_memories${set}_00 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 0);
-CREATE TABLE forged.agent_memories${set}_01 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 1);
-CREATE TABLE forged.agent_memories${set}_02 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 2);
-CREATE TABLE forged.agent_memories${set}_03 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 3);
-CREATE TABLE forged.agent_memories${set}_04 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 4);
-CREATE TABLE forged.agent_memories${set}_05 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 5);
-CREATE TABLE forged.agent_memories${set}_06 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 6);
-CREATE TABLE forged.agent_memories${set}_07 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 7);
-CREATE TABLE forged.agent_memories${set}_08 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 8);
-CREATE TABLE forged.agent_memories${set}_09 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 9);
-CREATE TABLE forged.agent_memories${set}_10 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 10);
-CREATE TABLE forged.agent_memories${set}_11 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 11);
-CREATE TABLE forged.agent_memories${set}_12 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 12);
-CREATE TABLE forged.agent_memories${set}_13 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 13);
-CREATE TABLE forged.agent_memories${set}_14 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 14);
-CREATE TABLE forged.agent_memories${set}_15 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 15);
+CREATE TABLE forged.agent_memories${set}_00 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 0) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_01 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 1) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_02 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 2) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_03 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 3) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_04 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 4) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_05 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 5) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_06 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 6) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_07 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 7) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_08 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 8) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_09 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 9) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_10 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 10) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_11 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 11) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_12 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 12) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_13 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 13) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_14 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 14) WITH (fillfactor = 80);
+CREATE TABLE forged.agent_memories${set}_15 PARTITION OF forged.agent_memories${set} FOR VALUES WITH (MODULUS 16, REMAINDER 15) WITH (fillfactor = 80);
 
 -- Nearest vectors by a graph, which needs no training: lists of an ivfflat index that is made on an empty table are
 -- of nothing, and find a sixth of what they should. A session's rows are few, and all of them are compared.

@@ -48,7 +48,7 @@ async def test_an_agents_memory_is_a_file_in_the_agents_own_directory(home, repo
         written = await remembered(parts, repo, "the build needs make -j2", memory_type="learning")
 
     path = home / ".forge/agents/claude/memory" / f"{written.memory_id}.md"
-    assert (written.path, written.scope) == (str(path), "agent")
+    assert (written.path, written.scope, written.category) == (str(path), "agent", "patterns")
     assert "the build needs make -j2" in path.read_text()
     assert "learning" not in path.read_text()
     assert path.stat().st_mode & 0o077 == 0
@@ -301,3 +301,13 @@ async def test_a_memory_moves_to_an_agent_and_back_with_what_holds_in_both_scope
             )
         )
         assert code == "invalid"
+
+
+async def test_no_other_spelling_and_no_link_recalls_an_agents_memories(home, repo):
+    async with assembled(home) as parts:
+        await remembered(parts, repo, "zebra of claude")
+        (home / ".forge/agents/link").symlink_to(home / ".forge/agents/claude")
+        asked = partial(wire.Recall, workspace=str(repo), query="zebra")
+        assert "zebra of claude" in str(await parts.ask(asked(agent_id="claude")))
+        for name in ("Claude", "link", "codex"):
+            assert (await parts.ask(asked(agent_id=name))).memories == ()

@@ -14,6 +14,9 @@ AT_ONCE = {wire.Hello, wire.Ping, wire.Events}
 REQUESTS = {
     wire.Retrieve: {},
     wire.Search: {"query": "q"},
+    wire.Ingest: {"documents": (wire.Document(source="x.md", text="x"),)},
+    wire.ListDocuments: {},
+    wire.RemoveDocument: {"name": "x.md"},
     wire.Recall: {"query": "q", "session_id": "s", "agent_id": "a"},
     wire.Why: {},
     wire.Remember: {"content": "text"},

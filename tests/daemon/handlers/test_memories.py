@@ -450,7 +450,10 @@ async def test_every_verb_of_the_protocol_is_answered(home, repo):
         answered = set()
         for kind in set(wire.REQUESTS) - {wire.HandOver}:  # the connection's own
             named = {name: str(repo) for name in ("workspace",) if name in kind.__struct_fields__}
-            fields = dict.fromkeys(("session_id", "query", "content", "memory_id", "to", "harness"), "x")
+            fields = dict.fromkeys(
+                ("session_id", "query", "content", "memory_id", "to", "harness", "name"), "x"
+            )
+            fields["documents"] = (wire.Document(source="x.md", text="x"),)
             known = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
             try:
                 answered.add((kind, await parts.ask(kind(id=5, **named, **known)) is not None))

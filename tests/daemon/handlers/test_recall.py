@@ -369,6 +369,24 @@ async def test_in_two_thousand_recalls_no_agent_and_no_session_hears_another(hom
     assert heard == {"claude": {"claude"}, "codex": {"codex"}}
 
 
+async def test_one_model_s_distances_are_compared_within_a_script_and_the_querys_comes_first(home):
+    """To a model a Chinese text is first of all Chinese: by distance alone one language would win."""
+    embedder = FakeEmbedder()
+    texts = {"mem_e": "tea at five", "mem_f": "test before merging", "mem_y": "下午喝茶", "mem_z": "先跑测试"}
+    put(home, *(memory(name, text, scope="user") for name, text in texts.items()))
+    async with assembled(home, embedder) as parts:
+        await parts.loaded(home)
+        replies = [await asked(parts, query) for query in ("when", "什么时候")]
+
+    for reply, first in zip(replies, ("ef", "yz"), strict=True):
+        names = [each.id[-1] for each in reply.memories]
+        assert [name in first for name in names] == [True, False, True, False]
+        of_one = {name: each.distance for name, each in zip(names, reply.memories, strict=True)}
+        for script in ("ef", "yz"):
+            own = [of_one[name] for name in names if name in script]
+            assert own == sorted(own)
+
+
 # --- the end of what sessions remember ------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import pytest
 from forged.errors import SharedError
 from forged.memory import Scope
 from forged.postgres.connecting import connect
-from forged.postgres.members import Member, Owner, grant, members, revoke
+from forged.postgres.roles import Member, Owner, grant, members, revoke
 from tests.support.postgres import Database, make_database
 
 _numbers = itertools.count()

@@ -1,0 +1,247 @@
+"""`forgectl ingest`: markdown and text files as documents that all agents may search.
+
+What is there already stays as it is, so a run that was interrupted, or killed, is simply asked for again. A
+text with a secret is named by the shape of that, and never shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from forged import documents
+from forged.cli.call import Invocation, ask, check_done, daemon, show
+from forged.cli.commands import asks
+from forged.cli.exits import INTERRUPTED, NOT_DONE, Stop
+from forged.cli.tables import columns
+from forged.cli.terminal import Bar, counted, escape_line, local_time, tell
+from forged.documents import Document, File, Refused
+from forged.errors import WorkspaceError
+from forged_client import protocol as wire
+from forged_client.client import Client
+
+# A request has at most 1 MiB, and one document may fill it.
+_MOST_BYTES, _MOST_AT_ONCE = 256 << 10, 50
+_PAGE = 1000
+_PATIENCE_S = 120.0
+_FRESH = ("new", "replaced", "completed")
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """What became of each document, or would: `done` says which. `complete`: nobody interrupted it."""
+
+    done: bool
+    complete: bool
+    counts: dict[str, int]
+    documents: tuple[wire.DocumentFate, ...]
+
+
+class _Stock(msgspec.Struct, frozen=True):
+    documents: tuple[wire.DocumentRecord, ...]
+
+
+@click.command("ingest")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--source", default="", metavar="NAME", help="What the file or folder is called (default: its path)."
+)
+@click.option(
+    "--meta", multiple=True, metavar="KEY=VALUE", help="Metadata to filter a recall by; repeatable."
+)
+@click.option("--agent", "agent_id", default="", metavar="NAME", help="Who brings it.")
+@click.option("--allow-secret", is_flag=True, help="Also what holds a secret: agents will see it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--verbose", "-v", is_flag=True, help="Name what is there already, too.")
+@click.option("--list", "lists", is_flag=True, help="Show the documents that are there.")
+@click.option("--remove", default="", metavar="SOURCE|ID", help="Remove a document with all its pieces.")
+@asks
+def ingest_command(
+    call: Invocation, *, paths: tuple[str, ...], source: str, lists: bool, remove: str, **how: Any
+) -> None:
+    """Let all agents search markdown and text files; --list and --remove look after them."""
+    if bool(paths) + lists + bool(remove) != 1:
+        raise Stop("usage", "name files or folders, or say --list or --remove SOURCE; one of these")
+    if remove:
+        _remove(call, remove)
+    elif lists:
+        _list(call)
+    else:
+        _ingest(call, _found(paths, source), **how)
+
+
+def _found(paths: Sequence[str], source: str) -> list[File | Refused]:
+    """Raises Stop."""
+    if source and len(paths) > 1:
+        raise Stop("usage", "--source names one file or folder; ingest them one by one")
+    try:
+        return [each for path in paths for each in documents.found(os.path.abspath(path), source)]
+    except WorkspaceError as error:
+        raise Stop("usage", str(error)) from error
+
+
+def _ingest(
+    call: Invocation,
+    found: Sequence[File | Refused],
+    *,
+    meta: tuple[str, ...],
+    agent_id: str,
+    allow_secret: bool,
+    dry_run: bool,
+    verbose: bool,
+) -> None:
+    asked = wire.Ingest(
+        documents=(),
+        agent_id=agent_id,
+        metadata=dict(map(_pair, meta)),
+        look=dry_run,
+        allow_secret=allow_secret,
+    )
+    fates: list[wire.DocumentFate] = []
+    with daemon(call) as client:
+        try:
+            for some in _fates(call, client, found, asked):
+                fates += some
+        except KeyboardInterrupt:
+            _show(call, fates, done=not dry_run, complete=False, verbose=verbose)
+            tell(
+                f"interrupted after {len(fates):,} of {counted(len(found), 'file')}; the same command goes on"
+            )
+            sys.exit(INTERRUPTED)
+    _show(call, fates, done=not dry_run, complete=True, verbose=verbose)
+    if any(each.became in {"secret", "refused"} for each in fates):
+        sys.exit(NOT_DONE)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """One key and its value. Raises Stop."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise Stop("usage", f"--meta {text!r} is not KEY=VALUE")
+    try:
+        return key, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return key, value
+
+
+def _fates(
+    call: Invocation, client: Client, found: Sequence[File | Refused], asked: wire.Ingest
+) -> Iterator[list[wire.DocumentFate]]:
+    """What became of all, some at once in their order."""
+    bar, done = Bar(call.redraws(sys.stderr)), 0
+    try:
+        for batch in _batches(found):
+            texts = tuple(each for each in batch if isinstance(each, Document))
+            told = iter(_asked(call, client, texts, asked))
+            yield [next(told) if isinstance(each, Document) else _refused(each) for each in batch]
+            done += len(batch)
+            bar.draw("looking" if asked.look else "ingesting", done, len(found))
+    finally:
+        bar.wipe()
+
+
+def _batches(found: Sequence[File | Refused]) -> Iterator[list[Document | Refused]]:
+    """As many at once as is quick to answer; each is read when its turn has come."""
+    batch: list[Document | Refused] = []
+    size = 0
+    for file in found:
+        each = documents.read(file) if isinstance(file, File) else file
+        more = len(each.text.encode()) if isinstance(each, Document) else 0
+        if batch and (size + more > _MOST_BYTES or len(batch) == _MOST_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(each)
+        size += more
+    if batch:
+        yield batch
+
+
+def _asked(
+    call: Invocation, client: Client, texts: Sequence[Document], asked: wire.Ingest
+) -> tuple[wire.DocumentFate, ...]:
+    if not texts:
+        return ()
+    sent = tuple(
+        wire.Document(source=each.source, text=each.text, is_markdown=each.is_markdown) for each in texts
+    )
+    request = msgspec.structs.replace(asked, documents=sent)
+    reply = client.ask(request, timeout_s=max(call.timeout_s, _PATIENCE_S))
+    check_done(reply)
+    return reply.fates
+
+
+def _refused(each: Refused) -> wire.DocumentFate:
+    return wire.DocumentFate(source=each.source, became="refused", reason=each.why)
+
+
+# --- what is shown -------------------------------------------------------------------------------------
+
+
+def _show(
+    call: Invocation, fates: Sequence[wire.DocumentFate], *, done: bool, complete: bool, verbose: bool
+) -> None:
+    counts = dict(Counter(each.became for each in fates))
+    show(call, _Report(done, complete, counts, tuple(fates)), _lines(fates, counts, verbose=verbose))
+    if call.as_json:
+        return
+    if not fates:
+        tell("no markdown or text file is there")
+    elif not done:
+        tell("nothing was written; without --dry-run it is done")
+    elif any(counts.get(each) for each in _FRESH):
+        tell("agents find them from now on; `forgectl recall --scope org QUERY` tries it")
+
+
+def _lines(fates: Sequence[wire.DocumentFate], counts: dict[str, int], *, verbose: bool) -> Iterator[str]:
+    rows = [
+        (each.became, escape_line(each.source), escape_line(each.reason) or counted(each.pieces, "piece"))
+        for each in fates
+        if verbose or each.became != "there"
+    ]
+    yield from columns(rows)
+    if unchanged := counts.get("there", 0):
+        yield f"{counted(unchanged, 'document')} there already, unchanged"
+
+
+def _list(call: Invocation) -> None:
+    records: list[wire.DocumentRecord] = []
+    with daemon(call) as client:
+        while True:
+            reply = client.ask(wire.ListDocuments(offset=len(records), limit=_PAGE))
+            if reply.status != "empty":
+                check_done(reply)
+            records += reply.documents
+            if not reply.documents or len(records) >= reply.total:
+                break
+    rows = [
+        (escape_line(each.source), _amount(each), local_time(each.created_at), escape_line(each.document_id))
+        for each in records
+    ]
+    show(call, _Stock(tuple(records)), columns(rows))
+    if not records and not call.as_json:
+        tell("no document is there; `forgectl ingest PATH` brings some")
+
+
+def _amount(record: wire.DocumentRecord) -> str:
+    told = counted(record.of, "piece")
+    return told if record.pieces >= record.of else f"{record.pieces:,} of {told}"
+
+
+def _remove(call: Invocation, name: str) -> None:
+    """By its id or source, or else by the path that it means from here."""
+    try:
+        reply = ask(call, wire.RemoveDocument(name=name), check_done)
+    except Stop as stop:
+        path = os.path.abspath(name)
+        if stop.word != "not_found" or path == name:
+            raise
+        reply = ask(call, wire.RemoveDocument(name=path), check_done)
+    lines = (
+        f"removed {escape_line(each.source)} ({counted(each.pieces, 'piece')})" for each in reply.documents
+    )
+    show(call, reply, lines)

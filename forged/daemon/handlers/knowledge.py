@@ -1,0 +1,284 @@
+"""Documents that all agents of the user may search: `ingest`, `list_documents`, `remove_document`.
+
+A document is written as memory files, one for each of its pieces, in the root of scope org. What it says
+passes what `remember` passes: private spans are left out, and a secret is refused, unless somebody insists.
+Of a text that changed all new pieces are there before the old ones go. No state is kept of how far that came:
+ids of pieces say which text they are of, so asking again after a kill does what is left. One document is
+written at a time. What somebody forgot of a document in the last 7 days is not written again.
+
+Raised are InvalidRequest, MemoryNotFound and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from forged import documents, memory
+from forged.config import KnowledgeConfig
+from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.details import drop_all_known
+from forged.daemon.handlers.naming import look
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import MemoryNotFound, StoreError
+from forged.files import AGENT_ID
+from forged.maps import RootIndex
+from forged.memory import Memory, Scope
+from forged.scopes import Workplace
+from forged.state import Detail, Said, metadata_problem
+from forged.text.private import without_private
+from forged.text.redaction import shapes_in
+from forged.writing import Draft, Taking, Written
+from forged_client import protocol as wire
+
+_MOST_SOURCE = 1024
+_MOST_LISTED = 1000
+
+_There = dict[str, dict[str, Memory]]
+"""The pieces that are there, by their source and id."""
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """A document as it is to be written: all its pieces, those that are missing, ids that they replace."""
+
+    source: str
+    pieces: tuple[Memory, ...]
+    missing: tuple[Memory, ...]
+    older: tuple[str, ...]
+    insisted: bool = False
+
+    @property
+    def became(self) -> str:
+        if self.older:
+            return "replaced"
+        if not self.missing:
+            return "there"
+        return "new" if len(self.missing) == len(self.pieces) else "completed"
+
+    def fate(self, written: int) -> wire.DocumentFate:
+        return wire.DocumentFate(
+            source=self.source,
+            became=self.became,
+            document_id=_document_of(self.pieces[0]),
+            pieces=len(self.pieces),
+            written=written,
+        )
+
+
+async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
+    """Write what is not there yet, document by document; with `look` only tell what would become of them."""
+    said = _said(request)
+    await context.daemon.trust.opened()
+    index = await _index(context, place, make=not request.look)
+    fates: list[wire.DocumentFate] = []
+    generation = index.generations.wanted
+    async with context.daemon.ingesting:
+        there = await _there(context, index)
+        for each in request.documents:
+            made = await asyncio.to_thread(_made, context, index.root.top, request, each, there)
+            if isinstance(made, wire.DocumentFate) or request.look:
+                fates.append(made if isinstance(made, wire.DocumentFate) else made.fate(len(made.missing)))
+                continue
+            fate, seen = await _written(context, index, made, said)
+            fates.append(fate)
+            generation = max(generation, seen)
+            if fate.became != "refused":
+                there[made.source] = {piece.id: piece for piece in made.pieces}
+    if any(fate.became == "replaced" for fate in fates) and not request.look:
+        await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    return wire.Ingested(fates=tuple(fates), root=index.root.top), generation
+
+
+def _said(request: wire.Ingest) -> Said:
+    """What is known of each piece beside its file. Raises InvalidRequest."""
+    if request.agent_id and AGENT_ID.fullmatch(request.agent_id) is None:
+        raise InvalidRequest(f"{request.agent_id[:80]!r} is no agent's id")
+    if problem := metadata_problem(request.metadata):
+        raise InvalidRequest(problem)
+    if found := shapes_in(msgspec.json.encode(request.metadata).decode()):
+        raise InvalidRequest(
+            f"the metadata holds what looks like a secret ({', '.join(found)}); leave it out"
+        )
+    return Said(metadata=request.metadata, agent_id=request.agent_id)
+
+
+async def _index(context: Context, place: Workplace, *, make: bool = False) -> RootIndex:
+    (root,) = (await context.daemon.resolver.within(place, Scope.ORG, make=make)).roots
+    return context.daemon.indexer.open(root)
+
+
+async def _there(context: Context, index: RootIndex) -> _There:
+    """What lies on disk, where everything is that was ever acknowledged."""
+    seen = await look(context, index)
+    found: _There = {}
+    for each in seen.admitted.memories:
+        if each.piece is not None:
+            found.setdefault(each.piece.source, {})[each.id] = each
+    return found
+
+
+def _made(
+    context: Context, top: str, request: wire.Ingest, asked: wire.Document, there: _There
+) -> _Made | wire.DocumentFate:
+    """What is to be written of a document, or what becomes of it instead."""
+    if problem := _problem(asked):
+        return wire.DocumentFate(source=asked.source[:_MOST_SOURCE], became="refused", reason=problem)
+    text = without_private(asked.text)
+    secrets = tuple(dict.fromkeys((*shapes_in(text), *shapes_in(asked.source))))
+    if secrets and not request.allow_secret:
+        told = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return wire.DocumentFate(source=asked.source, became="secret", reason=told)
+    pieces = _pieces(asked, text, context.daemon.config.knowledge)
+    if not pieces:
+        told = "nothing is left of it without what is marked private"
+        return wire.DocumentFate(source=asked.source, became="refused", reason=told)
+    return _of(asked.source, pieces, there, _forgotten(context, top), insisted=bool(secrets))
+
+
+def _problem(asked: wire.Document) -> str:
+    """Why a document cannot be one, or nothing."""
+    source = asked.source
+    if not source.strip() or len(source) > _MOST_SOURCE or not source.isprintable():
+        return f"its source is not a line of 1 to {_MOST_SOURCE:,} printable characters"
+    return "it is empty" if not asked.text.strip() else ""
+
+
+def _pieces(asked: wire.Document, text: str, how: KnowledgeConfig) -> tuple[Memory, ...]:
+    return documents.pieces(
+        asked.source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
+        now=memory.utc_now(),
+    )  # fmt: skip
+
+
+def _forgotten(context: Context, top: str) -> Callable[[str], bool]:
+    records, tops = context.daemon.state.forgotten, (top,)
+    return lambda text: records.since(tops, text) is not None
+
+
+def _of(
+    source: str,
+    pieces: tuple[Memory, ...],
+    there: _There,
+    is_forgotten: Callable[[str], bool],
+    *,
+    insisted: bool,
+) -> _Made:
+    there_now, ids = there.get(source, {}), {each.id for each in pieces}
+    missing = [each for each in pieces if each.id not in there_now and not is_forgotten(each.content)]
+    older = tuple(each for each in there_now if each not in ids)
+    return _Made(source, pieces, tuple(missing), older, insisted)
+
+
+async def _written(
+    context: Context, index: RootIndex, made: _Made, said: Said
+) -> tuple[wire.DocumentFate, int]:
+    """Write what is missing, then take away what it replaces; and the generation that shows it."""
+    drafts = [Draft(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
+    done = await context.daemon.writer.add_all(index, drafts)
+    written = [each for each in done if isinstance(each, Written)]
+    context.daemon.metrics.remembered += sum(not each.existed for each in written)
+    generation = max((each.generation for each in written), default=index.generations.wanted)
+    failed = next((each for each in done if isinstance(each, StoreError)), None)
+    if failed is not None:
+        fate = msgspec.structs.replace(made.fate(len(written)), became="refused", reason=str(failed))
+        return fate, generation
+    if made.older:
+        generation = await _taken_away(context, index, made.older)
+    return made.fate(len(written)), generation
+
+
+async def _taken_away(context: Context, index: RootIndex, ids: Sequence[str]) -> int:
+    """Remove pieces for good; the generation that is without them.
+
+    Nothing of it counts as forgotten: the same text may come back at any time.
+    """
+    daemon = context.daemon
+    gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
+    generation = index.mark()
+    try:
+        await drop_all_known(daemon, index.root.top, gone.ids)
+    finally:
+        daemon.retriever.turns.purge()
+    return generation
+
+
+# --- what is there -------------------------------------------------------------------------------------
+
+
+async def list_documents(
+    context: Context, place: Workplace, request: wire.ListDocuments
+) -> tuple[wire.Documents, int]:
+    """A page of the documents, by their sources."""
+    index = await _index(context, place)
+    records = _records(context, index, _by_document(await _there(context, index)))
+    start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_LISTED)
+    page = tuple(records[start : start + count])
+    reply = wire.Documents(
+        status="ok" if page else "empty", documents=page, total=len(records), root=index.root.top
+    )
+    return reply, index.generations.visible
+
+
+def _by_document(there: _There) -> dict[str, list[Memory]]:
+    """The pieces of each; while a text takes the place of another, one source has two documents."""
+    found: dict[str, list[Memory]] = {}
+    for some in there.values():
+        for each in some.values():
+            found.setdefault(_document_of(each), []).append(each)
+    return found
+
+
+def _document_of(memory: Memory) -> str:
+    return memory.piece.document_id if memory.piece is not None else ""
+
+
+def _records(
+    context: Context, index: RootIndex, found: Mapping[str, Sequence[Memory]]
+) -> list[wire.DocumentRecord]:
+    details = context.daemon.state.details
+    records = [
+        _record(document_id, some, details.get(index.root.top, some[0].id))
+        for document_id, some in found.items()
+    ]
+    return sorted(records, key=lambda each: (each.source, each.created_at))
+
+
+def _record(document_id: str, some: Sequence[Memory], detail: Detail) -> wire.DocumentRecord:
+    piece = some[0].piece
+    assert piece is not None, "it was found by its piece"
+    return wire.DocumentRecord(
+        document_id=document_id,
+        source=piece.source,
+        pieces=len(some),
+        of=piece.of,
+        created_at=min(each.created_at for each in some),
+        agent_id=detail.agent_id,
+        metadata=detail.metadata,
+    )
+
+
+async def remove_document(
+    context: Context, place: Workplace, request: wire.RemoveDocument
+) -> tuple[wire.DocumentRemoved, int]:
+    """Take every piece of a document away, and answer when no search can find one any more."""
+    index = await _index(context, place)
+    await context.daemon.trust.opened()
+    async with context.daemon.ingesting:
+        there = _by_document(await _there(context, index))
+        found = {each: some for each, some in there.items() if _is_named(request.name, some[0])}
+        if not found:
+            raise MemoryNotFound(
+                f"no document {request.name[:80]!r}; `forgectl ingest --list` shows what is there"
+            )
+        records = _records(context, index, found)
+        ids = [each.id for some in found.values() for each in some]
+        generation = await _taken_away(context, index, ids)
+    await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    return wire.DocumentRemoved(documents=tuple(records), pieces=len(ids)), generation
+
+
+def _is_named(name: str, piece: Memory) -> bool:
+    return piece.piece is not None and name in {piece.piece.document_id, piece.piece.source}

@@ -1,0 +1,251 @@
+"""The rows of one owner on the server, as replication asks and changes them.
+
+Every change of an owner's rows holds the owner's lock until it is there for all to see, and draws its number
+in `changed` only then. So the numbers of one owner appear in their order: whoever has seen one will never
+find a lower one later, and what has changed since is all that has a higher one. (Without the lock a
+transaction could draw a number first and end last, and a reader would pass it by.) What has changed is asked
+by one statement, which sees rows and marks at one moment.
+
+psycopg's errors become SharedError; a ProviderError says that nothing may leave now.
+"""
+
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from forged.counters import Departure
+from forged.errors import SharedError
+from forged.files import MAX_FILE_BYTES, parse
+from forged.memory import Scope, time_ns
+from forged.models import Purpose
+from forged.postgres import leaving, spooling, statements
+from forged.postgres.connecting import Connection
+from forged.postgres.merging import Version
+from forged.postgres.replaying import FOR_EVER
+from forged.postgres.replicating import Carried, Change, News, Taken, one_of
+from forged.postgres.schema import table
+from forged.postgres.shared import Shared
+from forged.postgres.tables import TABLES
+from forged.postgres.values import Stored
+from forged.postgres.writing import lock_of, payload
+from forged.state import Detail, Mark
+
+_ASK_S, _CHANGE_S = 10.0, 20.0
+_KINDS = ("chain", "version", "restored")
+
+
+class OwnerRows:
+    """Those of one scope and owner. `top` is that of the root whose files they are."""
+
+    def __init__(self, shared: Shared, scope: Scope, owner: str, top: str) -> None:
+        self._shared = shared
+        self._scope = scope
+        self._owner = owner
+        self._purpose = Purpose("shared", (top,))
+        self._sql = _Sql(scope)
+
+    async def news(self, since: int) -> News:
+        values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
+        versions, marks, cursor = {}, {}, since
+        await self._shared.door.check(self._purpose, ())
+        async with self._shared.connection(time.monotonic() + _ASK_S) as connection:
+            found = await (await connection.execute(self._sql.news, values)).fetchall()
+        for kind, memory_id, sha256, at, supersedes, changed in found:
+            cursor = max(cursor, changed)
+            if kind == "row":
+                versions[memory_id] = Version(sha256, at, supersedes)
+            else:  # what a newer forged calls otherwise is gone as well
+                marks[memory_id] = Mark(at, kind if kind in _KINDS else "version")
+        return News(versions, marks, cursor)
+
+    async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+        values = {"owner": self._owner, "ids": list(ids), "most": MAX_FILE_BYTES}
+        async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
+            found = await (await connection.execute(self._sql.fetch, values)).fetchall()
+        return {
+            memory_id: Carried(bytes(data), Detail(memory_type, round(importance, 6), metadata, agent_id))
+            for memory_id, data, memory_type, importance, metadata, agent_id in found
+        }
+
+    async def push(self, changes: Mapping[str, Change]) -> Taken:
+        rows = [self._row(each, change) for each, change in changes.items()]
+        clean = await leaving.cleared(
+            rows, self._shared.door, self._shared.settings.model.dimension, datetime.now(UTC)
+        )
+        leaves = [row for row in clean if row.file is not None]
+        kept = frozenset(row.id for row in clean if row.file is None)
+        await self._shared.door.check(self._purpose, leaving.texts(leaves))
+        taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
+        if self._shared.embedder is not None and taken.ids:
+            await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
+            self._shared.replay.wake()
+        return Taken(taken.ids, taken.refused | kept)
+
+    async def _pushed(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> Taken:
+        """Of rows that the server takes in no form, all but those."""
+        if not rows:
+            return Taken()
+        try:
+            return Taken(await self._written(rows, expected))
+        except SharedError as error:
+            if error.reason not in FOR_EVER or error.reason == "permission":
+                raise
+            if len(rows) == 1:
+                return Taken(refused=frozenset({rows[0].id}))
+        half = len(rows) // 2
+        return one_of([await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)])
+
+    async def _written(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> frozenset[str]:
+        texts = leaving.texts(rows)
+        departure = Departure(
+            self._shared.host, "shared", calls=1, texts=len(texts), characters=sum(map(len, texts))
+        )
+        values = {"owner": self._owner, "scope": str(self._scope), "ids": [row.id for row in rows]}
+        async with (
+            self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
+            connection.transaction(),
+        ):
+            await self._lock(connection)
+            there = {
+                memory_id: (sha256, is_dead)
+                for memory_id, sha256, is_dead in await (
+                    await connection.execute(self._sql.standing, values)
+                ).fetchall()
+            }
+            fits = [row for row in rows if there.get(row.id, ("", False)) == (expected[row.id], False)]
+            self._shared.door.record(departure)
+            if fits:
+                given = [TABLES[self._scope].values(row) for row in fits]
+                await connection.cursor().executemany(self._sql.put, given)
+                await self._tell(connection)
+        return frozenset(row.id for row in fits)
+
+    async def mark(self, marks: Mapping[str, Mark]) -> None:
+        values = {"owner": self._owner, "scope": str(self._scope), "ids": list(marks)}
+        async with (
+            self._shared.connection(time.monotonic() + _CHANGE_S) as connection,
+            connection.transaction(),
+        ):
+            await self._lock(connection)
+            found = await (await connection.execute(self._sql.marks, values)).fetchall()
+            there = {each: Mark(at, kind if kind in _KINDS else "version") for each, kind, at in found}
+            later = {
+                each: mark
+                for each, mark in marks.items()
+                if each not in there or mark.rank > there[each].rank
+            }
+            if not later:
+                return
+            rows = [values | {"id": each, "kind": mark.kind, "at": mark.at} for each, mark in later.items()]
+            await connection.cursor().executemany(self._sql.mark, rows)
+            dead = values | {"ids": [each for each, mark in later.items() if mark.is_dead]}
+            await connection.execute(statements.remove(self._scope), dead)
+            await connection.execute(statements.UNLINK, dead)
+            await connection.execute(self._sql.touch, values | {"ids": list(later)})
+            await self._tell(connection)
+
+    async def _lock(self, connection: Connection) -> None:
+        await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
+
+    async def _tell(self, connection: Connection) -> None:
+        await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
+        told = payload((self._scope, self._owner), self._shared.daemon)
+        await connection.execute(statements.NOTIFY, {"payload": told})
+
+    def _row(self, memory_id: str, change: Change) -> Stored:
+        data, detail = change.carried.data, change.carried.detail
+        memory = parse(data, self._scope, memory_id)
+        return Stored(
+            scope=self._scope,
+            owner=self._owner,
+            id=memory_id,
+            content=memory.content,
+            agent_id=self._owner if self._scope is Scope.AGENT else detail.agent_id,
+            memory_type=detail.memory_type,
+            category=memory.category,
+            importance=detail.importance,
+            metadata=detail.metadata,
+            created_at=_time(memory.created_at),
+            updated_at=_time(memory.updated_at or memory.created_at),
+            version=memory.version,
+            supersedes=memory.supersedes or "",
+            file=data,
+            file_sha256=change.version.sha256,
+        )
+
+
+class _Sql(msgspec.Struct, frozen=True):
+    """The statements for one scope."""
+
+    scope: Scope
+
+    @property
+    def news(self) -> str:
+        own = TABLES[self.scope].owner
+        return f"""
+            SELECT 'row', id, file_sha256, {_MICROSECONDS.format("created_at")}, coalesce(supersedes, ''),
+                changed
+            FROM {table(self.scope)} WHERE {own} = %(owner)s AND changed > %(since)s AND file IS NOT NULL
+            UNION ALL
+            SELECT kind, id, '', {_MICROSECONDS.format("at")}, '', changed
+            FROM forged.tombstones
+            WHERE owner = %(owner)s AND scope = %(scope)s AND changed > %(since)s"""
+
+    @property
+    def fetch(self) -> str:
+        own = TABLES[self.scope].owner
+        return f"""
+            SELECT id, file, memory_type, importance_score, metadata, agent_id FROM {table(self.scope)}
+            WHERE {own} = %(owner)s AND id = ANY(%(ids)s) AND octet_length(file) <= %(most)s"""
+
+    @property
+    def standing(self) -> str:
+        own = TABLES[self.scope].owner
+        return f"""
+            SELECT id, file_sha256, false FROM {table(self.scope)}
+            WHERE {own} = %(owner)s AND id = ANY(%(ids)s)
+            UNION ALL
+            SELECT id, '', true FROM forged.tombstones
+            WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(ids)s) AND kind <> 'restored'"""
+
+    @property
+    def put(self) -> str:
+        return statements.put_checked(self.scope)
+
+    @property
+    def marks(self) -> str:
+        return f"""
+            SELECT id, kind, {_MICROSECONDS.format("at")} FROM forged.tombstones
+            WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(ids)s)"""
+
+    @property
+    def mark(self) -> str:
+        return """
+            INSERT INTO forged.tombstones (scope, owner, id, kind, changed, at)
+            VALUES (%(scope)s, %(owner)s, %(id)s, %(kind)s, nextval('forged.changes'),
+                timestamptz 'epoch' + %(at)s * interval '1 microsecond')
+            ON CONFLICT (owner, scope, id)
+            DO UPDATE SET kind = EXCLUDED.kind, changed = EXCLUDED.changed, at = EXCLUDED.at"""
+
+    @property
+    def touch(self) -> str:
+        """So that whoever hears of a mark hears whether there is a row."""
+        own = TABLES[self.scope].owner
+        return f"""
+            UPDATE {table(self.scope)} SET changed = nextval('forged.changes')
+            WHERE {own} = %(owner)s AND id = ANY(%(ids)s)"""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS = "(extract(epoch FROM {}) * 1000000)::bigint"
+
+
+def _time(text: str) -> datetime:
+    """A time of a file; 1970 where it says none that a calendar has."""
+    return _EPOCH + timedelta(microseconds=max(0, time_ns(text)) // 1000)

@@ -1,0 +1,230 @@
+"""A root on this machine and the rows of its owner on a server, brought into step.
+
+`Replication.step` looks at both, does what `planned` says, and tells whether there is more to do. It may be
+killed anywhere and be begun again: what is done already is found done.
+Both sides are asked for all they hold; that the server is asked only for what has changed since, and that it
+tells when that is, makes it fast and nothing else. Raises SharedError, StoreError and ProviderError, after
+which the next step goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from forged.errors import MemoryFormatError
+from forged.postgres.merging import Held, Plan, Version, planned, settled
+from forged.state import Detail, Mark, Replicas
+
+# So many files travel together, of at most 256 KiB each.
+AT_ONCE = 100
+Item = TypeVar("Item")
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """The bytes of a file, and what is known of it beside them."""
+
+    data: bytes
+    detail: Detail = Detail()
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A file that is to be a row, where there was one with the hash `expected`, or none."""
+
+    carried: Carried
+    version: Version
+    expected: str = ""
+
+
+class News(msgspec.Struct, frozen=True):
+    """What has changed in the rows of an owner up to a `cursor`, which is that of the next question.
+
+    The row of a memory whose mark has changed is among them, if it is there.
+    """
+
+    versions: Mapping[str, Version]
+    marks: Mapping[str, Mark]
+    cursor: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What the other side has now, and what it did not get because it may not have it."""
+
+    ids: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+
+class Folder(Protocol):
+    """The files of a root."""
+
+    async def look(self) -> Held:
+        """All that counts, by id."""
+        ...
+
+    async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+        """Files as they were at the last look; one that is another now is left out."""
+        ...
+
+    async def write(self, files: Mapping[str, Carried]) -> Taken:
+        """Write new files."""
+        ...
+
+    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> Taken:
+        """Write other bytes into the file with the hash `expected`."""
+        ...
+
+    async def take_away(self, ids: Sequence[str]) -> None:
+        """Forget memories, and let what replaced one of them replace what that had replaced."""
+        ...
+
+
+class Rows(Protocol):
+    """The rows of an owner."""
+
+    async def news(self, since: int) -> News:
+        """What has changed since a cursor; since 0, all there is."""
+        ...
+
+    async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+        """The files of rows that are there."""
+        ...
+
+    async def push(self, changes: Mapping[str, Change]) -> Taken:
+        """Write rows that are as expected and not forgotten."""
+        ...
+
+    async def mark(self, marks: Mapping[str, Mark]) -> None:
+        """Let later marks hold, and take away what is forgotten."""
+        ...
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far the two sides are: `behind` is how much there was to do at the last look.
+
+    `kept_here` may not leave, `refused` are rows that are no files of ours. `at` is Unix seconds, 0 if they
+    were never in step.
+    """
+
+    behind: int = 0
+    kept_here: int = 0
+    refused: int = 0
+    at: float = 0.0
+
+
+class Replication:
+    """One root and its rows. For one task at a time."""
+
+    def __init__(self, owner: tuple[str, str], folder: Folder, rows: Rows, replicas: Replicas) -> None:
+        self.owner = owner
+        self.standing = Standing()
+        self._folder = folder
+        self._rows = rows
+        self._replicas = replicas
+        self._there: dict[str, Version] = {}
+        self._marks: dict[str, Mark] = {}
+        self._cursor = 0
+        self._kept_here: dict[str, str] = {}  # hashes of files that may not leave
+        self._refused: dict[str, str] = {}  # and of rows that are no files
+
+    def start_over(self) -> None:
+        """Ask the server for all it holds next time: it may be another one than it was."""
+        self._there, self._marks, self._cursor = {}, {}, 0
+
+    async def step(self) -> bool:
+        """Bring both sides nearer; whether they may have to be looked at again."""
+        await self._hear()
+        here = await self._folder.look()
+        plan = planned(here, self._there, self._replicas.of(self.owner), self._marks)
+        await self._replicas.learn(self.owner, plan.marks)
+        await self._replicas.met(self.owner, plan.met)
+        pull = [each for each in plan.pull if self._refused.get(each) != self._there[each].sha256]
+        push = [each for each in plan.push if self._kept_here.get(each) != here[each].sha256]
+        both = [each for each in plan.both if self._refused.get(each) != self._there[each].sha256]
+        self._stand(plan, len(pull) + len(push) + len(both), here)
+        if plan.marks_to_send:
+            await self._rows.mark(plan.marks_to_send)
+        if plan.take_away:
+            await self._folder.take_away(plan.take_away)
+        for some in batches(pull):
+            await self._pull(some, here)
+        for each in both:
+            await self._settle(each, here)
+        for some in batches(push):
+            await self._push(some, here)
+        return self.standing.behind > 0
+
+    async def _hear(self) -> None:
+        news = await self._rows.news(self._cursor)
+        self._marks.update(news.marks)
+        for each in news.marks:  # a row may have gone and the mark been taken back since
+            self._there.pop(each, None)
+        self._there.update(news.versions)
+        self._cursor = news.cursor
+
+    def _stand(self, plan: Plan, moving: int, here: Held) -> None:
+        kept = sum(each in here and here[each].sha256 == hash_ for each, hash_ in self._kept_here.items())
+        behind = moving + len(plan.take_away) + len(plan.marks_to_send)
+        at = self.standing.at if behind else time.time()
+        self.standing = Standing(behind, kept, len(self._refused), at)
+
+    async def _pull(self, ids: Sequence[str], here: Held) -> None:
+        fetched = await self._rows.fetch(ids)
+        fresh = {each: carried for each, carried in fetched.items() if each not in here}
+        done = [await self._folder.write(fresh)] if fresh else []
+        changed = sorted(fetched.keys() - fresh.keys())
+        done += [await self._folder.rewrite(each, fetched[each], here[each].sha256) for each in changed]
+        # What is too large to be a file of ours does not even come.
+        refused = {each for one in done for each in one.refused} | set(ids) - fetched.keys()
+        self._refused |= {each: self._there[each].sha256 for each in refused}
+        await self._met(one_of(done).ids)
+
+    async def _settle(self, memory_id: str, here: Held) -> None:
+        """Both sides have changed a file: make of the two what everybody makes of them, and send it later."""
+        theirs = (await self._rows.fetch([memory_id])).get(memory_id)
+        ours = (await self._folder.read([memory_id])).get(memory_id)
+        if theirs is None or ours is None:
+            return
+        try:
+            end = settled(memory_id, self.owner[0], ours.data, theirs.data)
+        except MemoryFormatError:
+            self._refused[memory_id] = self._there[memory_id].sha256
+            return
+        if end.beside_id:
+            await self._folder.write({end.beside_id: Carried(end.beside, ours.detail)})
+        kept = await self._folder.rewrite(memory_id, Carried(end.data, ours.detail), here[memory_id].sha256)
+        await self._met(kept.ids)  # so that what is here now counts as changed since
+
+    async def _push(self, ids: Sequence[str], here: Held) -> None:
+        """Send files; the next step sees to those with which somebody was faster."""
+        found = await self._folder.read(ids)
+        changes = {
+            each: Change(carried, here[each], self._there[each].sha256 if each in self._there else "")
+            for each, carried in found.items()
+        }
+        # Noted before: whoever is killed after the server has it must know later that it was here.
+        fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
+        await self._replicas.met(self.owner, fresh)
+        taken = await self._rows.push(changes) if changes else Taken()
+        self._kept_here |= {each: here[each].sha256 for each in taken.refused}
+        self._there |= {each: here[each] for each in taken.ids}
+        await self._met(taken.ids)
+
+    async def _met(self, ids: Collection[str]) -> None:
+        hashes = {each: self._there[each].sha256 for each in ids if each in self._there}
+        await self._replicas.met(self.owner, hashes)
+
+
+def one_of(several: Sequence[Taken]) -> Taken:
+    """What came of several parts."""
+    return Taken(
+        frozenset().union(*(each.ids for each in several)),
+        frozenset().union(*(each.refused for each in several)),
+    )
+
+
+def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), AT_ONCE):
+        yield items[start : start + AT_ONCE]

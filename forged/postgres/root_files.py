@@ -1,0 +1,128 @@
+"""The files of a root, as replication asks and changes them: by the ordinary writer, and as anybody's.
+
+What comes from a server is looked at as if a stranger had sent it: its id has to be the name of a file, its
+bytes a memory of that id. It is on record as ours then, with the origin that it names, as the person's own
+daemon wrote it; but nobody has insisted here on a secret, so if there is one, it is shown to no model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from forged.errors import StoreError
+from forged.files import MemoryStore, Root, Snapshot, parse
+from forged.map import link
+from forged.maps import Indexer, RootIndex
+from forged.memory import Memory
+from forged.postgres.merging import PORTABLE_ID, Held, Version, problem_with, version_of
+from forged.postgres.replicating import Carried, Taken
+from forged.state import Detail, Details, Rewrite, Said, problem_of
+from forged.trust import Trust
+from forged.writing import Draft, Writer, Written
+
+TakeAway = Callable[[RootIndex, tuple[str, ...]], Awaitable[object]]
+"""Does what `forget` does."""
+
+
+class RootFiles:
+    """One root."""
+
+    def __init__(
+        self,
+        root: Root,
+        *,
+        indexer: Indexer,
+        writer: Writer,
+        trust: Trust,
+        details: Details,
+        take_away: TakeAway,
+    ) -> None:
+        self._root = root
+        self._indexer = indexer
+        self._writer = writer
+        self._trust = trust
+        self._details = details
+        self._take_away = take_away
+        self._held: dict[str, Version] = {}
+        self._paths: dict[str, str] = {}
+        self._memories: dict[str, Memory] = {}
+
+    async def look(self) -> Held:
+        snapshot, _ = await self._trust.look(self._root)
+        await asyncio.to_thread(self._take_over, snapshot)
+        return self._held
+
+    def _take_over(self, snapshot: Snapshot) -> None:
+        held, before = {}, self._held
+        for memory, sha256 in zip(snapshot.memories, snapshot.hashes, strict=True):
+            if PORTABLE_ID.fullmatch(memory.id):
+                old = before.get(memory.id)
+                same = old is not None and old.sha256 == sha256
+                held[memory.id] = old if same and old is not None else version_of(memory, sha256)
+        self._held = held
+        self._paths = {
+            memory.id: path for memory, path in zip(snapshot.memories, snapshot.paths, strict=True)
+        }
+        self._memories = {memory.id: memory for memory in snapshot.memories}
+
+    async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
+        wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
+        found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
+        return {each: Carried(data, self._details.get(self._root.top, each)) for each, data in found.items()}
+
+    async def write(self, files: Mapping[str, Carried]) -> Taken:
+        odd = self._odd(files)
+        drafts = [self._draft(each, carried) for each, carried in files.items() if each not in odd]
+        done = await self._writer.add_all(self._index, drafts)
+        ids = [draft.memory.id for draft, end in zip(drafts, done, strict=True) if isinstance(end, Written)]
+        return Taken(frozenset(ids), odd)
+
+    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> Taken:
+        if odd := self._odd({memory_id: carried}):
+            return Taken(refused=odd)
+        change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
+        try:
+            await self._writer.rewrite(self._index, self._paths[memory_id], carried.data, change)
+        except StoreError:  # it has changed since the look, or cannot be written: the next look tells
+            return Taken()
+        return Taken(frozenset({memory_id}))
+
+    async def take_away(self, ids: Sequence[str]) -> None:
+        chains, groups = link(tuple(self._memories.values())), dict[str, list[str]]()
+        for each in ids:
+            groups.setdefault(chains.head(each), []).append(each)
+        for group in groups.values():  # each comes back by itself
+            await self._take_away(self._index, tuple(group))
+
+    @property
+    def _index(self) -> RootIndex:
+        return self._indexer.open(self._root)
+
+    def _odd(self, files: Mapping[str, Carried]) -> frozenset[str]:
+        scope = self._root.scope
+        return frozenset(each for each, carried in files.items() if problem_with(each, scope, carried.data))
+
+    def _draft(self, memory_id: str, carried: Carried) -> Draft:
+        memory = parse(carried.data, self._root.scope, memory_id)
+        said = _said(carried.detail, self._root.scope)
+        return Draft(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
+
+
+def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+    found = {}
+    for each, (path, sha256) in wanted.items():
+        try:
+            data = store.read(path)
+        except StoreError:
+            continue
+        if hashlib.sha256(data).hexdigest() == sha256:
+            found[each] = data
+    return found
+
+
+def _said(detail: Detail, scope: str) -> Said:
+    """Details from elsewhere; none of them if one is not what a person could have said."""
+    said = Said(detail.memory_type, detail.importance, dict(detail.metadata), detail.agent_id, detail.user_id)
+    return Said() if problem_of(said, scope) else said

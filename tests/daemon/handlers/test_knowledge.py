@@ -1,0 +1,282 @@
+"""Documents in the daemon: written in pieces, replaced whole, removed whole, and mended after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from forged.config import Config, KnowledgeConfig
+from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import MemoryNotFound, StoreError
+from forged.files import parse
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+
+SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
+
+
+def units(count: int, word: str = "walrus") -> str:
+    """A text of so many tokens that begins with a word and has no sentence."""
+    return f"{word:<8}" + "".join(f"{number % 1000:03d} " for number in range(count - 2))
+
+
+def doc(text: str, source: str = "docs/a.md") -> wire.Document:
+    return wire.Document(source=source, text=text, is_markdown=True)
+
+
+async def ingested(parts: Parts, *documents: wire.Document, **fields) -> tuple[wire.DocumentFate, ...]:
+    reply = await parts.ask(wire.Ingest(documents=documents, **fields))
+    assert isinstance(reply, wire.Ingested)
+    return reply.fates
+
+
+async def became(parts: Parts, *documents: wire.Document, **fields) -> list[str]:
+    return [each.became for each in await ingested(parts, *documents, **fields)]
+
+
+def files(home: Path) -> list[Path]:
+    return sorted((home / ".forge/org/memory").glob("*.md"))
+
+
+async def listed(parts: Parts) -> list[tuple[str, int, int]]:
+    reply = await parts.ask(wire.ListDocuments())
+    return [(each.source, each.pieces, each.of) for each in reply.documents]
+
+
+async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.RecalledMemory]:
+    return list((await parts.ask(wire.Recall(query=query, scopes=("org",), **fields))).memories)
+
+
+async def test_a_document_of_1200_tokens_becomes_three_numbered_files_that_both_agents_find(home):
+    async with assembled(home) as parts:
+        (fate,) = await ingested(parts, doc(units(1200)), agent_id="claude", metadata={"team": "core"})
+        mine, other = await found(parts, agent_id="claude"), await found(parts, agent_id="codex")
+
+    assert (fate.became, fate.pieces, fate.written, fate.reason) == ("new", 3, 3, "")
+    stored = [parse(each.read_bytes(), "org", each.stem) for each in files(home)]
+    assert [(each.piece.index, each.piece.of, each.piece.source) for each in stored] == [
+        (0, 3, "docs/a.md"), (1, 3, "docs/a.md"), (2, 3, "docs/a.md")
+    ]  # fmt: skip
+    assert [len(each.content) // 4 for each in stored] == [512, 512, 276]
+    assert {each.id for each in stored} == {f"mem_{fate.document_id[4:]}_{each:05d}" for each in range(3)}
+    assert [each.id for each in mine] == [each.id for each in other]
+    assert (mine[0].source, mine[0].document_id, mine[0].chunk_index) == ("docs/a.md", fate.document_id, 0)
+
+
+async def test_sizes_of_pieces_are_those_of_the_configuration(home):
+    config = Config(knowledge=KnowledgeConfig(chunk_size=100, overlap=10))
+    async with assembled(home, config=config) as parts:
+        (fate,) = await ingested(parts, doc(units(190)))
+        again = await became(parts, doc(units(190)))
+    async with assembled(home) as parts:
+        other = await ingested(parts, doc(units(190)))
+
+    assert (fate.pieces, again) == (2, ["there"])
+    assert (other[0].became, other[0].pieces) == ("replaced", 1)
+    assert len(files(home)) == 1
+
+
+async def test_the_same_text_again_does_nothing_and_another_one_takes_its_place_whole(home):
+    async with assembled(home) as parts:
+        first = await became(parts, doc(units(1200)))
+        before = {each: each.stat().st_mtime_ns for each in files(home)}
+        again = await ingested(parts, doc(units(1200)))
+        unchanged = {each: each.stat().st_mtime_ns for each in files(home)}
+        changed = await became(parts, doc(units(600, "otter")))
+        hits = await found(parts, "otter walrus")
+        stock = await listed(parts)
+
+    assert (first, again[0].became, again[0].written, changed) == (["new"], "there", 0, ["replaced"])
+    assert before == unchanged
+    assert {each.content.split()[0] for each in hits if each.chunk_index == 0} == {"otter"}
+    assert stock == [("docs/a.md", 2, 2)]
+    assert len(files(home)) == 2
+
+
+async def test_two_sources_with_the_same_text_are_two_documents(home):
+    async with assembled(home) as parts:
+        told = await became(parts, doc("A walrus."), doc("A walrus.", "docs/b.md"))
+        stock = await listed(parts)
+
+    assert told == ["new", "new"]
+    assert stock == [("docs/a.md", 1, 1), ("docs/b.md", 1, 1)]
+
+
+async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_the_old_one_goes(home):
+    async with assembled(home) as parts:
+        await became(parts, doc(units(1200)))
+        old = {each: each.read_bytes() for each in files(home)}
+        await became(parts, doc(units(1300, "otter")))
+    new = files(home)
+    new[1].unlink()  # a kill between two pieces of the new text
+    for path, data in old.items():
+        path.write_bytes(data)
+
+    async with assembled(home) as parts:
+        halves = await listed(parts)
+        (fate,) = await ingested(parts, doc(units(1300, "otter")))
+        whole = await listed(parts)
+
+    assert sorted(halves) == [("docs/a.md", 2, 3), ("docs/a.md", 3, 3)]
+    assert (fate.became, fate.written, whole) == ("replaced", 1, [("docs/a.md", 3, 3)])
+    assert files(home) == new
+
+
+async def test_missing_pieces_alone_are_written_and_said(home):
+    async with assembled(home) as parts:
+        await became(parts, doc(units(1200)))
+        files(home)[1].unlink()
+        (fate,) = await ingested(parts, doc(units(1200)))
+
+    assert (fate.became, fate.written) == ("completed", 1)
+
+
+async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkeypatch):
+    async with assembled(home) as parts:
+        await became(parts, doc(units(1200)))
+        old, write = files(home), parts.daemon.writer.add_all
+
+        async def full(index, drafts):
+            return (*await write(index, drafts[:1]), *[StoreError("no space left")] * (len(drafts) - 1))
+
+        monkeypatch.setattr(parts.daemon.writer, "add_all", full)
+        (fate,) = await ingested(parts, doc(units(1200, "otter")))
+        left = files(home)
+        monkeypatch.undo()
+        (mended,) = await ingested(parts, doc(units(1200, "otter")))
+
+    assert (fate.became, fate.reason) == ("refused", "no space left")
+    assert set(old) < set(left)
+    assert (mended.became, mended.written, len(files(home))) == ("replaced", 2, 3)
+
+
+async def test_several_who_bring_the_same_document_at_once_write_it_once(home):
+    async with assembled(home) as parts:
+        told = await asyncio.gather(*[became(parts, doc(units(1200))) for _ in range(4)])
+        stock = await listed(parts)
+
+    assert sorted(told) == [["new"], ["there"], ["there"], ["there"]]
+    assert stock == [("docs/a.md", 3, 3)]
+
+
+async def test_several_texts_of_one_source_at_once_leave_one_of_them_whole(home):
+    texts = [units(1200, word) for word in ("ant", "bee", "cow", "dog")]
+    async with assembled(home) as parts:
+        await asyncio.gather(*[became(parts, doc(text)) for text in texts])
+        stock = await listed(parts)
+
+    assert stock == [("docs/a.md", 3, 3)]
+
+
+async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_come_back(home):
+    async with assembled(home) as parts:
+        (fate, _) = await ingested(parts, doc(units(1200)), doc("An otter.", "docs/b.md"), metadata={"a": 1})
+        top = str(home / ".forge/org")
+        gone = await parts.ask(wire.RemoveDocument(name="docs/a.md"))
+        hits = await found(parts)
+        detail = parts.state.details.get(top, f"mem_{fate.document_id[4:]}_00000")
+        back = await became(parts, doc(units(1200)))
+        by_id = await parts.ask(wire.RemoveDocument(name=fate.document_id))
+
+    assert (gone.pieces, [each.source for each in gone.documents], hits) == (3, ["docs/a.md"], [])
+    assert detail.metadata == {}
+    assert (back, by_id.pieces) == (["new"], 3)
+    assert len(files(home)) == 1
+
+
+async def test_to_remove_what_is_not_there_is_said_with_what_shows_what_is(home):
+    async with assembled(home) as parts:
+        with pytest.raises(MemoryNotFound, match="forgectl ingest --list"):
+            await parts.ask(wire.RemoveDocument(name="docs/a.md"))
+
+
+async def test_a_look_tells_what_would_become_and_writes_nothing(home):
+    async with assembled(home) as parts:
+        told = await ingested(parts, doc(units(1200)), look=True)
+
+    assert [(each.became, each.pieces, each.written) for each in told] == [("new", 3, 3)]
+    assert files(home) == []
+
+
+async def test_a_secret_is_named_by_its_shape_unless_somebody_insists_and_never_alone_stops_the_others(home):
+    async with assembled(home) as parts:
+        secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
+        insisted = await became(parts, doc(f"The zebra uses {SECRET} here."), allow_secret=True)
+        (hit,) = await found(parts, "zebra")
+
+    assert (secret.became, other.became, insisted) == ("secret", "new", ["new"])
+    assert "GitHub" in secret.reason or "github" in secret.reason
+    assert SECRET not in secret.reason
+    assert SECRET in hit.content
+
+
+async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refused(home):
+    async with assembled(home) as parts:
+        some, none = await ingested(
+            parts, doc("A walrus. <private>An otter.</private> An ant."), doc("<private>all</private>", "b")
+        )
+
+    assert (some.became, none.became) == ("new", "refused")
+    assert "nothing is left" in none.reason
+    (only,) = files(home)
+    assert b"otter" not in only.read_bytes()
+
+
+@pytest.mark.parametrize("source", ["", " ", "a\nb", "x" * 1025, "\x1b[31m"])
+async def test_a_source_that_is_no_line_is_refused_alone(home, source):
+    async with assembled(home) as parts:
+        told = await became(parts, doc("text", source), doc("text", "fine"))
+
+    assert told == ["refused", "new"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"agent_id": "../x"}, {"metadata": {str(key): 1 for key in range(33)}}, {"metadata": {"key": SECRET}}],
+)
+async def test_an_agent_or_metadata_that_are_none_are_refused_before_anything_is_written(home, fields):
+    async with assembled(home) as parts:
+        with pytest.raises(InvalidRequest):
+            await became(parts, doc("text"), **fields)
+
+    assert files(home) == []
+
+
+async def test_a_recall_can_filter_by_the_metadata_of_documents_and_the_list_shows_it(home):
+    async with assembled(home) as parts:
+        await became(parts, doc("A walrus."), metadata={"team": "core"}, agent_id="claude")
+        (record,) = (await parts.ask(wire.ListDocuments())).documents
+
+    assert (record.metadata, record.agent_id) == ({"team": "core"}, "claude")
+
+
+async def test_the_headings_above_a_piece_find_it_though_they_stand_in_another_one(home):
+    text = "# Guide\n\n## Kraken\n\n" + "".join(f"{number:04d}" for number in range(1200))
+    async with assembled(home) as parts:
+        await became(parts, doc(text))
+        hits = await found(parts, "kraken")
+
+    assert {each.chunk_index for each in hits} == {0, 1, 2}
+
+
+async def test_a_piece_that_was_forgotten_does_not_come_back_with_its_document(home):
+    async with assembled(home) as parts:
+        (fate,) = await ingested(parts, doc(units(1200)))
+        path = files(home)[1]
+        text = parse(path.read_bytes(), "org", path.stem).content
+        path.unlink()
+        await parts.state.forgotten.add(str(home / ".forge/org"), [text])
+        (again,) = await ingested(parts, doc(units(1200)))
+
+    assert (again.became, again.written) == ("there", 0)
+    assert len(files(home)) == fate.pieces - 1
+
+
+async def test_documents_are_listed_by_page(home):
+    async with assembled(home) as parts:
+        await became(parts, *[doc(f"text {number}", f"d/{number}") for number in range(5)])
+        page = await parts.ask(wire.ListDocuments(offset=1, limit=2))
+
+    assert ([each.source for each in page.documents], page.total) == (["d/1", "d/2"], 5)

@@ -1,0 +1,102 @@
+"""Files of a person as documents: what is read, what is refused and why."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from forged.documents import MOST_BYTES, Document, File, Refused, found, read, reading
+from forged.errors import WorkspaceError
+
+
+def documents(path: str, source: str = "") -> list[Document | Refused]:
+    return [read(each) if isinstance(each, File) else each for each in found(path, source)]
+
+
+def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(tmp_path):
+    for name in (
+        "b.md",
+        "a.txt",
+        "sub/c.markdown",
+        "picture.png",
+        ".hidden.md",
+        ".git/d.md",
+        "node_modules/e.md",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"the text of {name}")
+
+    assert documents(str(tmp_path), "docs/") == [
+        Document("docs/a.txt", "the text of a.txt", False),
+        Document("docs/b.md", "the text of b.md", True),
+        Document("docs/sub/c.markdown", "the text of sub/c.markdown", True),
+    ]
+
+
+def test_a_file_that_is_named_itself_is_read_whatever_it_is_called_and_through_a_link(tmp_path):
+    (tmp_path / "README").write_text("read me")
+    (tmp_path / "link").symlink_to(tmp_path / "README")
+
+    assert (documents(str(tmp_path / "link"))) == [Document(str(tmp_path / "link"), "read me", False)]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it is empty"),
+        (b" \n\t\n", "it is empty"),
+        ("text".encode("utf-16"), "UTF-16; save it as text in UTF-8"),
+        (b"caf\xe9", "not a text; save it as text in UTF-8"),
+        (b"a\0b", "not a text: it holds NUL characters"),
+        (b"x" * (MOST_BYTES + 1), "larger than 900 KiB; split it"),
+    ],
+    ids=range(6),
+)
+def test_a_file_that_is_no_text_in_utf_8_is_refused_with_the_reason(tmp_path, data, why):
+    (tmp_path / "a.md").write_bytes(data)
+    (tmp_path / "b.md").write_text("fine")
+
+    assert (documents(str(tmp_path), "d")) == [Refused("d/a.md", why), Document("d/b.md", "fine", True)]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbftext")
+
+    assert (documents(str(tmp_path / "a.md"), "a")) == [Document("a", "text", True)]
+
+
+def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(tmp_path):
+    outside = tmp_path / "secret.md"
+    outside.write_text("not yours")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").symlink_to(outside)
+    (tmp_path / "docs/folder").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "docs/b.md")
+
+    assert documents(str(tmp_path / "docs"), "d") == [
+        Refused("d/a.md", "a symbolic link; ingest the file that it leads to"),
+        Refused("d/b.md", "not a regular file"),
+    ]
+
+
+def test_a_path_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(WorkspaceError, match="is not there"):
+        (documents(str(tmp_path / "nowhere")))
+
+
+def test_a_walk_ends_after_so_many_entries_and_so_deep_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_MOST_ENTRIES", 3)
+    monkeypatch.setattr(reading, "_MOST_DEPTH", 1)
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    for number in range(5):
+        (tmp_path / f"a/b/c/{number}.md").write_text("x")
+
+    deep = documents(str(tmp_path), "d")
+    wide = documents(str(tmp_path / "a/b/c"), "d")
+
+    assert (
+        deep == [Refused("d/a/b/", "lies more than 1 folders deep"), Refused("d", deep[-1].why)][: len(deep)]
+    )
+    assert [type(each) for each in wide] == [Document, Document, Document, Refused]
+    assert "ingest it in parts" in wide[-1].why

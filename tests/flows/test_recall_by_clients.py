@@ -1,0 +1,89 @@
+"""A recall as agents make it: by both clients, over the socket of a real daemon, until it is started anew."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from forged_client import AsyncClient, Client
+from tests.data.memories import memory, put
+from tests.support.daemon import DaemonProcess, Shell, running
+
+SESSION, USER = uuid.uuid4(), None
+
+
+@pytest.fixture
+def daemon(home) -> Iterator[DaemonProcess]:
+    put(home, memory("mem_u", "The walrus is the user's.", scope="user"))
+    put(home / ".forge/org", memory("mem_o", "A walrus of the handbook.", scope="org"), folder="memory")
+    with running(home) as daemon:
+        yield daemon
+
+
+def remember(client: Client, text: str, session: object = SESSION, **fields: object) -> str:
+    made = client.remember("/", text, scope="session", session_id=str(session), agent_id="claude", **fields)
+    assert made.status == "ok", made
+    return made.memory_id
+
+
+def contents(reply) -> set[str]:
+    assert reply.status in {"ok", "empty"}, reply
+    return {each.content for each in reply.memories}
+
+
+async def test_the_call_of_the_seed_is_made_by_both_clients_with_ids_of_any_kind(daemon):
+    with daemon.client() as client:
+        remember(client, "The walrus sleeps.", metadata={"topic": "debug", "turn": 5})
+        remember(client, "The walrus eats.", metadata={"topic": "chat"})
+        remember(client, "A walrus of somebody else.", session=uuid.uuid4())
+
+        all_ = client.recall("walrus", SESSION, USER, "claude", None)
+        debug = client.recall("walrus", SESSION, USER, "claude", {"topic": "debug", "turn": 5})
+        async with AsyncClient(daemon.socket) as agent:
+            awaited = await agent.recall("walrus", SESSION, USER, "claude", {"topic": "debug"})
+
+    assert contents(all_) == {
+        "The walrus sleeps.",
+        "The walrus eats.",
+        "The walrus is the user's.",
+        "A walrus of the handbook.",
+    }
+    assert contents(debug) == contents(awaited) == {"The walrus sleeps."}
+    assert "The walrus sleeps." in debug.text
+
+
+def test_what_a_session_remembers_is_lost_when_the_daemon_starts_anew_and_files_are_not(daemon):
+    with daemon.client() as client:
+        remember(client, "The walrus sleeps.")
+        before = client.recall("walrus", SESSION)
+    daemon.stop()
+    daemon.start()
+    with daemon.client() as client:
+        after = client.recall("walrus", SESSION)
+
+    assert "The walrus sleeps." in contents(before)
+    assert contents(after) == contents(before) - {"The walrus sleeps."}
+
+
+def test_a_person_recalls_and_forgets_at_a_shell(daemon, home):
+    with daemon.client() as client:
+        made = remember(client, "The walrus sleeps.", metadata={"topic": "debug"})
+    shell = Shell(home, daemon.socket, home)
+
+    shown = shell.run("recall", "walrus", "--session", str(SESSION), "--filter", "topic=debug")
+    gone = shell.run("forget", made, "--yes")
+    empty = shell.run("recall", "walrus", "--session", str(SESSION), "--scope", "session")
+
+    assert made in shown.out
+    assert "The walrus sleeps." in shown.out
+    assert (gone.code, "erased" in gone.out) == (0, True)
+    assert (empty.code, empty.out) == (0, "")
+
+
+def test_a_recall_ends_at_its_deadline_and_says_what_it_lacks_without_a_daemon(tmp_path):
+    with Client(str(tmp_path / "nobody.sock"), timeout_s=0.3) as client:
+        reply = client.recall("walrus", "s")
+
+    assert (reply.status, reply.memories, reply.text) == ("unavailable", (), "")

@@ -1,0 +1,60 @@
+"""What the bench says of the engine is measured on right answers, and its server ends with it."""
+
+from __future__ import annotations
+
+import commits
+import engine_inside
+import engine_tables
+import pytest
+import stores
+from processes import Broken
+
+from tests.support.clock import eventually
+from tests.support.daemon.processes import processes_with
+
+DRIVER = "engine_inside.py"
+
+
+@pytest.fixture(params=[engine_tables.Engine, engine_tables.Plain])
+def tables(request, empty_database):
+    tables = request.param(empty_database.url)
+    with tables.connection:
+        yield tables
+
+
+def test_tables_that_are_loaded_give_the_nearest_rows_of_each_owner_and_of_a_rare_mark(tables):
+    store = stores.store(2_000, asked=4)
+
+    loaded = tables.load(store.parts)
+
+    assert min(loaded.row_bytes, loaded.graph_bytes) > 0
+    assert engine_inside.wrong_of_four(tables, store) == []
+    marked = [set(tables.of_organization(asked.vector, 10, stores.RARE_FILTER)) for asked in store.asked]
+    assert marked == engine_inside.marked(store)
+    assert engine_inside.share_found(tables, store.parts[-1].vectors, store.parts[-1].vectors[:20]) > 0.95
+
+
+def test_a_row_that_is_not_found_is_seen(empty_database):
+    store = stores.store(2_000, asked=4)
+    tables = engine_tables.Engine(empty_database.url)
+    with tables.connection as connection:
+        tables.load(store.parts)
+        nearest = store.parts[1].nearest_of(store.asked[0].owners["user"], store.asked[0].vector, 1)
+        connection.execute("DELETE FROM forged.user_memories WHERE id = ANY(%s)", (nearest,))
+
+        assert "user" in engine_inside.wrong_of_four(tables, store)[0]
+
+
+def test_a_case_is_asked_round_by_round_and_its_server_ends_with_it():
+    before = set(processes_with("/pg/data"))
+
+    with commits.this().inside("four", 1_000, "engine", driver=DRIVER) as running:
+        assert 0 < running.figure() < 1
+        assert set(processes_with("/pg/data")) - before
+
+    eventually(lambda: set(processes_with("/pg/data")) <= before)
+
+
+def test_a_case_that_there_is_none_of_is_broken():
+    with pytest.raises(Broken, match="no case nonsense"), commits.this().inside("nonsense", driver=DRIVER):
+        pass

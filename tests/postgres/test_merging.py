@@ -1,0 +1,221 @@
+"""Files of one user on several machines become the same everywhere, and nothing is lost unless forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.files import MAX_FILE_BYTES, parse, render
+from forged.map import link
+from forged.memory import Memory
+from forged.postgres.merging import Settled, planned, problem_with, settled, version_of
+from forged.state import NEVER_MET, Mark
+from tests.postgres.machines import OWNER, Clock, Machine, Server, held
+
+Deed = tuple[str, int, int, bool]
+
+KINDS = (
+    "write",
+    "version",
+    "version",
+    "hand",
+    "hand",
+    "remove",
+    "forget",
+    "forget",
+    "restore",
+    "sync",
+    "killed",
+)
+DEEDS = st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.integers(0, 5), st.booleans())
+
+
+class World:
+    """Three machines, and a record of what was said and of what may be gone."""
+
+    def __init__(self) -> None:
+        self.server, clock = Server(), Clock()
+        self.machines = [
+            Machine(name, self.server, clock, skew) for name, skew in (("a", 0), ("b", 40), ("c", -40))
+        ]
+        self._numbers = itertools.count()
+        self.said: set[str] = set()
+        self.excused: set[str] = set()
+        self.ever: defaultdict[str, set[str]] = defaultdict(set)
+        self.removed: defaultdict[str, set[str]] = defaultdict(set)
+        self.may_be_back: defaultdict[str, set[str]] = defaultdict(set)
+
+    async def begin(self) -> None:
+        """All have a chain of two and a memory alone."""
+        first = self.machines[0]
+        first.write(self._say(), first.write(self._say()))
+        first.write(self._say())
+        await self.heal()
+
+    async def do(self, deed: Deed) -> None:
+        what, at, pick, flag = deed
+        machine = self.machines[at]
+        there, trashed = sorted(machine.files), sorted(machine.trash)
+        meant = there[pick % len(there)] if there else ""
+        if what == "write" or (what == "version" and not there):
+            machine.write(self._say())
+        elif what == "version":
+            machine.write(self._say(), meant)
+        elif what == "sync":
+            await machine.sync()
+        elif what == "killed":
+            machine.breaking.left = pick
+            await machine.sync()
+            machine.breaking.left = None
+        elif what == "restore" and trashed:
+            await self._restore(machine, trashed[pick % len(trashed)])
+        elif what == "forget" and there:
+            await machine.forget(machine.chain(meant) if flag else (meant,), "chain" if flag else "version")
+        elif what == "remove" and there:
+            self._lose(machine, meant)
+            machine.remove_by_hand(meant)
+            # Whoever was killed between a file and the note of it cannot know later that it was there.
+            if machine.replicas.of(OWNER).get(meant, NEVER_MET).sha256:
+                self.removed[machine.name].add(meant)
+        elif what == "hand" and there:
+            self._lose(machine, meant)
+            machine.edit_by_hand(meant, self._say(), says_when=flag)
+        self._note()
+
+    async def _restore(self, machine: Machine, back: str) -> None:
+        """Whoever restores what was forgotten brings it back everywhere, also where a hand had removed it."""
+        mark = machine.replicas.of(OWNER)[back].mark
+        self.removed[machine.name].discard(back)
+        if mark is not None and mark.is_dead:
+            for name in self.removed:
+                self.may_be_back[name].add(back)
+        await machine.restore(back)
+
+    def _say(self) -> str:
+        said = f"word {next(self._numbers)}"
+        self.said.add(said)
+        return said
+
+    def _lose(self, machine: Machine, memory_id: str) -> None:
+        """A person takes a text out of a file. It is gone unless somebody else has it, and nobody minds."""
+        self.excused.add(content(machine.files[memory_id], memory_id))
+
+    def _note(self) -> None:
+        for files in (*(machine.files for machine in self.machines), self._rows()):
+            for each, data in files.items():
+                self.ever[each].add(content(data, each))
+
+    def _rows(self) -> dict[str, bytes]:
+        return {each: row[0].data for each, row in self.server.rows.items()}
+
+    async def heal(self) -> None:
+        for _ in range(12):
+            before = [dict(machine.files) for machine in self.machines], self.server.changes
+            for machine in self.machines:
+                await machine.sync()
+                self._note()
+            if before == ([dict(machine.files) for machine in self.machines], self.server.changes):
+                return
+        raise AssertionError("they never agree")
+
+    def check(self) -> None:
+        rows = self._rows()
+        dead = {each for each, (mark, _) in self.server.marks.items() if mark.is_dead}
+        for machine in self.machines:
+            lacking = rows.keys() - machine.files.keys()
+            assert lacking <= self.removed[machine.name], f"{machine.name} lacks {lacking}"
+            again = machine.files.keys() & self.removed[machine.name] - self.may_be_back[machine.name]
+            assert not again, "made again what a hand had removed"
+            assert machine.files == {each: rows[each] for each in machine.files}
+        assert not dead & rows.keys()
+        there = {content(data, each) for each, data in rows.items()}
+        forgotten = {said for each in dead for said in self.ever[each]}
+        for machine in self.machines:
+            forgotten |= {content(each.data, name) for name, each in machine.trash.items()}
+        assert self.said - there <= self.excused | forgotten
+
+    def heads(self) -> list[object]:
+        whole = [machine for machine in self.machines if not self.removed[machine.name]]
+        return [link(machine.memories()) for machine in whole]
+
+
+def content(data: bytes, name: str) -> str:
+    return parse(data, "user", name).content
+
+
+@given(st.lists(DEEDS, max_size=40))
+def test_machines_that_meet_again_hold_the_same_and_have_lost_nothing(deeds: list[Deed]):
+    async def lived() -> None:
+        world = World()
+        await world.begin()
+        for deed in deeds:
+            await world.do(deed)
+        await world.heal()
+        world.check()
+
+    asyncio.run(lived())
+
+
+# --- one memory at a time --------------------------------------------------------------------------------
+
+
+def memory(memory_id: str, content: str, *, at: int = 0, older: str = "") -> bytes:
+    time = f"2026-01-01T00:00:{at:02}Z"
+    return render(
+        Memory(memory_id, content, time, time, 1, "user", "user-facts", "s", "explicit", older or None)
+    )
+
+
+def test_a_version_that_was_written_before_its_chain_was_forgotten_goes_with_it_and_a_later_one_stays():
+    forgotten_at = version_of(parse(memory("mem_x", "", at=30), "user", "mem_x"), "").created
+    here = {
+        "mem_2": held(memory("mem_2", "written before", at=20, older="mem_1"), "mem_2"),
+        "mem_3": held(memory("mem_3", "on top of that", at=25, older="mem_2"), "mem_3"),
+        "mem_4": held(memory("mem_4", "said anew", at=40, older="mem_1"), "mem_4"),
+    }
+    for kind, gone in (("chain", ("mem_2", "mem_3")), ("version", ())):
+        plan = planned(here, {}, {}, {"mem_1": Mark(forgotten_at, kind)})
+        assert plan.take_away == gone
+        assert set(plan.push) == here.keys() - set(gone)
+        assert set(plan.marks_to_send) == set(gone)
+
+
+def test_two_edits_of_one_file_come_to_the_same_whichever_side_looks_and_however_often():
+    one, other = memory("mem_1", "tea", at=5), memory("mem_1", "coffee", at=9)
+    end = settled("mem_1", "user", one, other)
+    assert end == settled("mem_1", "user", other, one)
+    assert end == settled("mem_1", "user", end.data, one), "one side has written its half already"
+    kept, beside = parse(end.data, "user", "mem_1"), parse(end.beside, "user", end.beside_id)
+    assert (kept.id, kept.content, beside.id, beside.content) == ("mem_1", "coffee", end.beside_id, "tea")
+    assert link([kept, beside]).rivals == {beside.id: (kept.id,)} or link([kept, beside]).rivals == {
+        kept.id: (beside.id,)
+    }
+
+
+def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
+    one = memory("mem_1", "tea", older="mem_0")
+    other = memory("mem_1", "tea", at=0)
+    assert settled("mem_1", "user", one, other) == Settled(one) == settled("mem_1", "user", other, one)
+
+
+@pytest.mark.parametrize(
+    ("memory_id", "data", "said"),
+    [
+        ("../mem_1", memory("../mem_1", "x"), "cannot be the name of a file"),
+        (".mem_1", memory(".mem_1", "x"), "cannot be the name of a file"),
+        ("mem_1\n", memory("mem_1", "x"), "cannot be the name of a file"),
+        ("mem_1", memory("mem_2", "x"), "another id"),
+        ("mem_1", b"---\nid: [", "closing"),
+        ("mem_1", b"x" * (MAX_FILE_BYTES + 1), "larger than"),
+        ("mem_1", memory("mem_1", "x"), ""),
+    ],
+)
+def test_what_comes_from_a_server_is_a_memory_of_its_id_or_is_refused(memory_id: str, data: bytes, said: str):
+    problem = problem_with(memory_id, "user", data)
+    assert said in problem
+    assert bool(said) == bool(problem)

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from forged.errors import ConfigError, SharedError
+from forged.postgres.connecting import parameters
+from forged.postgres.health import ServerHealth
+from forged.postgres.pool import Pool
+from forged.postgres.scratch import ScratchServer
+from forged.postgres.values import Settings
+from tests.support.clock import until
+from tests.support.postgres import MODEL, Database, migrated
+
+
+@pytest.fixture(scope="module")
+def own_server():
+    """One that is killed and stopped, which others must not notice."""
+    folder = Path(tempfile.mkdtemp(prefix="forged-pg-", dir="/tmp"))
+    server = ScratchServer(folder, durable=False)
+    server.start()
+    try:
+        asyncio.run(migrated(Database(server, "postgres")))
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def own(own_server):
+    return Database(own_server, "postgres")
+
+
+class Using:
+    """A pool for the time of a test."""
+
+    def __init__(self, settings):
+        self.pool = Pool(settings)
+
+    async def __aenter__(self):
+        return self.pool
+
+    async def __aexit__(self, *_):
+        await self.pool.close()
+
+
+def soon(seconds=5.0):
+    return time.monotonic() + seconds
+
+
+async def ask(pool, query="SELECT 1", values=None, deadline=None):
+    async with pool.connection(deadline or soon()) as connection:
+        return await (await connection.execute(query, values)).fetchall()
+
+
+async def test_a_connection_is_used_again(database):
+    async with Using(database.settings()) as pool:
+        assert await ask(pool, "SELECT pg_backend_pid()") == await ask(pool, "SELECT pg_backend_pid()")
+        assert pool.condition().state == "ok"
+
+
+async def test_a_search_goes_on_until_its_limit_is_full_and_plans_for_its_values(database):
+    async with Using(database.settings()) as pool:
+        found = await ask(
+            pool,
+            "SELECT current_setting('hnsw.iterative_scan'), current_setting('hnsw.ef_search'),"
+            " current_setting('plan_cache_mode')",
+        )
+    assert found == [("strict_order", "100", "force_custom_plan")]
+
+
+async def test_a_statement_is_ended_by_the_server_before_its_deadline(database):
+    async with Using(database.settings()) as pool:
+        await ask(pool)
+        began = time.monotonic()
+        with pytest.raises(SharedError, match="did not answer in time") as caught:
+            await ask(pool, "SELECT pg_sleep(60)", deadline=began + 0.3)
+
+        assert caught.value.reason == "timeout"
+        assert time.monotonic() - began < 0.35
+        assert is_idle(database)
+
+
+async def test_an_agent_that_hangs_up_ends_the_statement(database):
+    async with Using(database.settings()) as pool:
+        asking = asyncio.create_task(ask(pool, "SELECT pg_sleep(60)", deadline=soon(60)))
+        await until(lambda: not is_idle(database))
+        asking.cancel()
+        await asyncio.wait([asking])
+
+        await until(lambda: is_idle(database))
+
+
+def is_idle(database):
+    query = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
+        " AND query LIKE '%%pg_sleep%%'"
+        " AND pid <> pg_backend_pid()"
+    )
+    return database.sql(query, [database.name]) == []
+
+
+async def test_a_server_that_says_nothing_more_keeps_nobody_beyond_the_deadline(own):
+    async with Using(own.settings()) as pool:
+        ((pid,),) = await ask(pool, "SELECT pg_backend_pid()")
+        os.kill(own.server.pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(SharedError, match="did not answer in time"):
+                await ask(pool, deadline=began + 0.3)
+            assert time.monotonic() - began < 0.4
+
+            began = time.monotonic()
+            with pytest.raises(SharedError, match="did not answer in time"):
+                await ask(pool)
+            assert time.monotonic() - began < 0.05
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(own.server.pid, signal.SIGCONT)
+
+        await until(lambda: pool.health.trouble is None)
+        assert await ask(pool) == [(1,)]
+
+
+async def test_a_killed_server_is_found_again_without_anybody_waiting_for_it(own):
+    async with Using(own.settings()) as pool:
+        await ask(pool)
+        own.server.kill()
+        for _ in range(3):
+            began = time.monotonic()
+            with pytest.raises(SharedError) as caught:
+                await ask(pool)
+            assert (caught.value.reason, caught.value.is_away) == ("unreachable", True)
+            assert time.monotonic() - began < 0.1
+        assert pool.condition().state == "failing"
+        own.server.start()
+
+        await until(lambda: pool.health.trouble is None)
+        assert await ask(pool) == [(1,)]
+
+
+async def test_who_asks_after_a_restart_does_not_notice_it(own):
+    async with Using(own.settings()) as pool:
+        await ask(pool)
+        own.server.restart()
+
+        assert await ask(pool) == [(1,)]
+
+
+async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_told(database):
+    one = Settings(url=database.url, model=MODEL, pool_size=1)
+    async with Using(one) as pool, pool.connection(soon()):
+        with pytest.raises(SharedError, match="was free in time") as caught:
+            await ask(pool, deadline=soon(0.05))
+        assert caught.value.reason == "busy"
+        assert pool.health.trouble is None
+
+
+async def test_a_vector_of_another_length_is_refused_by_a_sentence_that_names_both(database):
+    async with Using(database.settings()) as pool:
+        with pytest.raises(SharedError, match="have 8 numbers, and this one has 12") as caught:
+            await ask(
+                pool,
+                "INSERT INTO forged.user_memories (user_id, id, agent_id, content, embedding)"
+                " VALUES ('u', 'm', 'a', 'c', %s) RETURNING id",
+                [str([0.0] * 12)],
+            )
+        assert caught.value.reason == "dimension"
+        assert pool.health.trouble is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "INSERT INTO forged.tombstones (scope, owner, id, changed) VALUES ('user', 'u', 'm', %s)",
+        "INSERT INTO forged.tombstones (scope, owner, kind) VALUES ('user', 'u', %s)",
+        "SELECT %s::int",
+    ],
+)
+async def test_no_error_quotes_what_was_written(database, query):
+    async with Using(database.settings()) as pool:
+        with pytest.raises(SharedError, match="the shared PostgreSQL answered") as caught:
+            await ask(pool, query, ["secret"])
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_was_never_migrated_is_not_used(empty_database):
+    empty_database.sql("CREATE EXTENSION vector")
+    async with Using(empty_database.settings()) as pool:
+        with pytest.raises(SharedError, match="run `forgectl shared migrate`") as caught:
+            await ask(pool)
+        assert caught.value.reason == "schema"
+
+
+async def test_a_database_without_pgvector_is_not_used(empty_database):
+    async with Using(empty_database.settings()) as pool:
+        with pytest.raises(SharedError, match="has no pgvector in this database"):
+            await ask(pool)
+
+
+async def test_what_a_transaction_left_open_is_not_lent_again(database):
+    async with Using(database.settings()) as pool:
+        async with pool.connection(soon()) as connection:
+            await connection.execute("BEGIN")
+            pid = connection.info.backend_pid
+        assert await ask(pool, "SELECT pg_backend_pid()") != [(pid,)]
+
+
+# --- the way there -------------------------------------------------------------------------------------
+
+
+def given(url, **more):
+    return parameters(Settings(url=url, model=MODEL, **more))
+
+
+@pytest.mark.parametrize("host", ["db.example.org", "10.0.0.1", "[2001:db8::1]", "localhost,db.example.org"])
+def test_a_server_elsewhere_is_spoken_to_by_tls(host):
+    assert given(f"postgresql://{host}/team")["sslmode"] == "require"
+
+
+def test_a_url_may_say_otherwise():
+    assert given("postgresql://db.example.org/team?sslmode=disable")["sslmode"] == "disable"
+    assert given("postgresql://db.example.org/team?sslmode=verify-full")["sslmode"] == "verify-full"
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://127.0.0.1/team", "postgresql://localhost/x", "postgresql:///x?host=/run"]
+)
+def test_this_machine_needs_no_tls(url):
+    assert "sslmode" not in given(url)
+
+
+def test_a_dead_connection_is_noticed_and_the_url_may_set_the_pace():
+    found = given("postgresql://db.example.org/team?connect_timeout=2", user="ada", password="hush")
+
+    assert (found["user"], found["password"], found["connect_timeout"]) == ("ada", "hush", "2")
+    assert found["tcp_user_timeout"] == 15_000
+
+
+def test_settings_show_no_password():
+    settings = Settings(url="postgresql://ada:hush@db/x", password="hush", model=MODEL)
+    assert "hush" not in f"{settings} {settings!r}"
+
+
+@pytest.mark.parametrize("url", ["nonsense", "https://db.example.org/team", "postgresql://[::1/x"])
+def test_a_url_of_something_else_is_refused(url):
+    with pytest.raises(ConfigError, match="must be a URL such as"):
+        given(url)
+
+
+# --- health --------------------------------------------------------------------------------------------
+
+
+def failure(reason="unreachable"):
+    return SharedError("gone", reason=reason)
+
+
+def test_looks_become_more_seldom_and_begin_at_once():
+    health = ServerHealth()
+    waits = []
+    for _ in range(8):
+        health.failed(failure())
+        waits.append(health.next_look_s)
+
+    assert waits == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0])
+
+
+def test_a_server_that_does_not_let_us_in_is_asked_every_half_minute():
+    health = ServerHealth()
+    health.failed(failure("refused"))
+    health.failed(failure("refused"))
+
+    assert health.next_look_s == 30.0
+
+
+def test_what_was_asked_wrongly_says_that_the_server_is_there():
+    health = ServerHealth()
+    health.failed(failure())
+    health.failed(failure("dimension"))
+
+    assert health.trouble is None
+    assert health.condition().state == "ok"
+
+
+def test_a_condition_says_since_when_and_why():
+    now = [10.0]
+    health = ServerHealth(lambda: now[0])
+    assert health.condition().state == "untried"
+    health.succeeded()
+    now[0] = 20.0
+    assert health.failed(failure())
+    now[0] = 25.0
+    assert not health.failed(failure())
+
+    told = health.condition()
+    assert (told.state, told.reason, told.failing_s, told.last_success_s) == (
+        "failing",
+        "unreachable",
+        5.0,
+        15.0,
+    )

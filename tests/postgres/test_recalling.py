@@ -1,0 +1,113 @@
+"""A recall that asks a real server beside the files and sessions of this machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from forged.config import Config, SharedConfig
+from forged.memory import Scope
+from forged_client import protocol as wire
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
+from tests.postgres.rows import row, running
+from tests.support.provider import FakeEmbedder, vector
+
+CONFIG = Config(shared=SharedConfig(url="set by the test", user_id="ada"))
+
+
+async def recalled(parts: Parts, query: str = "q", **fields: object) -> wire.Recalled:
+    reply = await parts.ask(wire.Recall(query=query, **fields))
+    assert isinstance(reply, wire.Recalled)
+    return reply
+
+
+def embedded(scope: Scope, owner: str, name: str, **fields: object):
+    content = str(fields.pop("content", f"{name} of {owner}"))
+    return row(scope, owner, name, content=content, vector=vector(content), **fields)
+
+
+async def test_rows_of_the_server_stand_among_those_of_files_by_distance_and_none_twice(
+    home, database, tmp_path
+):
+    put(home, memory("mem_here", "kept here", scope="user"))
+    put(home, memory("mem_both", "both of ada", scope="user"))
+    async with (
+        running(database, tmp_path / "shared") as shared,
+        assembled(home, FakeEmbedder(), CONFIG) as parts,
+    ):
+        parts.shares(shared)
+        await parts.loaded(home)
+        await shared.put(
+            [
+                embedded(Scope.ORG, "", "doc", source="guide.md", chunk_index=3),
+                embedded(Scope.USER, "ada", "both"),
+                embedded(Scope.USER, "ada", "there", memory_type="fact", metadata={"topic": "ice"}),
+                embedded(Scope.USER, "bob", "other"),
+                embedded(Scope.AGENT, "claude", "mine"),
+                embedded(Scope.AGENT, "codex", "theirs"),
+                embedded(Scope.USER, "ada", "faint", importance=0.49),
+            ]
+        )
+        reply = await recalled(parts, agent_id="claude")
+        filtered = await recalled(parts, filters={"topic": "ice"})
+
+    names = [each.id.removeprefix("mem_") for each in reply.memories]
+    assert set(names) == {"here", "both", "doc", "there", "mine"}
+    distances = [each.distance for each in reply.memories]
+    assert distances == sorted(distances)
+    roots = {each.id: each.root for each in reply.memories}
+    assert (roots["mem_both"], roots["mem_there"]) == (str(home), "shared")
+    (doc,) = [each for each in reply.memories if each.id == "mem_doc"]
+    assert (doc.scope, doc.source, doc.document_id, doc.chunk_index) == ("org", "guide.md", "doc_1", 3)
+    (there,) = filtered.memories
+    assert (there.id, there.memory_type, there.metadata) == ("mem_there", "fact", {"topic": "ice"})
+    assert "there of ada" in filtered.text
+    assert reply.degraded == ()
+
+
+async def test_a_recall_is_counted_on_the_server(home, database, tmp_path):
+    async with (
+        running(database, tmp_path / "shared") as shared,
+        assembled(home, FakeEmbedder(), CONFIG) as parts,
+    ):
+        parts.shares(shared)
+        await shared.put([embedded(Scope.USER, "ada", "there")])
+        counts = []
+        for _ in range(3):
+            (found,) = (await recalled(parts)).memories
+            counts.append(found.access_count)
+            await shared.count()
+
+    assert counts == [0, 1, 2]
+
+
+async def test_a_server_that_is_gone_is_named_and_files_answer_in_time(home, database, tmp_path):
+    put(home, memory("mem_here", "kept here", scope="user"))
+    gone = msgspec.structs.replace(database, server=database.server, name="never_made")
+    async with (
+        running(gone, tmp_path / "shared") as shared,
+        assembled(home, FakeEmbedder(), CONFIG) as parts,
+    ):
+        parts.shares(shared)
+        await parts.loaded(home)
+        reply = await recalled(parts, timeout_s=1.0)
+
+    assert [each.id for each in reply.memories] == ["mem_here"]
+    assert [each.split()[0] for each in reply.degraded] == ["shared"]
+    assert reply.elapsed_ms < 1100
+
+
+async def test_a_secret_in_a_row_that_somebody_else_wrote_is_not_shown(home, database, tmp_path):
+    key = "AKIA" + "IOSFODNN7EXAMPLA"
+    async with (
+        running(database, tmp_path / "shared") as shared,
+        assembled(home, FakeEmbedder(), CONFIG) as parts,
+    ):
+        parts.shares(shared)
+        await shared.put([embedded(Scope.ORG, "", "doc", content="a harmless text")])
+        database.sql("UPDATE forged.organizational_memories SET content = %s", (f"the key is {key}",))
+        reply = await recalled(parts)
+
+    assert len(reply.memories) == 1
+    assert key not in reply.text
+    assert key not in reply.memories[0].content

@@ -1,0 +1,161 @@
+"""The second model's maps beside those that there are: what is in them, and that they follow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from forged.errors import ProviderError
+from forged.maps import BuildEvent
+from forged.models import Waiting
+from forged.scopes import CjkSource, CjkViews, Question, View
+from tests.data.maps import vector_map
+from tests.data.memories import memory
+from tests.support.clock import until
+from tests.support.provider import FakeEmbedder, vector
+
+THREAD = ThreadPoolExecutor(1)
+SWAPPED = BuildEvent("swapped", "/repo")
+
+
+class Roots:
+    """The maps that are in use, and the second model's views of them."""
+
+    def __init__(self, *memories) -> None:
+        self.embedder = FakeEmbedder(12)
+        self.now = vector_map(memories)
+        self.views = CjkViews(self.embedder, None, lambda: [(("/repo",), self.now)], gated=False)
+
+    def become(self, *memories) -> None:
+        self.now = vector_map(memories)
+        self.views.heard(SWAPPED)
+
+    @property
+    def view(self) -> View:
+        return View((self.now,))
+
+    def ids(self) -> list[str]:
+        beside = self.views.beside(self.view)
+        return [] if beside is None else [each.id for each in beside.maps[0].memories]
+
+    async def found(self, text: str = "茶", view: View | None = None) -> list[str]:
+        source = CjkSource(self.views, view or self.view, ("/repo",), THREAD)
+        deadline = time.monotonic() + 5
+        wanted = Question(texts=(text,), message=text, vectors=None, top_k=10, hop_depth=0, deadline=deadline)
+        return [each.memory.id for each in (await source.search(wanted)).ranked]
+
+
+@contextlib.asynccontextmanager
+async def following(*memories) -> AsyncIterator[Roots]:
+    roots = Roots(*memories)
+    task = asyncio.create_task(roots.views.run())
+    roots.views.heard(SWAPPED)
+    try:
+        yield roots
+    finally:
+        task.cancel()
+        await roots.views.close()
+
+
+async def test_only_memories_in_these_languages_are_embedded_and_found():
+    async with following(
+        memory("e", "tea at five"), memory("z", "下午喝茶"), memory("k", "차를 마신다")
+    ) as roots:
+        await until(lambda: len(roots.ids()) == 2)
+
+        assert set(await roots.found()) == {"k", "z"}
+        assert set(roots.embedder.texts) == {"下午喝茶", "차를 마신다", "茶"}
+        beside = roots.views.beside(roots.view)
+        assert beside is not None
+        assert [leg.dimension for leg in beside.maps[0].dense] == [12]
+
+
+async def test_where_nothing_is_in_these_languages_nobody_is_asked():
+    async with following(memory("e", "tea at five")) as roots:
+        await asyncio.sleep(0)
+
+        assert roots.views.beside(roots.view) is None
+        assert await roots.found() == []
+        assert roots.embedder.texts == []
+
+
+async def test_an_edit_embeds_what_is_new_and_nothing_twice():
+    async with following(memory("z", "下午喝茶"), memory("y", "部署之前备份")) as roots:
+        await until(lambda: len(roots.ids()) == 2)
+        roots.become(memory("z", "下午喝茶"), memory("x", "测试必须通过"))
+        await until(lambda: set(roots.ids()) == {"x", "z"})
+
+        assert sorted(roots.embedder.texts) == sorted(["下午喝茶", "部署之前备份", "测试必须通过"])
+
+
+async def test_what_the_view_has_no_more_is_not_found_though_the_map_beside_is_older():
+    async with following(memory("z", "下午喝茶"), memory("y", "部署之前备份")) as roots:
+        await until(lambda: len(roots.ids()) == 2)
+        gone = View((vector_map([memory("y", "部署之后备份"), memory("e", "tea")]),))
+
+        assert await roots.found(view=gone) == []
+
+
+async def test_a_version_in_english_takes_the_place_of_the_chinese_one_it_replaces():
+    old, new = memory("v1", "下午喝茶"), memory("v2", "no tea any more", supersedes="v1", version=2)
+    async with following(old, new) as roots:
+        await until(lambda: roots.ids() == ["v1", "v2"])
+
+        assert await roots.found() == ["v2"]
+        assert roots.embedder.texts.count("no tea any more") == 0
+
+
+async def test_another_model_behind_the_name_embeds_everything_anew():
+    async with following(memory("z", "下午喝茶")) as roots:
+        await until(lambda: roots.ids() == ["z"])
+        roots.embedder.model = "other"
+        roots.views.identity.renew()
+        roots.become(memory("z", "下午喝茶"), memory("y", "部署之前备份"))
+        await until(lambda: roots.embedder.texts.count("下午喝茶") == 2)
+        await until(lambda: len(roots.ids()) == 2)
+
+        beside = roots.views.beside(roots.view)
+        assert beside is not None
+        row = beside.maps[0].dense[0].row(1)
+        assert row.tolist() == pytest.approx(vector("other下午喝茶", 12).tolist())
+
+
+async def test_a_text_that_the_model_refuses_is_left_out_and_the_others_are_found():
+    roots = Roots(memory("z", "下午喝茶"), memory("y", "部署之前备份"))
+    roots.embedder.poison["部署之前备份"] = "bad_input"
+    task = asyncio.create_task(roots.views.run())
+    roots.views.wake()
+    await until(lambda: roots.ids() == ["z"])
+    task.cancel()
+
+    assert await roots.found() == ["z"]
+
+
+async def test_a_model_that_fails_is_asked_again_with_the_next_change():
+    roots = Roots(memory("z", "下午喝茶"))
+    roots.embedder.down = "unreachable"
+    task = asyncio.create_task(roots.views.run())
+    roots.views.wake()
+    await until(lambda: roots.embedder.looks > 0)
+    roots.embedder.down = ""
+    roots.views.wake()
+    await until(lambda: roots.ids() == ["z"])
+    task.cancel()
+
+
+async def test_who_asks_the_same_query_at_once_shares_one_call_and_a_failure_is_not_kept():
+    async with following(memory("z", "下午喝茶")) as roots:
+        await until(lambda: roots.ids() == ["z"])
+        await asyncio.gather(*(roots.found() for _ in range(5)))
+        assert roots.embedder.texts.count("茶") == 1
+
+        roots.embedder.down = "server"
+        with pytest.raises(ProviderError):
+            await roots.views.vector("咖啡", (), Waiting(time.monotonic() + 5))
+        roots.embedder.down = ""
+        assert len(await roots.views.vector("咖啡", (), Waiting(time.monotonic() + 5))) == 12

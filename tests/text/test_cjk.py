@@ -1,0 +1,51 @@
+"""Which model a text is for, where Chinese, Japanese and Korean have one of their own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.map import are_cjk
+from forged.text.cjk import is_cjk
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "数据库迁移脚本放在 db/migrations 目录下。",
+        "用 pytest 跑测试",
+        "テストは毎朝九時に実行します",
+        "커밋 메시지는 한국어로 씁니다",
+        "我",
+    ],
+)
+def test_a_text_of_these_languages_is_one_though_latin_stands_in_it(text):
+    assert is_cjk(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Deployments go to staging first.",
+        "Die Tests laufen täglich um fünf, außer freitags.",
+        "The word 你好 means hello, and is said to everybody whom one meets.",
+        "🎉🎉🎉",
+        "…、。「」",
+        "Тесты запускаются каждое утро",
+    ],
+)
+def test_any_other_text_is_none_though_a_few_such_letters_stand_in_it(text):
+    assert not is_cjk(text)
+
+
+def test_a_fifth_of_the_characters_is_not_enough_and_more_is():
+    assert not is_cjk("好abcd")
+    assert is_cjk("好abc")
+
+
+@given(st.text(max_size=40))
+def test_every_text_is_for_one_model_and_always_the_same_one(text):
+    assert is_cjk(text) is is_cjk(text)
+    assert are_cjk([text, "x"]).tolist() == [is_cjk(text), False]
