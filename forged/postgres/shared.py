@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 
 from forged.counters import Departure
+from forged.entities import may_name
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
-from forged.models import Condition, Door, Embedder, Purpose
+from forged.models import Condition, Door, Embedder, Purpose, sendable
 from forged.postgres import leaving, searching, spooling
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
@@ -182,13 +183,33 @@ class Shared:
             return await searching.recall(connection, owners, wanted)
 
     async def reached(
-        self, scope: Scope, owner: str, named: Sequence[str], deadline: float
-    ) -> tuple[Reached, ...]:
-        """The memories of one owner that two steps lead to from things of these names. Raises SharedError."""
-        if scope not in self.scopes:
-            return ()
-        async with self._connection(deadline) as connection:
-            return await Relating(connection, scope, owner).reached(named)
+        self,
+        owners: Mapping[Scope, str],
+        query: str,
+        filters: Mapping[str, Any] | None = None,
+        deadline: float = float("inf"),
+        *,
+        least: float = 0.0,
+        tops: tuple[str, ...] = (),
+    ) -> list[Reached]:
+        """The rows of each owner that two steps lead to from what a query names, the best first.
+
+        What may be names in it leaves this machine, and is counted as that. Raises SharedError, or
+        ProviderError while nothing may leave.
+        """
+        owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
+        names = may_name(*await self.door.cleared([sendable(query)])) if owners else ()
+        if not names:
+            return []
+        await self.door.check(Purpose("shared", tops), names)
+        async with self.connection(deadline) as connection:
+            characters = sum(map(len, names))
+            self.door.record(Departure(self.host, "shared", calls=1, texts=len(names), characters=characters))
+            lists = [
+                await Relating(connection, *whose).reached(names, filters, least) for whose in owners.items()
+            ]
+        found = [each for rows in lists for each in rows]
+        return sorted(found, key=lambda each: (-each.strength, each.row.id))
 
     def hit(self, rows: Sequence[Stored]) -> None:
         """These were in an answer; the server hears of it within seconds, or never."""
