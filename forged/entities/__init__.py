@@ -14,7 +14,7 @@ from forged import door
 if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
     from forged.entities.names import LONGEST_NAME, entity_id
-    from forged.entities.naming import named_in
+    from forged.entities.naming import may_name, named_in
     from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS, Spoken, spoken_of
     from forged.entities.spoken import spoken_by
     from forged.entities.walking import Reached, two_hops
@@ -28,6 +28,7 @@ __all__ = [
     "Spoken",
     "entity_id",
     "graph_of",
+    "may_name",
     "named_in",
     "spoken_by",
     "spoken_of",
@@ -38,7 +39,7 @@ __getattr__ = door(
     __name__,
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),
-    naming=("named_in",),
+    naming=("may_name", "named_in"),
     rules=("MOST_ENTITIES", "MOST_RELATIONS", "Spoken", "spoken_of"),
     spoken=("spoken_by",),
     walking=("Reached", "two_hops"),

@@ -15,7 +15,7 @@ from forged.entities.names import entity_id
 from forged.text.english import STOP_WORDS
 from forged.text.everyday import WORDS
 
-MOST_NAMED = 8
+MOST_NAMED, MOST_RUNS = 8, 400
 _MOST_CHARACTERS = 4096
 _LONGEST_RUN = 6
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u30a1-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
@@ -30,6 +30,29 @@ def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:
     question = question[:_MOST_CHARACTERS]
     found = dict.fromkeys((*_runs(graphs, question), *_unspaced(graphs, question)))
     return tuple(found or dict.fromkeys(_by_parts(graphs, question)))[:MOST_NAMED]
+
+
+def may_name(question: str) -> tuple[str, ...]:
+    """Ids of all things that a question may name, single words first; for a database.
+
+    At most MOST_RUNS of them. Other names of a thing, and names of which only the parts are there, are not
+    among them.
+    """
+    words = [word.strip(".,-") for word in _WORD.findall(question[:_MOST_CHARACTERS])]
+    runs = [
+        " ".join(words[at : at + length])
+        for length in range(_LONGEST_RUN, 0, -1)
+        for at in range(len(words) - length + 1)
+    ]
+    unspaced = (word for word in words if _UNSPACED.match(word))
+    parts = [
+        word[at : at + length]
+        for word in unspaced
+        for length in range(min(_LONGEST_RUN, len(word)), 1, -1)
+        for at in range(len(word) - length + 1)
+    ]
+    found = dict.fromkeys(entity_id(run) for run in (*reversed(runs), *parts) if run not in _COMMON)
+    return tuple(key for key in found if key)[:MOST_RUNS]
 
 
 def _runs(graphs: Sequence[EntityGraph], question: str) -> Iterator[str]:

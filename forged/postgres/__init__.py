@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import Step, migrate, require_current
     from forged.postgres.pool import Pool
+    from forged.postgres.relating import Reached
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
     from forged.postgres.scratch import ScratchServer
     from forged.postgres.shared import LIMITS, Shared, SharedCondition
@@ -35,6 +36,7 @@ __all__ = [
     "OwnMarks",
     "Owner",
     "Pool",
+    "Reached",
     "ScratchServer",
     "Server",
     "Settings",
@@ -63,6 +65,7 @@ __getattr__ = door(
     roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
     migrating=("Step", "migrate", "require_current"),
     pool=("Pool",),
+    relating=("Reached",),
     listening=("Change",),
     machines=("Machines", "OwnMarks"),
     scratch=("ScratchServer",),

@@ -109,7 +109,10 @@ async def set_up(connection: Connection, settings: Settings) -> None:
         "SELECT set_config('search_path', 'forged, ' || quote_ident(%s), false),"
         " set_config('hnsw.iterative_scan', 'strict_order', false),"
         " set_config('hnsw.ef_search', %s, false),"
-        " set_config('plan_cache_mode', 'force_custom_plan', false)",
+        " set_config('plan_cache_mode', 'force_custom_plan', false),"
+        # The two steps over entities cost much by the planner's guess and a millisecond in truth: compiling
+        # them for a second is all that a recall would wait for.
+        " set_config('jit', 'off', false)",
         (found[1], str(settings.ef_search)),
     )
     await register_vector_async(connection)

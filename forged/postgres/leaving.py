@@ -28,6 +28,10 @@ async def cleared(rows: Sequence[Stored], door: Door, dimension: int, now: datet
 
 
 async def _cleared(row: Stored, door: Door, dimension: int, now: datetime) -> Stored:
+    if any("\0" in name for name in (row.owner, row.id, row.document_id, row.supersedes)):
+        raise SharedError(
+            "a name of a shared memory has a character that no database takes", reason="invalid"
+        )
     if row.vector is not None and len(row.vector) != dimension:
         raise wrong_dimension(dimension, len(row.vector))
     said = [sendable(getattr(row, name)) for name in _TEXTS]

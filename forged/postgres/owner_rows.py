@@ -27,6 +27,7 @@ from forged.models import Purpose
 from forged.postgres import leaving, spooling, statements
 from forged.postgres.connecting import Connection
 from forged.postgres.merging import Version
+from forged.postgres.relating import Relating
 from forged.postgres.replaying import FOR_EVER
 from forged.postgres.replicating import Carried, Change, News, Taken, one_of
 from forged.postgres.schema import table
@@ -123,7 +124,7 @@ class OwnerRows:
             if fits:
                 given = [TABLES[self._scope].values(row) for row in fits]
                 await connection.cursor().executemany(self._sql.put, given)
-                await self._tell(connection)
+                await self._tell(connection, [row.id for row in fits])
         return frozenset(row.id for row in fits)
 
     async def mark(self, marks: Mapping[str, Mark]) -> None:
@@ -146,15 +147,17 @@ class OwnerRows:
             await connection.cursor().executemany(self._sql.mark, rows)
             dead = values | {"ids": [each for each, mark in later.items() if mark.is_dead]}
             await connection.execute(statements.remove(self._scope), dead)
-            await connection.execute(statements.UNLINK, dead)
             await connection.execute(self._sql.touch, values | {"ids": list(later)})
-            await self._tell(connection)
+            await self._tell(connection, list(later))
 
     async def _lock(self, connection: Connection) -> None:
         await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
 
-    async def _tell(self, connection: Connection) -> None:
-        await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
+    async def _tell(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Settle what follows from the change of these."""
+        cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
+        turned = [str(found[0]) for found in await cursor.fetchall()]
+        await Relating(connection, self._scope, self._owner).renew([*ids, *turned])
         told = payload((self._scope, self._owner), self._shared.daemon)
         await connection.execute(statements.NOTIFY, {"payload": told})
 

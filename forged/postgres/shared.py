@@ -20,14 +20,16 @@ from typing import Any
 import msgspec
 
 from forged.counters import Departure
+from forged.entities import may_name
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
-from forged.models import Condition, Door, Embedder, Purpose
+from forged.models import Condition, Door, Embedder, Purpose, sendable
 from forged.postgres import leaving, searching, spooling
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Change, Listening
 from forged.postgres.pool import Pool
+from forged.postgres.relating import Reached, Relating
 from forged.postgres.replaying import FOR_EVER, WRITES, Replay
 from forged.postgres.searching import Wanted
 from forged.postgres.values import Settings, Stored, Vector
@@ -179,6 +181,35 @@ class Shared:
         )
         async with self.connection(deadline) as connection:
             return await searching.recall(connection, owners, wanted)
+
+    async def reached(
+        self,
+        owners: Mapping[Scope, str],
+        query: str,
+        filters: Mapping[str, Any] | None = None,
+        deadline: float = float("inf"),
+        *,
+        least: float = 0.0,
+        tops: tuple[str, ...] = (),
+    ) -> list[Reached]:
+        """The rows of each owner that two steps lead to from what a query names, the best first.
+
+        What may be names in it leaves this machine, and is counted as that. Raises SharedError, or
+        ProviderError while nothing may leave.
+        """
+        owners = {scope: each for scope, each in owners.items() if scope in self.scopes - {Scope.SESSION}}
+        names = may_name(*await self.door.cleared([sendable(query)])) if owners else ()
+        if not names:
+            return []
+        await self.door.check(Purpose("shared", tops), names)
+        async with self.connection(deadline) as connection:
+            characters = sum(map(len, names))
+            self.door.record(Departure(self.host, "shared", calls=1, texts=len(names), characters=characters))
+            lists = [
+                await Relating(connection, *whose).reached(names, filters, least) for whose in owners.items()
+            ]
+        found = [each for rows in lists for each in rows]
+        return sorted(found, key=lambda each: (-each.strength, each.row.id))
 
     def hit(self, rows: Sequence[Stored]) -> None:
         """These were in an answer; the server hears of it within seconds, or never."""

@@ -165,7 +165,8 @@ def settle_heads(scope: Scope, set_name: str = "") -> str:
         UPDATE {name} AS t SET is_head = NOT is_head
         WHERE {here.owner} = %(owner)s AND is_head = EXISTS (
             SELECT FROM {name} AS n
-            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)"""
+            WHERE n.{here.owner} = %(owner)s AND n.supersedes = t.id AND n.id <> t.id)
+        RETURNING t.id"""
 
 
 @cache
@@ -206,7 +207,8 @@ BURY = f"""
     SET kind = EXCLUDED.kind, changed = EXCLUDED.changed, at = greatest(tombstones.at, EXCLUDED.at)"""
 UNLINK = """
     DELETE FROM forged.memory_entities
-    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
+    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)
+    RETURNING entity_id"""
 
 
 @cache

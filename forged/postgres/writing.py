@@ -18,6 +18,7 @@ import msgspec
 from forged.memory import Scope
 from forged.postgres import statements
 from forged.postgres.connecting import Connection
+from forged.postgres.relating import Relating
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored, Vector
 
@@ -63,7 +64,8 @@ class Writer:
             else:
                 values = [TABLES[scope].values(row) for row in rows]
                 await self._connection.cursor().executemany(statements.put_one(scope, self._set), values)
-            await self._settle(owner)
+            turned = await self._settle(owner)
+            await self._relating(owner).renew([*(row.id for row in rows), *turned])
             await self._tell(owner)
 
     async def _copied(self, scope: Scope, rows: Sequence[Stored]) -> None:
@@ -75,28 +77,35 @@ class Writer:
                 await copy.write_row(tuple(table.values(row).values()))
         await cursor.execute(statements.put_many(scope, self._set))
 
-    async def _settle(self, owner: Owner) -> None:
-        """What the rows of one owner are to one another after a change."""
+    async def _settle(self, owner: Owner) -> list[str]:
+        """What the rows of one owner are to one another after a change; of which that is another now."""
         scope, name = owner
         if scope == Scope.SESSION:
             values = {"owner": name, "most": MOST_OF_SESSION}
             await self._connection.execute(statements.keep_newest(self._set), values)
         elif TABLES[scope].versions:
-            await self._connection.execute(statements.settle_heads(scope, self._set), {"owner": name})
+            settle = statements.settle_heads(scope, self._set)
+            cursor = await self._connection.execute(settle, {"owner": name})
+            return [str(found[0]) for found in await cursor.fetchall()]
+        return []
+
+    def _relating(self, owner: Owner) -> Relating:
+        return Relating(self._connection, *owner, self._set)
 
     async def bury(self, burial: Burial) -> None:
         """Take rows away for good, and have none of them come back."""
         owner = (burial.scope, burial.owner)
-        values = msgspec.structs.asdict(burial) | {"scope": str(burial.scope), "ids": list(burial.ids)}
+        ids, values = list(burial.ids), msgspec.structs.asdict(burial)
+        values |= {"scope": str(burial.scope), "ids": ids}
         async with self._connection.transaction():
             await self._lock(owner)
             await self._connection.execute(statements.BURY, values)
             if burial.kind == "document":
-                values["ids"] = await self._removed_pieces(burial)
+                ids = await self._removed_pieces(burial)
             else:
                 await self._connection.execute(statements.remove(burial.scope, self._set), values)
-            await self._connection.execute(statements.UNLINK, values)
-            await self._settle(owner)
+            turned = await self._settle(owner)
+            await self._relating(owner).renew([*ids, *turned])
             await self._tell(owner)
 
     async def _removed_pieces(self, burial: Burial) -> list[str]:

@@ -34,12 +34,14 @@ logger = logging.getLogger(__name__)
 # A place that is there shows what it has within such a moment.
 _MOMENT_S = 0.05
 # What is reached over what memories speak of, of all places together.
-_OVER, _MOST_REACHED = "over entities", 10
+_OVER, _OVER_THERE, _MOST_REACHED = "over entities", "shared over entities", 10
 _UNREAD = f"is not read yet: {FIRST_BUILD}"
 
 Remote = Callable[[Vectors], Awaitable[Sequence[Sequence[Recollection]]]]
 """Asks a server for what is nearest to a vector (d,), in all scopes that it holds."""
 
+Over = Callable[[], Awaitable[Sequence[Recollection]]]
+"""Asks a server for what the query leads to over what its memories speak of, the best first."""
 
 Admits = Callable[[str, str], bool]
 """Whether a memory, by root and id, may be found."""
@@ -98,6 +100,7 @@ class Recaller:
         deadline: float,
         tops: tuple[str, ...],
         remote: Remote | None = None,
+        over: Over | None = None,
     ) -> Recollected:
         """Search all places, and the server, until `deadline`. `tops` are the roots of whoever asks."""
         began = time.monotonic()
@@ -116,14 +119,16 @@ class Recaller:
         if remote is not None:
             searches["shared"] = _on_server(remote, vectors)
         searches[_OVER] = self._reached(query, places, question.deadline)
+        if over is not None:
+            searches[_OVER_THERE] = _over_there(over)
         found = await _all_until(deadline, searches)
-        reached = found.pop(_OVER)
+        reached = [found.pop(name) for name in (_OVER, _OVER_THERE) if name in found]
         problems = (f"{name} {each.problem}" for name, each in found.items() if each.problem)
         lists = [rows for each in found.values() for rows in each.lists if rows]
         legs = frozenset[str]().union(*(each.legs for each in found.values()))
         return Recollected(
             lists=tuple(_in_script_of(query, lists)),
-            reached=tuple(each for rows in reached.lists for each in rows),
+            reached=_best_of(rows for each in reached for rows in each.lists),
             degraded=tuple(filter(None, (lacks, *problems))),
             legs=tuple(sorted(legs, reverse=True)),
             embedding_ms=round(embedding_ms, 3),
@@ -261,6 +266,19 @@ async def _on_server(remote: Remote, vectors: Vectors | None) -> _Found:
     if vectors is None:
         return _Found(problem="was not asked: there is no vector of the query")
     return _Found(await remote(vectors[0]), legs=frozenset({"dense"}))
+
+
+async def _over_there(over: Over) -> _Found:
+    return _Found((await over(),))
+
+
+def _best_of(lists: Iterable[Sequence[Recollection]]) -> tuple[Recollection, ...]:
+    """What was reached here and on a server, each once, as one list."""
+    best = dict[tuple[str, str], Recollection]()
+    for each in (each for rows in lists for each in rows):
+        if each.same not in best or each.ranked.score > best[each.same].ranked.score:
+            best[each.same] = each
+    return tuple(sorted(best.values(), key=lambda each: -each.ranked.score)[:_MOST_REACHED])
 
 
 async def _all_until(deadline: float, searches: Mapping[str, Awaitable[_Found]]) -> dict[str, _Found]:

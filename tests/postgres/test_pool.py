@@ -72,9 +72,9 @@ async def test_a_search_goes_on_until_its_limit_is_full_and_plans_for_its_values
         found = await ask(
             pool,
             "SELECT current_setting('hnsw.iterative_scan'), current_setting('hnsw.ef_search'),"
-            " current_setting('plan_cache_mode')",
+            " current_setting('plan_cache_mode'), current_setting('jit')",
         )
-    assert found == [("strict_order", "100", "force_custom_plan")]
+    assert found == [("strict_order", "100", "force_custom_plan", "off")]
 
 
 async def test_a_statement_is_ended_by_the_server_before_its_deadline(database):

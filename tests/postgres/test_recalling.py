@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from forged.config import Config, SharedConfig
-from forged.memory import Scope
+from forged.files import render
+from forged.memory import Relation, Scope
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -111,3 +112,33 @@ async def test_a_secret_in_a_row_that_somebody_else_wrote_is_not_shown(home, dat
     assert len(reply.memories) == 1
     assert key not in reply.text
     assert key not in reply.memories[0].content
+
+
+async def test_a_row_to_which_only_a_thing_leads_comes_with_the_path_and_is_counted(home, database, tmp_path):
+    """Of many that are as near, none shares a word with what the query leads to."""
+    path = memory("mem_rule", "Closed books stay readable.", scope="user")
+    path = msgspec.structs.replace(path, relations=(Relation("ledger", "falls-under", "Policy 7"),))
+    crowd = [embedded(Scope.USER, "ada", f"x{n}", content=f"walrus {n}") for n in range(30)]
+    async with (
+        running(database, tmp_path / "shared") as shared,
+        assembled(home, FakeEmbedder(), CONFIG) as parts,
+    ):
+        parts.shares(shared)
+        await shared.put(
+            [
+                *crowd,
+                embedded(Scope.USER, "ada", "stores", content="Invoices of `apollo` are in `ledger`."),
+                embedded(Scope.USER, "ada", "rule", content=path.content, file=render(path)),
+                embedded(Scope.USER, "bob", "other", content="`apollo` is in `vault`."),
+            ]
+        )
+        reply = await recalled(parts, "What has apollo to do with Policy 7?")
+        await shared.count()
+
+    found = {each.id: each for each in reply.memories}
+    assert {"mem_stores", "mem_rule"} <= found.keys()
+    assert "mem_other" not in found
+    assert found["mem_stores"].path
+    assert found["mem_rule"].root == "shared"
+    counted = database.sql("SELECT access_count FROM forged.user_memories WHERE id = 'mem_rule'")
+    assert counted == [(1,)]

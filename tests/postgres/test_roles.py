@@ -32,8 +32,8 @@ ROWS = {
     "tombstones": ("scope, owner, id", "'user', '{user}', 'secret'"),
     "entities": ("scope, owner, id, name", "'user', '{user}', 'e', 'secret'"),
     "relationships": (
-        "scope, owner, source_id, target_id, relation_type",
-        "'agent', '{agent}', 'e', 'secret', 'uses'",
+        "scope, owner, memory_id, source_id, target_id, relation_type",
+        "'agent', '{agent}', 'm', 'e', 'secret', 'uses'",
     ),
     "memory_entities": ("scope, owner, memory_id, entity_id", "'user', '{user}', 'm', 'secret'"),
 }

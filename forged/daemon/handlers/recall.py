@@ -63,6 +63,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
         deadline=deadline,
         tops=place.tops,
         remote=partial(server.nearest, owners) if server is not None and owners else None,
+        over=partial(server.reached, owners, query, place.tops) if server is not None and owners else None,
     )
     best = combined(found.lists, limits, found.reached)
     note_used(daemon, best)

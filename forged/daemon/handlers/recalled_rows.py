@@ -9,15 +9,19 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from forged.daemon.handlers.context import Daemon
 from forged.memory import Memory, Piece, Scope, Trigger, default_category
 from forged.models import Vectors, cleaned
-from forged.retrieval import Facts, Limits, Recollection, compared_by
+from forged.retrieval import Facts, Limits, Recollection, compared_by, is_asked_for
 from forged.scopes import Ranked
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Shared, Stored
+    from forged.postgres import Reached, Shared, Stored
+
+_MOST_NEAR = 5
 
 ROOT = "shared"
 """What stands for the root of a row: no path, so that no file root is called like it."""
@@ -54,15 +58,40 @@ class ServerRows:
             self._deadline,
             least=self._daemon.config.scopes.min_importance,
         )
-        self._rows = {(row.scope, row.id): row for rows in found.values() for row in rows}
-        identity = self._daemon.indexer.identity
-        key = identity.key if identity is not None else None
+        self._rows |= {(row.scope, row.id): row for rows in found.values() for row in rows}
+        key = self._key
         return [[_recollection(row, key) for row in rows] for rows in found.values()]
+
+    async def reached(
+        self, owners: dict[Scope, str], query: str, tops: tuple[str, ...]
+    ) -> Sequence[Recollection]:
+        """The rows that the query leads to over what they speak of. Raises SharedError, ProviderError.
+
+        Half of those that may come at most speak of what is named themselves.
+        """
+        filters, least = self._request.filters, self._daemon.config.scopes.min_importance
+        found = await self._shared.reached(owners, query, filters, self._deadline, least=least, tops=tops)
+        asked = [each for each in found if is_asked_for(each.row, filters, least)]
+        near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
+        chosen = [each for each in asked if each.hops or each.row.id in near]
+        self._rows |= {(each.row.scope, each.row.id): each.row for each in chosen}
+        return [_over_entities(each, self._key) for each in chosen]
+
+    @property
+    def _key(self) -> str | None:
+        identity = self._daemon.indexer.identity
+        return identity.key if identity is not None else None
 
     def note_used(self, best: Iterable[Recollection]) -> None:
         """Count that these were recalled, as far as they are the server's."""
         ours = [each.same for each in best if each.ranked.root == ROOT]
         self._shared.hit([self._rows[same] for same in ours])
+
+
+def _over_entities(reached: Reached, key: str | None) -> Recollection:
+    found = _recollection(reached.row, key)
+    ranked = msgspec.structs.replace(found.ranked, score=reached.strength, via="entity")
+    return msgspec.structs.replace(found, ranked=ranked, path=cleaned(reached.path))
 
 
 def _recollection(row: Stored, key: str | None) -> Recollection:

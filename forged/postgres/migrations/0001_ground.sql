@@ -36,10 +36,12 @@ CREATE TABLE forged.relationships (
     source_id text NOT NULL,
     target_id text NOT NULL,
     relation_type text NOT NULL,
+    memory_id text NOT NULL,
     description text NOT NULL DEFAULT '',
     weight real NOT NULL DEFAULT 1.0,
-    PRIMARY KEY (owner, scope, source_id, target_id, relation_type)
+    PRIMARY KEY (owner, scope, memory_id, source_id, target_id, relation_type)
 );
+CREATE INDEX relationships_on ON forged.relationships (owner, scope, source_id);
 CREATE INDEX relationships_back ON forged.relationships (owner, scope, target_id);
 CREATE TABLE forged.memory_entities (
     scope text NOT NULL,

@@ -1,0 +1,251 @@
+"""What the rows of one owner speak of, in tables; and the rows that one or two steps lead to.
+
+A step goes along a relation, in either direction, or from one thing to another that the same memory speaks
+of. Everything is of one owner, so that one machine of a distributed server answers. What is said is read from
+the row as it stands after a write, and goes with it: nothing leads over what was forgotten or replaced.
+"""
+
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from psycopg.types.json import Jsonb
+
+from forged.entities import Spoken, entity_id, spoken_by
+from forged.errors import ForgedError
+from forged.files import parse
+from forged.memory import Entity, Memory, Scope, Trigger
+from forged.postgres import statements
+from forged.postgres.connecting import Connection
+from forged.postgres.schema import table
+from forged.postgres.tables import TABLES
+from forged.postgres.values import Stored
+
+DEEPEST, MOST_FOUND = 2, 64
+# From one thing at most so many steps are taken, the heaviest first; and so many go on from there.
+_FAN = 40
+_MOST_STARTS = 16
+_LONGEST = 120
+
+# Writers of documents do not wait for each other until here: two that name the same things would lock them
+# in different orders.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('entities ' || %(scope)s || ' ' || %(owner)s, 0))"
+_UNRELATE = """
+    DELETE FROM forged.relationships
+    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = ANY(%(ids)s)"""
+_ORPHANED = """
+    DELETE FROM forged.entities AS e
+    WHERE e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = ANY(%(things)s) AND NOT EXISTS (
+        SELECT FROM forged.memory_entities AS l
+        WHERE l.owner = %(owner)s AND l.scope = %(scope)s AND l.entity_id = e.id)"""
+_NAME = """
+    INSERT INTO forged.entities (owner, scope, id, name, type, description)
+    SELECT %(owner)s, %(scope)s, n.id, n.name, n.type, n.description
+    FROM unnest(%(things)s::text[], %(names)s::text[], %(types)s::text[], %(descriptions)s::text[])
+        AS n (id, name, type, description)
+    ON CONFLICT (owner, scope, id) DO UPDATE
+    SET type = coalesce(nullif(EXCLUDED.type, ''), entities.type),
+        description = coalesce(nullif(EXCLUDED.description, ''), entities.description)"""
+_LINK = """
+    INSERT INTO forged.memory_entities (owner, scope, memory_id, entity_id)
+    SELECT %(owner)s, %(scope)s, l.memory, l.thing
+    FROM unnest(%(memories)s::text[], %(things)s::text[]) AS l (memory, thing)
+    ON CONFLICT DO NOTHING"""
+_RELATE = """
+    INSERT INTO forged.relationships
+        (owner, scope, memory_id, source_id, target_id, relation_type, weight)
+    SELECT %(owner)s, %(scope)s, r.memory, r.source, r.target, r.relation, r.weight
+    FROM unnest(%(memories)s::text[], %(sources)s::text[], %(targets)s::text[], %(relations)s::text[],
+        %(weights)s::float4[]) AS r (memory, source, target, relation, weight)
+    ON CONFLICT DO NOTHING"""
+_NAMED = """
+    SELECT id FROM forged.entities
+    WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(names)s)"""
+
+
+@cache
+def _standing(scope: Scope, set_name: str = "") -> str:
+    """Rows that a recall can find, with what they say."""
+    here = TABLES[scope]
+    own = f"{here.owner} = %(owner)s AND is_head AND " if here.versions else ""
+    file = "file" if here.versions else "NULL"
+    return f"SELECT id, content, {file} FROM {table(scope, set_name)} WHERE {own}id = ANY(%(ids)s)"
+
+
+@cache
+def two_hops(scope: Scope, set_name: str = "") -> str:
+    """One query: from the named things in ever wider circles, never twice through one thing, to the rows.
+
+    A thing is worth the less the farther it is, and the more memories speak of it.
+    """
+    here = TABLES[scope]
+    columns = ", ".join(f"t.{column}" for column in here.read)
+    own = f"AND t.{here.owner} = %(owner)s AND t.is_head" if here.versions else ""
+    importance = "AND t.importance_score >= %(least)s" if "importance_score" in here.columns else ""
+    return f"""
+    WITH RECURSIVE reached (entity, name, depth, weight, seen, path) AS (
+        SELECT id, name, 0, 1.0::float8, ARRAY[id], '{{}}'::text[] FROM forged.entities
+        WHERE owner = %(owner)s AND scope = %(scope)s AND id = ANY(%(start)s)
+        UNION ALL
+        SELECT step.id, e.name, r.depth + 1, r.weight * step.weight, r.seen || step.id, r.path || CASE
+            WHEN step.is_back THEN concat_ws(' ', e.name, step.told, r.name)
+            ELSE concat_ws(' ', r.name, step.told, e.name) END
+        FROM reached AS r CROSS JOIN LATERAL (
+            SELECT DISTINCT ON (s.id) s.id, s.told, s.is_back, least(greatest(s.weight, 0), 1) AS weight
+            FROM (
+                (SELECT target_id AS id, relation_type AS told, false AS is_back, weight
+                FROM forged.relationships
+                WHERE owner = %(owner)s AND scope = %(scope)s AND source_id = r.entity
+                ORDER BY weight DESC, target_id LIMIT %(fan)s)
+                UNION ALL
+                (SELECT source_id, relation_type, true, weight FROM forged.relationships
+                WHERE owner = %(owner)s AND scope = %(scope)s AND target_id = r.entity
+                ORDER BY weight DESC, source_id LIMIT %(fan)s)
+                UNION ALL
+                (SELECT b.entity_id, 'with', false, 0.5 FROM (
+                    SELECT memory_id FROM forged.memory_entities
+                    WHERE owner = %(owner)s AND scope = %(scope)s AND entity_id = r.entity
+                    ORDER BY memory_id LIMIT %(fan)s) AS a
+                CROSS JOIN LATERAL (
+                    SELECT entity_id FROM forged.memory_entities
+                    WHERE owner = %(owner)s AND scope = %(scope)s AND memory_id = a.memory_id
+                    ORDER BY entity_id LIMIT %(fan)s) AS b
+                LIMIT %(fan)s)
+            ) AS s
+            WHERE s.id <> ALL(r.seen)
+            ORDER BY s.id, s.weight DESC, s.told) AS step
+        JOIN forged.entities AS e ON e.owner = %(owner)s AND e.scope = %(scope)s AND e.id = step.id
+        WHERE r.depth < %(depth)s),
+    things AS (
+        SELECT DISTINCT ON (entity) entity, name, depth, path, weight * 0.5 ^ depth AS weight FROM reached
+        ORDER BY entity, weight * 0.5 ^ depth DESC, path),
+    spoken AS (
+        SELECT l.memory_id, w.name, w.depth, w.path,
+            w.weight / (1 + ln(1 + count(*) OVER (PARTITION BY w.entity)) / ln(2)) AS strength
+        FROM things AS w CROSS JOIN LATERAL (
+            SELECT memory_id FROM forged.memory_entities
+            WHERE owner = %(owner)s AND scope = %(scope)s AND entity_id = w.entity
+            ORDER BY memory_id DESC LIMIT %(most)s) AS l),
+    best AS (
+        SELECT DISTINCT ON (memory_id) * FROM spoken ORDER BY memory_id, strength DESC, depth, path)
+    SELECT {columns}, b.strength, b.depth,
+        CASE b.depth WHEN 0 THEN b.name ELSE array_to_string(b.path, '; ') END
+    FROM best AS b JOIN {table(scope, set_name)} AS t ON t.id = b.memory_id {own} {importance}
+    WHERE t.metadata @> %(filters)s
+    ORDER BY b.strength DESC, b.depth, t.id LIMIT %(most)s"""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """A row that so many steps lead to, what they are worth, and in words over what."""
+
+    row: Stored
+    strength: float
+    hops: int
+    path: str
+
+
+class Relating:
+    """Of one owner, by one connection; writing within the transaction of whoever calls."""
+
+    def __init__(self, connection: Connection, scope: Scope, owner: str, set_name: str = "") -> None:
+        self._connection = connection
+        self._scope, self._set = scope, set_name
+        self._whose: Mapping[str, object] = {"owner": owner, "scope": str(scope)}
+
+    async def renew(self, ids: Sequence[str]) -> None:
+        """Have it said what these rows speak of, as they stand now; of one that is gone, nothing."""
+        if not ids or self._scope is Scope.SESSION:
+            return
+        await self._run(_LOCK)
+        await self._run(_UNRELATE, ids=list(ids))
+        lost = {each for (each,) in await self._run(statements.UNLINK, ids=list(ids))}
+        rows = await self._run(_standing(self._scope, self._set), ids=list(ids))
+        spoken = await asyncio.to_thread(_spoken, self._scope, rows) if rows else {}
+        await self._say(spoken)
+        if lost:
+            await self._run(_ORPHANED, things=sorted(lost))
+
+    async def _say(self, spoken: Mapping[str, Spoken]) -> None:
+        things = {entity_id(each.name): each for one in spoken.values() for each in one.entities}
+        if not things:
+            return
+        await self._name(things)
+        links = sorted({(row, entity_id(each.name)) for row, one in spoken.items() for each in one.entities})
+        memories, named = zip(*links, strict=True)
+        await self._run(_LINK, memories=list(memories), things=list(named))
+        await self._relate(spoken, things)
+
+    async def _name(self, things: Mapping[str, Entity]) -> None:
+        ids = sorted(things)
+        await self._run(
+            _NAME,
+            things=ids,
+            names=[things[each].name for each in ids],
+            types=[things[each].type[:_LONGEST] for each in ids],
+            descriptions=[things[each].description for each in ids],
+        )
+
+    async def _relate(self, spoken: Mapping[str, Spoken], things: Mapping[str, Entity]) -> None:
+        said = sorted(
+            (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
+            for row, one in spoken.items()
+            for each in one.relations
+            if {entity_id(each.source), entity_id(each.target)} <= things.keys()
+        )
+        names = ("memories", "sources", "targets", "relations", "weights")
+        if said:
+            columns = (list(column) for column in zip(*said, strict=True))
+            await self._run(_RELATE, **dict(zip(names, columns, strict=True)))
+
+    async def _run(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        cursor = await self._connection.execute(statement, {**self._whose, **values})
+        return await cursor.fetchall() if cursor.description else []
+
+    async def reached(
+        self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
+    ) -> list[Reached]:
+        """The rows that two steps lead to from things of these ids, the best first."""
+        start = [each for (each,) in await self._run(_NAMED, names=list(names))][:_MOST_STARTS]
+        if not start:
+            return []
+        found = await self._run(
+            two_hops(self._scope, self._set),
+            start=start,
+            depth=DEEPEST,
+            fan=_FAN,
+            most=MOST_FOUND,
+            filters=Jsonb(filters or {}),
+            least=least,
+        )
+        here = TABLES[self._scope]
+        return [Reached(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
+
+
+def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Spoken]:
+    return {memory_id: spoken_by(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
+
+
+def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:
+    """A row as its file says it, where there is one."""
+    if file is not None:
+        try:
+            return parse(bytes(file), scope, memory_id)
+        except ForgedError:
+            pass  # somebody else's daemon wrote it
+    return Memory(
+        id=memory_id,
+        content=content,
+        created_at="",
+        updated_at="",
+        version=1,
+        scope=scope,
+        category="",
+        session_id="",
+        trigger=Trigger.EXPLICIT,
+    )

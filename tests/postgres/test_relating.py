@@ -1,0 +1,227 @@
+"""What shared memories speak of: two steps from a name by one query, within one owner, and gone with them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from forged.errors import ProviderError
+from forged.files import render
+from forged.memory import Entity, Relation, Scope
+from forged.models import Door
+from forged.postgres import Owner, Shared, Stored, grant
+from forged.postgres.relating import Relating
+from tests.data.memories import memory
+from tests.postgres.rows import row, running, soon
+from tests.support.postgres import Database
+
+Told = tuple[str, str, str]
+
+
+@pytest.fixture
+def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
+    return running(database, tmp_path)
+
+
+def related(name: str, *relations: Told, owner: str = "ada", **fields: object) -> Stored:
+    """A user's memory whose file says these relations."""
+    ends = dict.fromkeys(end for source, _, target in relations for end in (source, target))
+    told = replace(
+        memory(f"mem_{name}", f"text of {name}", scope="user"),
+        entities=tuple(Entity(end) for end in ends),
+        relations=tuple(Relation(*each) for each in relations),
+    )
+    return row(Scope.USER, owner, name, content=told.content, file=render(told), **fields)
+
+
+def piece(name: str, content: str) -> Stored:
+    return row(Scope.ORG, "", name, content=content)
+
+
+async def found(
+    shared: Shared, query: str, scope: Scope = Scope.USER, owner: str = "ada", **fields: object
+) -> dict[str, tuple[int, str]]:
+    reached = await shared.reached({scope: owner}, query, deadline=soon(), **fields)
+    return {each.row.id.removeprefix("mem_"): (each.hops, each.path) for each in reached}
+
+
+async def test_two_steps_lead_to_rows_that_share_no_word_with_the_query_and_a_third_to_none(shared: Shared):
+    await shared.put(
+        [
+            related("first", ("Atlas", "depends-on", "Hermes")),
+            related("second", ("Hermes", "obeys", "Privacy Policy")),
+            related("third", ("Privacy Policy", "cites", "GDPR")),
+            related("fourth", ("GDPR", "cites", "Charter")),
+        ]
+    )
+    reached = await found(shared, "What does Atlas have to do with it?")
+    runs = await found(shared, "our privacy policy")
+
+    assert reached == {
+        "first": (0, "Atlas"),
+        "second": (1, "Atlas depends-on Hermes"),
+        "third": (2, "Atlas depends-on Hermes; Hermes obeys Privacy Policy"),
+    }
+    assert runs["third"] == (0, "Privacy Policy")
+
+
+async def test_relations_are_followed_from_both_ends_and_circles_end(shared: Shared):
+    circle = [("Atlas", "calls", "Hermes"), ("Hermes", "calls", "Zeus"), ("Zeus", "calls", "Atlas")]
+    await shared.put([related(f"{n}", each) for n, each in enumerate(circle)])
+    reached = await found(shared, "Hermes")
+
+    assert list(reached) == ["0", "1", "2"]
+    assert reached["2"] == (1, "Atlas calls Hermes")
+
+
+async def test_pieces_of_documents_are_joined_by_what_rules_find_in_their_text(shared: Shared):
+    await shared.put([piece("a", "`apollo` writes to `ledger`."), piece("b", "See `ledger` and `vault`.")])
+    reached = await found(shared, "apollo", Scope.ORG, "")
+
+    assert list(reached) == ["a", "b"]
+    assert reached["b"][0] == 1
+
+
+async def test_nothing_leads_from_one_owner_to_another(shared: Shared):
+    await shared.put(
+        [
+            related("mine", ("Atlas", "depends-on", "Hermes")),
+            related("his", ("Hermes", "depends-on", "Zeus"), owner="bob"),
+            piece("all", "`Hermes` depends on `Hades`."),
+        ]
+    )
+    assert list(await found(shared, "Atlas")) == ["mine"]
+    assert list(await found(shared, "Zeus", owner="bob")) == ["his"]
+    assert await found(shared, "Zeus") == {}
+
+
+async def test_what_a_forgotten_memory_said_is_gone_though_others_speak_of_the_same_things(
+    database: Database, shared: Shared
+):
+    await shared.put(
+        [
+            related("a", ("Atlas", "calls", "Hermes"), ("Atlas", "pays", "Zeus")),
+            related("b", ("Hermes", "calls", "Hades")),
+            related("c", ("Atlas", "reads", "Nyx")),
+        ]
+    )
+    await shared.remove(Scope.USER, "ada", ["mem_a"])
+    reached = await found(shared, "Atlas")
+
+    assert reached == {"c": (0, "Atlas")}
+    names = {name for (name,) in database.sql("SELECT name FROM forged.entities")}
+    assert names == {"Atlas", "Hermes", "Hades", "Nyx"}
+    said = database.sql("SELECT memory_id, relation_type FROM forged.relationships ORDER BY memory_id")
+    assert said == [("mem_b", "calls"), ("mem_c", "reads")]
+
+
+async def test_a_memory_that_is_written_anew_speaks_of_what_it_says_now(database: Database, shared: Shared):
+    await shared.put([related("a", ("Atlas", "calls", "Hermes"))])
+    await shared.put([related("a", ("Atlas", "calls", "Zeus"))])
+    assert await found(shared, "Hermes") == {}
+    assert list(await found(shared, "Zeus")) == ["a"]
+    assert database.sql("SELECT count(*) FROM forged.entities WHERE id = 'hermes'") == [(0,)]
+
+
+async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_again(shared: Shared):
+    old = related("v1", ("Atlas", "needs", "Hermes"))
+    new = related("v2", ("Atlas", "needs", "Zeus"), supersedes="mem_v1", version=2)
+    await shared.put([new])
+    await shared.put([old])
+    assert list(await found(shared, "Atlas")) == ["v2"]
+    assert await found(shared, "Hermes") == {}
+
+    await shared.remove(Scope.USER, "ada", ["mem_v2"], kind="version")
+    assert list(await found(shared, "Hermes")) == ["v1"]
+
+
+async def test_a_removed_document_leads_nowhere(database: Database, shared: Shared):
+    await shared.put([piece("a", "`apollo` writes to `ledger`.")])
+    await shared.remove_document("doc_1")
+    assert await found(shared, "apollo", Scope.ORG, "") == {}
+    assert database.sql("SELECT count(*) FROM forged.entities") == [(0,)]
+    assert database.sql("SELECT count(*) FROM forged.memory_entities") == [(0,)]
+
+
+async def test_filters_and_importance_hold_for_what_is_reached(shared: Shared):
+    await shared.put(
+        [
+            related("plain", ("Atlas", "calls", "Hermes")),
+            related("asked", ("Atlas", "calls", "Zeus"), metadata={"topic": "ice"}),
+            related("faint", ("Atlas", "calls", "Nyx"), importance=0.2, metadata={"topic": "ice"}),
+        ]
+    )
+    reached = await found(shared, "Atlas", filters={"topic": "ice"}, least=0.5)
+
+    assert list(reached) == ["asked"]
+
+
+async def test_a_thing_of_which_all_speak_brings_no_more_than_there_is_room_for(shared: Shared):
+    await shared.put([related(f"{n:03}", (f"Service {n}", "depends-on", "Hub")) for n in range(300)])
+    reached = await found(shared, "Hub")
+
+    assert len(reached) == 64
+
+
+async def test_a_role_is_led_over_its_own_things_alone(database: Database, shared: Shared):
+    await shared.put([related("mine", ("Atlas", "calls", "Hermes"))])
+    await shared.put(
+        [related("his", ("Atlas", "calls", "Zeus"), owner="bob"), piece("all", "`atlas` counts.")]
+    )
+    role = "ada_who_relates"
+    database.sql(f"CREATE ROLE {role} LOGIN")
+    async with await connected(database, "postgres") as connection:
+        await grant(connection, role, [Owner(Scope.USER, "ada")])
+    async with await connected(database, role) as connection:
+        by_owner = [
+            await Relating(connection, scope, owner).reached(["atlas"])
+            for scope, owner in ((Scope.USER, "ada"), (Scope.USER, "bob"), (Scope.ORG, ""))
+        ]
+
+    assert [[each.row.id for each in rows] for rows in by_owner] == [["mem_mine"], [], ["mem_all"]]
+
+
+async def connected(database: Database, role: str) -> psycopg.AsyncConnection:
+    return await psycopg.AsyncConnection.connect(database.server.url(role, database.name), autocommit=True)
+
+
+async def test_two_who_write_documents_that_name_the_same_things_do_not_lock_each_other_out(
+    database: Database, shared: Shared
+):
+    names = [f"`thing_{n}`" for n in range(12)]
+    texts = [" and ".join(names[n % 5 :: 1 + n % 3]) for n in range(40)]
+    await asyncio.gather(
+        *(shared.put([piece(f"{n}_{again}", text)]) for again in range(2) for n, text in enumerate(texts)),
+        *(shared.remove(Scope.ORG, "", [f"mem_{n}_0"]) for n in range(0, 40, 3)),
+    )
+
+    assert shared.condition().refused == ()
+    dangling = """
+        SELECT count(*) FROM forged.memory_entities AS l WHERE NOT EXISTS (
+            SELECT FROM forged.entities AS e
+            WHERE (e.owner, e.scope, e.id) = (l.owner, l.scope, l.entity_id))"""
+    assert database.sql(dangling) == [(0,)]
+
+
+async def test_what_a_query_names_leaves_as_all_texts_do(database: Database, tmp_path: Path):
+    left, key = [], "AKIA" + "IOSFODNN7EXAMPLA"
+    door = Door(record=left.append)
+
+    async def paused(_: tuple[str, ...]) -> str:
+        return "paused"
+
+    async with running(database, tmp_path, door=door) as shared:
+        await shared.put([piece("a", "`apollo` writes to `ledger`.")])
+        database.sql("UPDATE forged.entities SET id = %s WHERE id = 'ledger'", (key.casefold(),))
+        left.clear()
+        assert await found(shared, key, Scope.ORG, "") == {}, "a secret has left as a name"
+        assert list(await found(shared, "apollo", Scope.ORG, "")) == ["a"]
+        assert {(each.host, each.purpose) for each in left} == {(shared.host, "shared")}
+        door.guard(paused, lambda _: "", left.append, door.metrics)
+        with pytest.raises(ProviderError):
+            await found(shared, "apollo", Scope.ORG, "")
