@@ -19,9 +19,9 @@ from forged_client import Document
 from forged_client import protocol as wire
 from forged_client.errors import ClientError
 from tests.daemon.parts import Parts, assembled
-from tests.postgres.test_machines import Machine, a_meeting, running
 from tests.postgres.rows import running as sharing
 from tests.postgres.rows import until
+from tests.postgres.test_machines import Machine, a_meeting, running
 from tests.support.clock import eventually
 from tests.support.postgres import Database
 from tests.support.provider import FakeEmbedder
