@@ -94,7 +94,8 @@ def agent_of(home: VectorMap) -> str:
 
 
 async def drop_all_known(daemon: Daemon, top: str, ids: Collection[str]) -> None:
-    """Keep nothing of memories that are gone: where they were injected, what is known of them, counts."""
+    """Keep nothing of memories that are gone: in what injections they were, what is known, what waits."""
     await daemon.state.injections.forget(top, ids)
     await daemon.state.details.forget(top, ids)
     await daemon.state.accesses.forget(top, ids)
+    await daemon.state.outbox.forget(ids)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from forged.config import Config, MemoryConfig
 from forged.memory import utc
+from forged.state import Write
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -130,6 +131,17 @@ async def test_what_is_forgotten_is_in_no_injection(home, repo):
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_pytest"))
 
         assert await listed(parts, repo) == ()
+
+
+async def test_what_is_forgotten_does_not_wait_for_a_server(home, repo):
+    put(repo, PYTEST)
+    waits = Write(kind="fill", scope="user", owner="ada", id="mem_pytest", row=b"a row")
+    async with assembled(home, lexical=True) as parts:
+        await turn(parts, repo)
+        await parts.daemon.state.outbox.add([waits, replace(waits, id="mem_other")])
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_pytest"))
+
+        assert parts.daemon.state.outbox.count({"fill"}) == 1
 
 
 async def test_what_a_hook_printed_for_an_agent_is_on_record_as_that_agents(home, repo):
