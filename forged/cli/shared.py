@@ -86,7 +86,7 @@ def _status(about: dict[str, object], members: Sequence[Member]) -> Iterator[str
     for member in members:
         yield f"role {member.role}: {', '.join(map(_named, member.owners)) or 'reads documents'}"
     if not members:
-        yield "no role is granted anything: whoever has {about['role']}'s password gets at everybody's rows"
+        yield f"no role is granted anything: whoever has {about['role']}'s password gets at everybody's rows"
 
 
 @shared_command.command("check", short_help="Hold its schema against this program's.")

@@ -103,7 +103,7 @@ def test_doctor_names_what_would_do_the_server_good(shared, database):
 
 def test_a_role_is_granted_shown_and_revoked(shared, database, role):
     nothing = shared(database, "status").out
-    assert "no role is granted anything" in nothing
+    assert "no role is granted anything: whoever has postgres's password" in nothing
 
     granted = shared(database, "grant", "ada", "--agent", "critic", "--documents", "--role", role)
     owned = "user ada, agent critic, the organization"
