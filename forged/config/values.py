@@ -122,8 +122,9 @@ class KnowledgeConfig(Section, frozen=True):
 class SharedConfig(Section, frozen=True):
     """`[shared]`: the PostgreSQL server of a team. Nothing is shared while `url` is empty.
 
-    `scopes` of session, user, agent and org, by blanks or commas; `user_id` is who the user is there, the
-    login name where it is empty.
+    `scopes` of session, user, agent and org, by blanks or commas; of sessions a recall reads what others have
+    written there, and this daemon writes nothing. `user_id` is who the user is there, the login name where it
+    is empty.
     """
 
     url: str = ""

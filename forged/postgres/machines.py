@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from forged.errors import ProviderError, SharedError, StoreError
-from forged.files import AGENT_ID, Root, agent_root
+from forged.files import Root, agent_ids, agent_root, root_at
 from forged.maps import BuildEvent, Indexer
 from forged.memory import Scope
 from forged.postgres.listening import Change
@@ -95,7 +95,7 @@ class Machines:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.standing if scope == change.scope}
         if change.scope == Scope.AGENT:  # one may have come to this machine a moment ago
-            owners |= set(agents_of(self._home))
+            owners |= set(agent_ids(self._home))
         if not change.scope or change.owner_digest in map(owner_digest, owners):
             self._wanted.set()
 
@@ -105,7 +105,7 @@ class Machines:
             self._wanted.set()
 
     def _is_new(self, top: str) -> bool:
-        return os.path.dirname(top) == os.path.join(self._home, ".forge", "agents")
+        return root_at(top, self._home).scope is Scope.AGENT
 
     async def _round(self) -> bool:
         """Bring every root in step; whether that was possible."""
@@ -133,7 +133,7 @@ class Machines:
         if Scope.USER in self._shared.scopes:
             wanted.append((Root(self._home, Scope.USER), self._shared.settings.user_id))
         if Scope.AGENT in self._shared.scopes:
-            names = await asyncio.to_thread(agents_of, self._home)
+            names = await asyncio.to_thread(agent_ids, self._home)
             wanted += [(agent_root(self._home, name), name) for name in names]
         for root, owner in wanted:
             if root not in self._roots:
@@ -154,19 +154,6 @@ async def _soon(wanted: asyncio.Event, at_most_s: float) -> None:
             await wanted.wait()
     except TimeoutError:
         pass
-
-
-def agents_of(home: str) -> list[str]:
-    """Agents that have memories on this machine."""
-    try:
-        names = os.listdir(os.path.join(home, ".forge", "agents"))
-    except OSError:
-        return []
-    return sorted(
-        each
-        for each in names
-        if AGENT_ID.fullmatch(each) and os.path.isdir(os.path.join(home, ".forge", "agents", each, "memory"))
-    )
 
 
 class OwnMarks:
