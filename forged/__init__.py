@@ -1,9 +1,20 @@
-"""The version, and how a package's door fetches a name when it is first asked for."""
+"""The version, the encoding of a process, and how a package's door fetches a name."""
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 __version__ = "0.1.0"
+
+
+def be_utf8() -> None:
+    """Run this program again in Python's UTF-8 mode where the locale names another encoding.
+
+    Arguments, paths and files are UTF-8 then, as the protocol and the memory files are.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execv(sys.executable, (sys.executable, "-X", "utf8", *sys.orig_argv[1:]))  # noqa: S606 - itself
 
 
 def door(package: str, **modules: Sequence[str]) -> Callable[[str], object]:

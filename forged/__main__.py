@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from forged import __version__
+from forged import __version__, be_utf8
 
 logger = logging.getLogger("forged")
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """forged: one long-term memory for every coding agent on a machine."""
     from argparse import ArgumentParser  # noqa: PLC0415 - the worker reads no arguments
 
+    be_utf8()
     parser = ArgumentParser("forged", description=main.__doc__)
     parser.add_argument("--version", action="version", version=f"%(prog)s, version {__version__}")
     verbs = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

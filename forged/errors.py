@@ -4,6 +4,7 @@ ForgedError
 ├── ConfigError          a key has a wrong type or range; the process exits with 78
 ├── WorkspaceError       a request names a workspace that is no directory here
 ├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
+│   └── InConflict       it holds both sides of a merge
 ├── StoreError           a write or removal did not happen
 │   ├── MemoryExists     the id is taken; files are never overwritten
 │   ├── Conflict         what it was based on has moved, or its key was used for something else
@@ -46,6 +47,10 @@ class MemoryFormatError(ForgedError):
     """A file is not a memory; the message is the reason, without the path."""
 
 
+class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
+    """A text holds the markers of a merge that nobody has resolved."""
+
+
 class StoreError(ForgedError):
     """A memory could not be written or removed."""
 
@@ -78,7 +83,7 @@ class ProviderError(ForgedError):
     """An endpoint failed.
 
     `reason` is one word for replies and counters: unreachable, timeout, auth, rate_limited, bad_input,
-    server, bad_reply; limit for one of our own, paused where no text may leave; or one of `ANSWERED`.
+    server, bad_reply; limit for one of our own, held where no text may leave; or one of `ANSWERED`.
     `status` is the HTTP status or 0. `retry_after_s` is what the endpoint asked for. The message never holds
     a key or the text that was sent.
     """

@@ -4,12 +4,19 @@ Whoever took a slot gives it back. Next is who has the highest rank when a slot 
 first; who is cancelled while waiting takes none. How many slots there are is asked again at every give-back,
 so that a smaller number holds as soon as what was begun has ended. Belongs to one event loop; nothing is
 raised.
+
+`retrieved` and `logged` are callbacks for work that its caller may give up. Whoever starts a task adds one,
+so that no exception ends as "never retrieved".
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger(__name__)
 
 Rank = tuple[float, ...]
 
@@ -53,3 +60,16 @@ class Slots:
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
             turn.cancel()
+
+
+def retrieved(work: asyncio.Future[Any]) -> None:
+    """Take the exception of work that its caller may have given up: it is no news then."""
+    if not work.cancelled():
+        work.exception()
+
+
+def logged(work: asyncio.Future[Any]) -> None:
+    """Log the failure of work in the background, which should have none."""
+    if not work.cancelled() and (error := work.exception()) is not None:
+        name = work.get_name() if isinstance(work, asyncio.Task) else "a call"
+        logger.error("background work failed work=%s", name, exc_info=error)

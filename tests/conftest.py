@@ -9,14 +9,18 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import contextlib
+import gc
 import inspect
+import itertools
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.faults.amount import times
+from tests.support import left_out
 from tests.support.clock import run
 
 # How long an example takes says nothing on a busy machine. `make test` has time for a few of them.
@@ -46,6 +50,61 @@ _KEPT = {
 }
 
 
+_NUMBERS = itertools.count()  # pytest's own go through all that are there already
+_HERE, _SLOW = Path(__file__).parent, {"faults", "flows", "postgres"}
+_DESELECTED, _FREE = pytest.StashKey[Counter[str]](), pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count the user's free inotify instances once, before the workers begin to take some."""
+    given = getattr(config, "workerinput", {}).get("free_instances")
+    config.stash[_FREE] = left_out.free_instances() if given is None else given
+    config.stash[_DESELECTED] = Counter()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    node.workerinput["free_instances"] = node.config.stash[_FREE]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session):
+    """Collect ten thousand tests without looking through all of them for garbage again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this run does not ask for; files with daemons go first, so none is last and alone."""
+    config.stash[_DESELECTED] = left_out.leave_out(config, items)
+    items.sort(key=lambda item: item.path.relative_to(_HERE).parts[0] not in _SLOW)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("inotify") and item.config.stash[_FREE] < left_out.INSTANCES:
+        pytest.skip(f"NOT TESTED: fewer than {left_out.INSTANCES} inotify instances are free for this user")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["deselected"] = dict(session.config.stash[_DESELECTED])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error: object) -> None:
+    """Every worker has collected all tests, and left out the same of them."""
+    if told := getattr(node, "workeroutput", {}).get("deselected"):
+        node.config.stash[_DESELECTED] = Counter(told)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out.table(terminalreporter, terminalreporter.config.stash[_DESELECTED])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test that is a coroutine runs in a loop of its own, and fails when it hangs.
@@ -70,7 +129,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty HOME, and an environment in which nothing points at the real one."""
-    home = tmp_path_factory.mktemp("home")
+    home = tmp_path_factory.mktemp(f"own-home-{next(_NUMBERS)}", numbered=False)
     for name in set(os.environ) - _KEPT - {"PYTEST_CURRENT_TEST", "PYTEST_VERSION"}:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))

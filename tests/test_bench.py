@@ -22,6 +22,7 @@ from sampling import interleaved, p99
 
 from forged.files import Root, scan
 from forged.memory import Scope
+from tests.support.clock import PATIENCE_S
 
 HERE = commits.this()
 OTHER = commits.Checkout("other", HERE.python, HERE.drivers)
@@ -284,7 +285,7 @@ def test_the_command_ends_with_2_for_a_gap_that_it_names_and_refuses_a_row_that_
             env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         for row in ("ping-c", "pong")
     )

@@ -17,6 +17,7 @@ def units(count: int, dimension: int = 384) -> vectors.Vectors:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+@pytest.mark.long
 def test_sentences_are_real_each_once_and_the_same_in_every_process():
     texts = docstrings.texts(10_500)
 
@@ -25,6 +26,7 @@ def test_sentences_are_real_each_once_and_the_same_in_every_process():
     assert all(30 <= len(text) <= 400 and "\n" not in text for text in texts)
 
 
+@pytest.mark.long
 def test_more_sentences_than_there_are_is_a_gap_and_not_a_smaller_set():
     with pytest.raises(Missing, match="not 10000000"):
         docstrings.texts(10_000_000)

@@ -235,6 +235,9 @@ def test_the_keys_that_are_documented_are_those_that_there_are():
     assert list(documented_keys()) == [setting.key for setting in config.load({"HOME": "/nowhere"}).settings]
 
 
+_WORDS = ("auto", "hyde", "direct", "follow", "pin", "exclude", "commit")
+
+
 @pytest.mark.parametrize("key", FIELDS)
 def test_the_default_and_range_that_are_documented_are_those_that_hold(key):
     default, told = FIELDS[key].default, documented_keys()[key]
@@ -250,7 +253,7 @@ def allowed(kind: msgspec.inspect.Type) -> str:
                 next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
             )
         case msgspec.inspect.LiteralType():
-            return ", ".join(sorted(kind.values, key=["auto", "hyde", "direct", "follow", "pin"].index))
+            return ", ".join(sorted(kind.values, key=_WORDS.index))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{kind.ge:g} or more" if kind.le is None else f"{kind.ge:g} to {kind.le:g}"
         case _:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from forged import in_turn
 from forged.in_turn import Line, Place
-from tests.support.clock import turns, until
+from tests.support.clock import PATIENCE_S, turns, until
 
 
 class Client:
@@ -100,7 +100,7 @@ async def test_beside_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
 
     def long() -> None:
         began.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE_S)
         log.append("thread")
 
     with ThreadPoolExecutor(1) as thread:

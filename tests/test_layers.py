@@ -79,6 +79,7 @@ HOMES = {
         *(
             "forged.__main__",
             "forged.text.private",
+            "forged.scopes.resolve",  # compares what a client sees at a path as the contract says it
             "forged.daemon",
             "forged.cli",
             "forged.evaluation",

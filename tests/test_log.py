@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from forged.log import MOST_BYTES, Few
+from tests.support.clock import PATIENCE_S
 
 # Writes numbered lines, each of a kind of its own, and between them something that no logger knows of.
 FLOOD = """
@@ -81,10 +82,11 @@ def test_kinds_without_end_are_not_all_remembered():
     assert len(few._kinds) <= 512
 
 
+@pytest.mark.long
 def test_several_writers_leave_one_small_file_and_one_old_one(tmp_path):
     log = tmp_path / "forged.log"
     for process in [run(FLOOD, log, "12000") for _ in range(2)]:
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
 
     assert log.stat().st_size <= MOST_BYTES + 10_000
     assert 0 < old(log).stat().st_size <= MOST_BYTES
@@ -98,7 +100,7 @@ def test_a_log_that_is_too_long_already_is_cut_at_the_start_and_its_end_is_kept(
     log = tmp_path / "forged.log"
     log.write_bytes(3 * MOST_BYTES * b"x" + b"the last line\n")
 
-    assert run(FLOOD, log, "1").wait(60) == 0
+    assert run(FLOOD, log, "1").wait(PATIENCE_S) == 0
     assert log.stat().st_size < 10_000
     assert old(log).stat().st_size == MOST_BYTES
     assert old(log).read_bytes().endswith(b"the last line\n")
@@ -108,7 +110,7 @@ def test_a_file_that_is_not_ours_is_not_cut(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.write_bytes(2 * MOST_BYTES * b"x")
 
-    assert run(FLOOD, tmp_path / "forged.log", "1", stderr=theirs).wait(60) == 0
+    assert run(FLOOD, tmp_path / "forged.log", "1", stderr=theirs).wait(PATIENCE_S) == 0
     assert theirs.stat().st_size > 2 * MOST_BYTES
 
 
@@ -118,14 +120,14 @@ def test_an_old_file_that_is_a_link_is_not_followed(tmp_path):
     precious.write_text("kept")
     old(log).symlink_to(precious)
 
-    assert run(FLOOD, log, "1").wait(60) == 0
+    assert run(FLOOD, log, "1").wait(PATIENCE_S) == 0
     assert precious.read_text() == "kept"
     assert log.stat().st_size < 10_000
 
 
 def test_what_the_interpreter_says_stands_in_the_log_as_lines_of_it(tmp_path):
     log = tmp_path / "forged.log"
-    assert run(BROKEN, log).wait(60) == 1
+    assert run(BROKEN, log).wait(PATIENCE_S) == 1
 
     text = log.read_text()
     assert text.count("ERROR forged nobody caught ValueError\nTraceback") == 4  # both odd values have an end

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import contextlib
+import gc
+import time
+from collections import OrderedDict
+from pathlib import Path
 
-from forged.slots import Slots
+import pytest
+
+from forged.errors import ProviderError
+from forged.files.watcher import Watcher
+from forged.models.lane import Lane
+from forged.retrieval import recaller
+from forged.retrieval.rank import search_all
+from forged.retrieval.two_languages import TwoLanguages
+from forged.scopes import resolve
+from forged.scopes.cjk_views import CjkViews
+from forged.slots import Slots, logged, retrieved
+from forged.writing.together import Together
 from tests.support.clock import turns
+
+REPO = Path(__file__).parents[1]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+BEGINS = ("asyncio.create_task(", "loop.create_task(", "ensure_future(")
 
 
 class Line:
@@ -75,3 +96,131 @@ async def test_closing_cancels_those_who_wait():
     line.slots.close()
     await asyncio.gather(waiting, return_exceptions=True)
     assert (waiting.cancelled(), line.begun) == (True, ["a"])
+
+
+def _unguarded():
+    """Calls that start a task which neither is awaited there, nor is a group's, nor gets a callback."""
+    for path in sorted([*REPO.glob("forged/**/*.py"), *REPO.glob("client/**/*.py")]):
+        source = path.read_text()
+        if not any(word in source for word in (*BEGINS, "run_in_executor(")):
+            continue
+        functions = (each for each in ast.walk(ast.parse(source)) if isinstance(each, FUNCTIONS))
+        for function in functions:
+            text = ast.unparse(function)
+            begun = [each for each in BEGINS if each in text]
+            begun += ["run_in_executor("] if "= asyncio.get_running_loop().run_in_executor(" in text else []
+            if begun and ".add_done_callback(" not in text and "await working" not in text:
+                yield f"{path.relative_to(REPO)}: {function.name}"
+
+
+def test_whoever_starts_a_task_says_who_takes_its_exception():
+    assert list(_unguarded()) == []
+
+
+class _Failing:
+    """A source, embedder and call that fails some turns of the loop after it was asked, given up or not."""
+
+    name = "failing"
+    top_k = 3
+
+    def __init__(self, turns):
+        self.turns = turns
+        self.deadline = time.monotonic() + 60
+
+    async def fail(self, *_, **__):
+        for _ in range(self.turns):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        raise ProviderError("no", reason="unreachable")
+
+    search = fail
+
+    async def in_all_scopes(self):
+        await recaller._all_until(self.deadline, {"one": self.fail(), "other": self.fail()})
+
+    async def in_all_sources(self):
+        await search_all(self, [self, self], self)
+
+    async def in_two_languages(self):
+        await TwoLanguages(self, self).search(self)
+
+    async def together(self):
+        await Together(self.fail, 9).ask(1)
+
+    async def one_look_for_all(self):
+        await resolve._Looks(self.fail, time.monotonic).find("key")
+
+    async def in_a_lane(self):
+        def call():
+            raise ProviderError("no", reason="unreachable")
+
+        lane = Lane("failing", 1, lambda: 1)
+        try:
+            await lane.run(call)
+        finally:
+            lane._threads.shutdown()
+
+    async def in_the_watcher(self):
+        watcher = Watcher(lambda *_: None)
+
+        def failed(_loop):
+            watcher._look_now.wait()
+            raise OSError("no")
+
+        watcher._session = failed
+        await watcher.run()
+
+    async def query(self):
+        views = CjkViews.__new__(CjkViews)
+        views._asked, views._health, views._query = OrderedDict(), _Willing(), self.fail
+        await views.vector("text", (), None)
+
+
+class _Willing:
+    def admit(self, _waiting):
+        pass
+
+
+@pytest.mark.parametrize("cancelled_after", range(6))
+@pytest.mark.parametrize(
+    "way",
+    [
+        "in_all_scopes",
+        "in_all_sources",
+        "in_two_languages",
+        "together",
+        "one_look_for_all",
+        "in_a_lane",
+        "in_the_watcher",
+        "query",
+    ],
+)
+async def test_work_that_fails_after_its_caller_left_is_never_said_to_be_unretrieved(way, cancelled_after):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    for left in range(6):
+        caller = asyncio.create_task(getattr(_Failing(left), way)())
+        caller.add_done_callback(retrieved)
+        for _ in range(cancelled_after):
+            await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await turns(12)
+        del caller
+        gc.collect(1)  # what is as young as that
+
+    assert told == []
+
+
+async def test_failure_in_the_background_is_logged_and_one_that_was_stopped_is_not(caplog):
+    async def fails():
+        raise ValueError("no")
+
+    for work, end in ((fails(), lambda _: None), (asyncio.sleep(60), asyncio.Task.cancel)):
+        task = asyncio.create_task(work, name="a piece")
+        task.add_done_callback(logged)
+        end(task)
+        await asyncio.wait([task])
+        await turns(2)
+
+    assert [each.message for each in caplog.records] == ["background work failed work=a piece"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged.maps import MOST_PARCELS
+from tests.support.clock import PATIENCE_S
 
 UNITS = Path(__file__).parents[1] / "systemd"
 ANALYZE = shutil.which("systemd-analyze")
@@ -31,7 +32,7 @@ def settings(name: str) -> dict[str, str]:
 def installed(tmp_path: Path) -> Path:
     """Both units with the path of a program that exists."""
     for unit in ("forged.service", "forged.socket"):
-        text = (UNITS / unit).read_text().replace("@forged@", sys.executable)
+        text = (UNITS / unit).read_text().replace("@forged@", f'"{sys.executable}"')
         (tmp_path / unit).write_text(text)
     return tmp_path
 
@@ -39,7 +40,12 @@ def installed(tmp_path: Path) -> Path:
 def analyze(where: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "XDG_RUNTIME_DIR": str(where), "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     return subprocess.run(
-        [ANALYZE, "--user", *arguments], cwd=where, env=env, capture_output=True, text=True, timeout=60
+        [ANALYZE, "--user", *arguments],
+        cwd=where,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
 
 

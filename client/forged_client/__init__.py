@@ -100,6 +100,7 @@ __all__ = [
     "Trusted",
     "Undone",
     "Version",
+    "WaitsElsewhere",
     "WithheldFile",
     "__version__",
     "socket_path",

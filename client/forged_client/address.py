@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 # What fits into sockaddr_un beside the closing NUL.
 MAX_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+# Of a longer path the directory is opened, and the descriptor names it, where there is such a name.
+_DESCRIPTORS = "/proc/self/fd"
+_MAX_NAME_BYTES = MAX_PATH_BYTES - len(_DESCRIPTORS) - len("/4294967295/")
+_MAX_LONG_BYTES = 4000  # PATH_MAX, with room for what lies in the same directory
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_WITHOUT = ", as there is no /proc/self/fd"
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a symbolic link",
@@ -55,7 +61,7 @@ def socket_path(env: Mapping[str, str] | None = None, *, run_user: str = "/run/u
 
     FORGED_SOCKET, else `$XDG_RUNTIME_DIR/forged/forged.sock`, else `/run/user/<uid>/forged/forged.sock`, each
     directory only if it is ours, 0700 and no symbolic link, else `<state_dir>/run/forged.sock`.
-    Raises AddressError when the path is too long, or FORGED_SOCKET is not absolute.
+    Raises AddressError as `checked`.
     """
     env = environment() if env is None else env
     if chosen := env.get("FORGED_SOCKET"):
@@ -89,16 +95,47 @@ def home(env: Mapping[str, str]) -> str:
 
 
 def checked(path: str) -> str:
-    """The path itself, if a socket can have it. Raises AddressError, saying what to do."""
+    """The path itself, if a socket can have it. Raises AddressError, saying what to do.
+
+    One of more than `MAX_PATH_BYTES` bytes can where `reach` finds a shorter name for it, as on Linux.
+    """
     size = len(os.fsencode(path))
     if not path.startswith("/") or "\0" in path:
         raise AddressError(f"{path!r} is no socket path: set FORGED_SOCKET to an absolute path")
     if size > MAX_PATH_BYTES:
-        raise AddressError(
-            f"the socket path has {size} bytes and may have {MAX_PATH_BYTES}: "
-            f"set FORGED_SOCKET to a shorter one ({path})"
-        )
+        most = _MAX_LONG_BYTES if os.path.isdir(_DESCRIPTORS) else MAX_PATH_BYTES
+        if size > most:
+            raise AddressError(
+                f"the socket path has {size} bytes and may have {most}"
+                f"{_WITHOUT if most == MAX_PATH_BYTES else ''}: set FORGED_SOCKET to a shorter one ({path})"
+            )
+        name = len(os.fsencode(os.path.basename(path)))
+        if name > _MAX_NAME_BYTES:
+            raise AddressError(
+                f"the socket's name has {name} bytes and may have {_MAX_NAME_BYTES} in a path this long: "
+                f"set FORGED_SOCKET to one with a shorter name ({path})"
+            )
     return path
+
+
+def reach(path: str) -> tuple[str, int]:
+    """A name for `bind` and `connect`, and the directory that has to stay open until then (-1: none has to).
+
+    A path that fits is its own name. Of a longer one the directory is opened, which must be ours and closed
+    to others. The caller closes it. Raises OSError, and AddressError for such a directory.
+    """
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        return path, -1
+    folder, name = os.path.split(path)
+    directory = os.open(folder, _DIRECTORY)
+    found = os.fstat(directory)
+    if found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077:
+        return f"{_DESCRIPTORS}/{directory}/{name}", directory
+    os.close(directory)
+    raise AddressError(
+        f"{folder} must be a directory of yours that is closed to others: run `chmod 700`, or set "
+        "FORGED_SOCKET to another place"
+    )
 
 
 def in_the_way(path: str) -> str:

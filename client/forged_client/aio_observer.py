@@ -138,6 +138,7 @@ class AsyncObserver:
             self._backlog.put_back()  # the one in hand, if its task was cancelled
             self._closing = asyncio.Event()
             self._task = loop.create_task(self._send_all(), name="forged-observer")
+            self._task.add_done_callback(_retrieved)
         self._closing.clear()
 
     # In the task.
@@ -187,6 +188,12 @@ class AsyncObserver:
             async with asyncio.timeout(seconds):
                 await self._closing.wait()
         return True
+
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Take the exception of a task that nobody awaits: what it had in hand waits for the next one."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _next(walk: Iterator[Capture]) -> Capture | None:

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from forged_client.address import environment, home, socket_path, state_dir
+from forged_client.address import MAX_PATH_BYTES, environment, home, socket_path, state_dir
 from forged_client.deadline import Deadline
 from forged_client.errors import AddressError, DaemonEnded, DaemonUnavailable
 from forged_client.inherited import check_program, inherited, only_ours
@@ -152,8 +152,8 @@ def _unit_listens_at(address: str, env: Mapping[str, str]) -> bool:
     try:
         config = env.get("XDG_CONFIG_HOME") or f"{home(env)}/.config"
         data = env.get("XDG_DATA_HOME") or f"{home(env)}/.local/share"
-        if address != socket_path(env):
-            return False
+        if address != socket_path(env) or len(os.fsencode(address)) > MAX_PATH_BYTES:
+            return False  # systemd binds no longer one
     except AddressError:
         return False
     folders = (f"{config}/systemd/user", f"{data}/systemd/user", "/etc/systemd/user", "/usr/lib/systemd/user")

@@ -14,8 +14,8 @@ import os
 import sys
 import time
 
-from forged_client.address import in_the_way
-from forged_client.errors import ConnectionLost, DaemonAbsent, DaemonUnavailable
+from forged_client.address import in_the_way, reach
+from forged_client.errors import AddressError, ConnectionLost, DaemonAbsent, DaemonUnavailable
 
 TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
 if TYPE_CHECKING:
@@ -35,19 +35,26 @@ def attempt(path: str) -> _socket.socket | None:
     Raises DaemonAbsent when nobody listens there, DaemonUnavailable for anything else, also when the
     listener is another user's, or where something else lies at the path.
     """
-    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    sock, directory = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM), -1
     try:
         sock.setblocking(False)
-        sock.connect(path)
+        name, directory = reach(path)
+        sock.connect(name)
         _check_owner(sock)
     except OSError as error:
         sock.close()
         if error.errno in _FULL:
             return None
         raise _explained(path, error) from error
+    except AddressError as error:
+        sock.close()
+        raise DaemonUnavailable(str(error)) from error
     except DaemonUnavailable:
         sock.close()
         raise
+    finally:
+        if directory >= 0:
+            os.close(directory)
     return sock
 
 

@@ -36,7 +36,7 @@ class Exchange:
         """
         first = self._last_id == 0
         number = _HELLO_ID + 1 if first else self._last_id + 1
-        frame = _framed(msgspec.structs.replace(request, id=number))
+        frame = _framed(msgspec.structs.replace(request.with_seen(), id=number))
         self._last_id = number
         return number, self._hello() + frame if first else frame
 

@@ -79,7 +79,8 @@ def _decoded(decoder: msgspec.msgpack.Decoder[_Body], body: bytes | memoryview) 
     except UnicodeDecodeError as error:  # it prints the bytes it met, which are somebody's text
         raise MalformedFrame("a text is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise MalformedFrame(str(error) or type(error).__name__) from error
+        why = str(error) or type(error).__name__
+        raise MalformedFrame(f"this is no message of the protocol: {why}") from error
 
 
 class FrameCutter:

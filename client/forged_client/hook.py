@@ -31,9 +31,14 @@ SENT, READ, _REPLY = 1_500_000, 32 << 20, 4 << 20
 
 _VERSION = b"\xa7version" + bytes((0xA0 + len(VERSION),)) + VERSION
 HELLO = b"\x84\xa4type\xa5hello\xa2id\x01\xa6client\xabforged-hook" + _VERSION
-_HOOK = b"\x86\xa4type\xa4hook\xa2id\x02\xa7harness"
+_HOOK = b"\x87\xa4type\xa4hook\xa2id\x02\xa7harness"
+# Keys of the harnesses' payloads behind which a path is, and whether it is that of a file.
+_PATH_KEYS = ((b'"cwd"', False), (b'"workspace_roots"', False), (b'"transcript_path"', True))
+_MOST_PATH = 8192
 _SIGNALS = (_signal.SIGALRM, _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _PEER_BYTES = 12  # pid, uid, gid
+# Bytes of a path that fit into an address; hook_beside.py has a way for longer ones.
+_PATH = 103 if sys.platform == "darwin" else 107
 
 
 def main(arguments: list[str]) -> None:
@@ -81,7 +86,10 @@ def answer(harness: bytes, payload: bytes, ends: float) -> bytes:
     """What the daemon says to a payload by the time `ends` of the monotonic clock. Raises anything."""
     if len(payload) > SENT:
         payload = bytes(_beside().shortened(payload, SENT))
-    sock = _dialled(ends)
+    try:
+        sock = _dialled(ends)
+    except Exception as error:  # noqa: BLE001 - as in `main`, but for what the person has to mend
+        return bytes(_beside().refusal(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
     sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms)))
     _received(sock)  # to hello: whether it welcomes us shows in the next one
@@ -92,7 +100,44 @@ def request(harness: bytes, payload: bytes, within_ms: int) -> bytes:
     """The body of a `Hook`."""
     sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
     named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
-    return _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _VERSION
+    return _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION
+
+
+def _seen(payload: bytes) -> bytes:
+    """The field `seen`: which folders and files the payload's paths are for this process.
+
+    A file that is not there yet is not named, since the harness may make it before the daemon looks.
+    """
+    found = dict[bytes, bytes]()
+    for path, is_file in _paths(payload):
+        try:
+            status = posix.stat(path)
+            found[path] = b"%x:%x" % (status.st_dev, status.st_ino)
+        except (OSError, ValueError):
+            if not is_file:
+                found[path] = b""
+    sized = (b"\xda" + len(each).to_bytes(2, "big") + each for pair in found.items() for each in pair)
+    return b"\xa4seen" + bytes((0x80 + len(found),)) + b"".join(sized)
+
+
+def _paths(payload: bytes) -> "list[tuple[bytes, bool]]":
+    """The absolute paths of a payload, each with whether it is that of a file.
+
+    Looked for by their keys; where a key is there twice, or is written in another way, the payload is parsed.
+    """
+    found = list[tuple[bytes, bool]]()
+    for key, is_file in _PATH_KEYS:
+        at = payload.find(key)
+        if at < 0:
+            continue
+        start = payload.find(b'"', at + len(key), at + len(key) + 8) + 1
+        end = payload.find(b'"', start, start + _MOST_PATH) if start else -1
+        path = payload[start:end] if end > 0 else b""
+        is_plain = not payload[at + len(key) : start - 1].strip(b" \t\r\n:[") and path[:1] == b"/"
+        if not is_plain or b"\\" in path or payload.find(key, at + 1) >= 0:
+            return list(_beside().paths(payload, _MOST_PATH))
+        found.append((path, is_file))
+    return found
 
 
 def output_of(body: bytes) -> bytes:
@@ -145,7 +190,7 @@ def _dialled(ends: float) -> _socket.socket:
     """A connection to the daemon, which is started if nobody listens."""
     path = address(posix.environ)
     try:
-        if path:
+        if path and len(path) <= _PATH:
             return _trusted(_connected(path))
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         pass

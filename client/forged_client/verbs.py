@@ -208,9 +208,11 @@ class Verbs(ScopeVerbs):
         """What left the machine, by day, host and purpose."""
         return self.ask(Outbound(days=days))
 
-    def trust(self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "") -> Trusted:
+    def trust(
+        self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "", git: str = ""
+    ) -> Trusted:
         """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
-        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown))
+        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown, git=git))
 
     def review(
         self,

@@ -6,6 +6,9 @@ that is there already is one that is done. An event leaves the queue only when i
 among the dead; if the disk does not allow that, it is tried again and the worker is not asked twice. Nothing
 that an event needs on its way may end the daemon: if the ranking fails or hangs, the model gets no list of
 known memories. An event that was cut meanwhile, because a text was forgotten, is found out about anew.
+
+Paths mean other folders in another container, and after a new clone. An event whose root is not at its path
+is not judged and not written: it waits in the queue, and a look every 25 seconds finds out whether it may go.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Protocol
 
 from forged.capture.asking import Asking, LastWord, MakeSupervisor
@@ -34,14 +37,18 @@ from forged.capture.values import (
 )
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
+from forged.files import Root
 from forged.memory import utc_now
+from forged.slots import logged
 from forged.state import Document, Event, State
+from forged.trust import elsewhere
 
 logger = logging.getLogger(__name__)
 
 _GIVE_UP_RETRY_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
+_LOOK_EVERY_S = 25.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 _Documents = tuple[Document, ...]
@@ -91,6 +98,7 @@ class Dispatcher:
         self._clock = clock
         self._judged = state.judged
         self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
+        self._looked_at = float("-inf")
         self._changed = asyncio.Event()
         self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
         self._background: set[asyncio.Task[None]] = set()
@@ -122,13 +130,15 @@ class Dispatcher:
         """Why nothing is given to the worker although something waits."""
         if self._gate is not None and (shut := self._gate.why(self._clock())):
             return shut
-        held = [self._pauses.reason(event.tops) for event in self._queue.events()]
+        waiting = self._queue.waiting()
+        held = [each.elsewhere or self._pauses.reason(each.event.tops) for each in waiting]
         return held[0] if held and all(held) else ""
 
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Have something done that nobody waits for."""
         task = asyncio.create_task(work)
         self._background.add(task)
+        task.add_done_callback(logged)
         task.add_done_callback(self._background.discard)
 
     async def settle(self) -> None:
@@ -152,9 +162,14 @@ class Dispatcher:
         if self._queue.in_hand is not None:
             return None
         now = self._clock()
+        if self._queue.elsewhere() and now - self._looked_at >= _LOOK_EVERY_S:
+            await self.look_again()
         waiting = self._queue.take(now, self._is_held)
         if waiting is None:
             return self._wait_s(now)
+        if not waiting.given_up and await self._is_elsewhere(waiting):
+            self._queue.put_back(now, 0.0)
+            return 0.0
         known: tuple[KnownMemory, ...] = ()
         if not waiting.given_up and (gate := self._gate_of(waiting.event)) is not None:
             if not gate.admits(waiting.event, now):
@@ -198,6 +213,8 @@ class Dispatcher:
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
             documents, refused = await self._decided(event, answer.classified)
+            if await self._is_elsewhere(waiting):  # it was compared with the memories of another folder
+                return 0.0
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
             self.news.refused(event, refused)
@@ -212,12 +229,39 @@ class Dispatcher:
                 await self._events.journal(event.id)
             except StoreError as error:
                 return self._unwritten(error)
-        if waiting.is_cancelled:
+        if await self._is_elsewhere(waiting) or waiting.is_cancelled:
             return 0.0
         put = await self._keeper.put(self._events.documents(event.id) or (), event.tops)
         if put.reason:
             return self._failed(waiting, Failed(event.id, put.reason, put.trouble))
         return self._done(waiting, put)
+
+    async def _is_elsewhere(self, waiting: Waiting) -> bool:
+        """Look whether a root of an event, or of what it comes to, is not at its path; it waits then."""
+        found = await _looked(self.stored_roots(waiting.event))
+        # One that is not wanted any more goes, wherever its folder is.
+        if not found or waiting.is_cancelled:
+            return False
+        if not self._queue.elsewhere():
+            self._looked_at = self._clock()
+        waiting.elsewhere = next(iter(found.values()))
+        logger.info("event waits for its folder event=%s reason=%s", waiting.event.id, waiting.elsewhere)
+        return True
+
+    async def look_again(self) -> None:
+        """Let the events go on whose folders are at their paths again."""
+        self._looked_at = self._clock()
+        waiting = self._queue.elsewhere()
+        stored = {id(each): self.stored_roots(each.event) for each in waiting}
+        found = await _looked([pair for pairs in stored.values() for pair in pairs])
+        for each in waiting:
+            each.elsewhere = next((found[pair] for pair in stored[id(each)] if pair in found), "")
+        self.wake()
+
+    def stored_roots(self, event: Event) -> tuple[tuple[Root, str], ...]:
+        """The roots of an event and of what it comes to, each with the identity that it had."""
+        documents = self._events.documents(event.id) or ()
+        return (*event.stored_roots, *((each.root, each.identity) for each in documents))
 
     def _unwritten(self, error: StoreError) -> float:
         """Take note that something could not be written down; seconds until the next attempt."""
@@ -247,7 +291,8 @@ class Dispatcher:
     def _wait_s(self, now: float) -> float | None:
         queued_s = self._queue.wait_s(now, self._is_held)
         shut_s = (self._gate.wait_s(now) or None) if self._gate is not None else None
-        return min((wait for wait in (queued_s, shut_s) if wait is not None), default=None)
+        look_s = max(0.0, self._looked_at + _LOOK_EVERY_S - now) if self._queue.elsewhere() else None
+        return min((wait for wait in (queued_s, shut_s, look_s) if wait is not None), default=None)
 
     def _is_held(self, event: Event) -> bool:
         gate = self._gate_of(event)
@@ -330,6 +375,12 @@ class Dispatcher:
                 return _GIVE_UP_RETRY_S
             logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
+
+
+async def _looked(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
+    """Which of these roots are not at their paths, and why; a thread looks, if an identity is known."""
+    known = [(root, identity) for root, identity in stored if identity]
+    return await asyncio.to_thread(elsewhere, known) if known else {}
 
 
 def _is_told(document: Document, put: Put) -> bool:

@@ -38,7 +38,6 @@ from forged.memory import (
     Origin,
     Related,
     Relationship,
-    Scope,
     Trigger,
     evidence_named,
     new_id,
@@ -332,7 +331,7 @@ class _Deciding:
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
     """What of it is there, with the hash of what it says now."""
     found: list[Evidence] = []
-    for text in dict.fromkeys(proposed if root.scope is Scope.REPO else ()):
+    for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):
             found.append(hashed(root.top, evidence_named(text)))
     return tuple(found[:MOST_EVIDENCE])

@@ -32,6 +32,7 @@ from forged.files import Root
 from forged.memory import utc
 from forged.state import DIGEST_BYTES, Event, Kind, Part, Progress, State, Watermark, new_event_id
 from forged.text.redaction import INLINE_LENGTH
+from forged.trust import stored_identity
 
 if TYPE_CHECKING:
     from forged.capture.service import Pipeline
@@ -54,7 +55,8 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
 
     Of a past session `said_at` is when each message was said (Unix seconds, 0: nobody knows), and `mark` its
-    reader's word for all of it, which stands with the last of its messages.
+    reader's word for all of it, which stands with the last of its messages. `hear` sets the `identities` of
+    `roots`.
     """
 
     kind: Kind
@@ -70,6 +72,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     said_at: tuple[float, ...] = ()
     mark: str = ""
+    identities: tuple[str, ...] = ()
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -120,6 +123,9 @@ class Hearing:
             if (done := self._state.parts.done(spoken.event_id)) is not None:
                 is_durable = self._keeps and spoken.kind != "turn"
                 return Outcome("durable" if is_durable else "coalesced", slices=done)
+            # Fresh, and not with the workspace: a new clone within five seconds is another root.
+            identities = await asyncio.to_thread(lambda: tuple(map(stored_identity, spoken.roots)))
+            spoken = msgspec.structs.replace(spoken, identities=identities)
             take = self._whole if spoken.parts == 1 else self._part
             return await take(spoken, event_id, key if spoken.session_id else "")
 
@@ -263,4 +269,5 @@ def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
         begun=piece[0].begun,
         goes_on=piece[-1].goes_on,
         agent=spoken.agent,
+        identities=spoken.identities,
     )

@@ -33,6 +33,7 @@ from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
 from forged.scopes import FileRoots, View
 from forged.state import Document, Event, Forgotten, Said, ToReview
+from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
 
 logger = logging.getLogger(__name__)
@@ -174,13 +175,22 @@ class Keeper:
             existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
         # What past sessions come to must not depend on what this daemon heard since it started.
         likely = Likely() if event.kind == "learned" else self._likely
-        return decide(event, classified, existing, self._forgotten.since, utc_now(), likely=likely, rows=rows)
+        since = self._forgotten.since
+        documents, tally = decide(event, classified, existing, since, utc_now(), likely=likely, rows=rows)
+        known = dict(event.stored_roots)
+        # The agent's root is not one of those that the event was accepted with.
+        identities = {
+            root: known.get(root) or (stored_identity(root) if known else "") for root in event.roots
+        }
+        return tuple(_of_root(each, identities[each.root]) for each in documents), tally
 
     def _learned(self, event: Event, root: Root) -> list[Memory]:
         """What was proposed of other past sessions and waits: it counts as known for the next."""
         if event.kind != "learned":
             return []
-        return [each.memory for each in self._to_review.of([root]) if each.learned_at]
+        identity = dict(event.stored_roots).get(root, "")
+        there = (each for each in self._to_review.of([root]) if is_same(each.identity, identity))
+        return [each.memory for each in there if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
         """What we wrote there and no map shows yet."""
@@ -248,6 +258,10 @@ def _nearest(event: Event, view: View, rows: RowsOf) -> list[str]:
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in nearest(home, text, row, most)]
     return [each.content for each in near]
+
+
+def _of_root(document: Document, identity: str) -> Document:
+    return msgspec.structs.replace(document, identity=identity)
 
 
 def _is_there(document: Document, result: _Result) -> bool:

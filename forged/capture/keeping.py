@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from forged.capture.queue import CaptureQueue
 from forged.errors import StoreError
+from forged.slots import logged
 from forged.state import Also, Event, State
 
 _AFTER_S = 0.5
@@ -36,7 +37,8 @@ class Keeping:
         """Have everything written, and this done in the same transaction."""
         self._also += also
         if self._writer is None:
-            self._writer = asyncio.create_task(self._write_all())
+            self._writer = asyncio.create_task(self._write_all(), name="keeping")
+            self._writer.add_done_callback(logged)
 
     def stop(self) -> None:
         if self._writer is not None:

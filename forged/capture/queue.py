@@ -9,7 +9,8 @@ once. An event that is ripe goes as soon as it can: one that is full, has turns 
 not wait. Another ripens when its session has been silent for a minute, or by `ripen`.
 
 Sessions are served first come, first served, and each in its own order; past ones after all others. An event
-that has to wait (a back-off, a paused repository, more turns) holds up its own session only. The one that is
+that has to wait (a back-off, a paused repository, more turns) holds up its own session only, and one whose
+root is `elsewhere` only what its session said in the same folder. The one that is
 taken stays in the line, where `put_back` leaves it; it counts everywhere, grows no more, is never dropped.
 
 An event that makes trouble is given up in the end. A killed worker counts against the event that it had. A
@@ -47,6 +48,7 @@ class Waiting(msgspec.Struct, eq=False):
     why what was decided about it may be less than there was, `trouble` why the last attempt failed.
     `is_cancelled` is set when all of it was forgotten: what is under way may end, but is not tried again.
     `is_leaving` while it is taken off the disk: who wrote it then would bring it back for good.
+    `elsewhere` is why it is not taken while another folder, or none, is at the path of one of its roots.
     """
 
     event: Event
@@ -65,6 +67,7 @@ class Waiting(msgspec.Struct, eq=False):
     taken_at: float = 0.0
     cut: str = ""
     trouble: str = ""
+    elsewhere: str = ""
 
     def __post_init__(self) -> None:
         # Both are asked for at every addition and cost a walk through the event.
@@ -81,7 +84,8 @@ class Waiting(msgspec.Struct, eq=False):
         if self.sealed or self.event.kind != "turn" or other.kind != "turn" or not other.session_id:
             return False
         room = WINDOW_LIMIT - self.event.length
-        return self.session == session_of(other) and other.length <= room and not other.begun
+        is_same = self.session == session_of(other) and self.event.identities == other.identities
+        return is_same and other.length <= room and not other.begun
 
     def grow(self, other: Event) -> None:
         """Take in another turn."""
@@ -199,7 +203,7 @@ class CaptureQueue:
     def take(self, now: float, held: Callable[[Event], bool]) -> Waiting | None:
         """Take the first that may be worked on in hand; None if there is none, or one is in hand already."""
         if self.in_hand is None:
-            ready = (w for w in self._heads() if w.ready_at <= now and not held(w.event))
+            ready = (w for w in self._heads() if w.ready_at <= now and not (w.elsewhere or held(w.event)))
             self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
             if self.in_hand is not None:
                 self.in_hand.begin(now)
@@ -221,11 +225,16 @@ class CaptureQueue:
         """Seconds until `take` may give something; None if time alone will not bring that about."""
         if self.in_hand is not None:
             return None
-        return min((max(0.0, w.ready_at - now) for w in self._heads() if not held(w.event)), default=None)
+        ready = (w for w in self._heads() if not (w.elsewhere or held(w.event)))
+        return min((max(0.0, w.ready_at - now) for w in ready), default=None)
 
     def holds(self, session: str) -> bool:
-        """Whether something of a session waits or is in hand."""
-        return any(waiting.session == session for waiting in self._line)
+        """Whether something of a session waits or is in hand, other than for a folder that is elsewhere."""
+        return any(waiting.session == session and not waiting.elsewhere for waiting in self._line)
+
+    def elsewhere(self) -> tuple[Waiting, ...]:
+        """Those that wait until their folder is at its path again, in order."""
+        return tuple(waiting for waiting in self._line if waiting.elsewhere)
 
     def drop(self, waiting: Waiting) -> None:
         """Remove one that is not wanted any more; one in hand is not tried again."""
@@ -235,10 +244,10 @@ class CaptureQueue:
             self._leave([waiting])
 
     def _heads(self) -> Iterable[Waiting]:
-        """Return the first of every session, in order: the others of it wait for that one."""
-        first: dict[str, Waiting] = {}
+        """Return the first of every session and folder, in order: the others of it wait for that one."""
+        first: dict[tuple[str, tuple[str, ...]], Waiting] = {}
         for waiting in self._line:
-            first.setdefault(waiting.session, waiting)
+            first.setdefault((waiting.session, waiting.event.identities), waiting)
         return first.values()
 
     def _released(self) -> Waiting:

@@ -37,7 +37,7 @@ _NOTHING = re.compile(r"\s*(?:```(?:json)?\s*)?(?:\[\s*\]|\{\s*\}|null)\s*(?:```
 _CHECKBOX = "[ ]"
 _BEGUN_MEMORY = re.compile(r'\{\s*"(?:content|scope|category|supersedes|related)"\s*:')
 # A string as a whole, ended or not, or a comma that nothing follows. Possessive, hence linear.
-_STRING_OR_LOOSE_COMMA = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
+_STRING_OR_LOOSE_COMMA = re.compile(r'"(?>(?:[^"\\]++|\\.?)*)(?:"|\Z)|,(?=\s*+[\]}])', re.DOTALL)
 _JSON_BEGINS = ("[", "{", "`")
 # An object with one of these was meant to be a memory; an edge has none of them.
 _FIELDS = frozenset({"content", "scope", "category"})

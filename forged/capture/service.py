@@ -265,6 +265,27 @@ class Pipeline:
         self._add(event, on_disk=True, sealed=True)
         return True
 
+    def waiting(self) -> tuple[Event, ...]:
+        """Every event that has not ended, in order."""
+        return self._queue.events()
+
+    def stored_roots(self, event: Event) -> tuple[tuple[Root, str], ...]:
+        """The roots of an event and of what it comes to, each with the identity that it had."""
+        return self._dispatcher.stored_roots(event)
+
+    async def look_again(self) -> None:
+        """Let events go on whose folders are at their paths again."""
+        await self._dispatcher.look_again()
+
+    async def drop(self, event_id: str) -> bool:
+        """Erase an event that waits; false if there is none of this id."""
+        waiting = next((each for each in self._queue.waiting() if each.event.id == event_id), None)
+        if waiting is None:
+            return False
+        self._queue.drop(waiting)
+        await self._events.remove(event_id)
+        return True
+
     def resumed(self) -> None:
         """What was paused may go on."""
         self._dispatcher.wake()
@@ -272,14 +293,15 @@ class Pipeline:
     def state(self) -> CaptureState:
         state, reason = self._condition()
         in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
+        spooled, spool_bytes = self._events.stored
         return CaptureState(
             state=state,
             reason=reason,
             worker_pid=supervisor.pid,
             worker_restarts=supervisor.restarts,
             turns=self._queue.turns,
-            spooled=self._events.count,
-            spool_bytes=self._events.bytes,
+            spooled=spooled,
+            spool_bytes=spool_bytes,
             in_hand=in_hand.event.id if in_hand is not None else "",
             in_hand_age_s=round(self._clock() - in_hand.taken_at, 3) if in_hand is not None else 0.0,
             last_success=self._dispatcher.last_success,
@@ -298,6 +320,8 @@ class Pipeline:
             return "failing", trouble
         if not self._taken_up.is_set():
             return "waiting", "what an earlier daemon left is being read"
+        if doubt := self._state.pauses.doubt:
+            return "failing", doubt
         if paused := self._state.pauses.reason(()):
             return "paused", paused
         if self._queue.in_hand is not None:

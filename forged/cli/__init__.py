@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
+from forged import be_utf8
+
 
 def main() -> None:
     """Run forgectl on the process's arguments; ends the process with one of the codes in exits.py."""
+    be_utf8()
     # A name that this locale cannot print is shown in escapes, not answered with a traceback.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

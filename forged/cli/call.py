@@ -98,6 +98,18 @@ def _width(stream: TextIO | None, environ: Mapping[str, str]) -> int:
         return 0
 
 
+def stdin_text() -> str:
+    """All of stdin, read as UTF-8 whatever the locale says, with LF as line end. Raises Stop."""
+    if sys.stdin is None:
+        raise Stop("usage", "stdin is closed, and the text was to come from it")
+    try:
+        text = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        wrong = f"stdin is not UTF-8 at byte {error.start}; nothing was done"
+        raise Stop("usage", f"{wrong}: convert it first, for example with `iconv -t UTF-8`") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 # --- to the daemon -------------------------------------------------------------------------------------
 
 

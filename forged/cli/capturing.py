@@ -55,13 +55,16 @@ def pause_command(call: Invocation, *, everywhere: bool) -> None:
 def resume_command(call: Invocation, *, everywhere: bool) -> None:
     """End the pause of this repository, or with --all the pause of everything."""
     with daemon(call) as client:
-        before = client.ask(Status()).capture.paused
+        before = client.ask(Status()).capture
         now = client.ask(Pause(workspace=call.workspace, everywhere=everywhere, paused=False))
     check_done(now)
-    show(call, now, _resumed(before, now.paused))
+    ends_doubt = everywhere and bool(before.doubt)
+    show(call, now, _resumed([*([EVERYWHERE] if ends_doubt else []), *before.paused], now.paused))
     if call.as_json:
         return
-    if EVERYWHERE in now.paused:
+    if before.doubt and not everywhere:
+        tell(before.doubt)
+    elif EVERYWHERE in now.paused:
         tell("still paused everywhere; `forgectl resume --all` ends that")
     elif everywhere and now.paused:
         tell("paused by name; `forgectl resume --workspace PATH` ends that")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from forged.cli.call import Invocation, ask, check_done, check_read, daemon, show
+from forged.cli.call import Invocation, ask, check_done, check_read, daemon, show, stdin_text
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.listing import memory_table, trash_table
@@ -53,7 +52,7 @@ def edit_command(call: Invocation, *, memory_id: str, text: str | None, **fields
         if text is None and not asked.category and asked.cues is asked.evidence is None:
             asked = _edited(call, client, asked)
         elif text is not None:
-            asked = replace(asked, content=sys.stdin.read() if text == "-" else text)
+            asked = replace(asked, content=stdin_text() if text == "-" else text)
         with _kept(asked.content if text in {None, "-"} else None):
             written = client.ask(asked)
             check_done(written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from forged.cli.tables import columns
 from forged.cli.template import template
 from forged.cli.terminal import escape_line, tell
 from forged.errors import ConfigError
+from forged.importing import new_file
 
 
 @click.group("config")
@@ -81,8 +81,7 @@ def _tell_warnings(call: Invocation, loaded: config.Loaded) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        descriptor = new_file(str(path))
     except FileExistsError as error:
         raise Stop("conflict", f"{path} is there already and is left as it is") from error
     except OSError as error:

@@ -1,4 +1,7 @@
-"""`forgectl dead`: capture events that were given up, to be looked at, tried again or thrown away."""
+"""`forgectl dead`: capture events that were given up, to be looked at, tried again or thrown away.
+
+What waits for a folder that is not at its path now is listed with them, and dropped by its id.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ def dead_command() -> None:
 @dead_command.command("list", short_help="List them, and why each was given up.")
 @asks
 def list_command(call: Invocation) -> None:
-    """List capture events that were given up, oldest first, and why."""
+    """List capture events that were given up, oldest first, and why.
+
+    Listed as well is what waits because another folder, or none, is at its path now.
+    """
     found = ask(call, Dead())
     show(call, found, event_table(found.events, call.width))
     if not (found.events or call.as_json):
@@ -49,7 +55,10 @@ def show_command(call: Invocation, *, ids: tuple[str, ...]) -> None:
 @_ALL
 @asks
 def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> None:
-    """Queue events again, as if they had just come."""
+    """Queue events again, as if they had just come.
+
+    One whose folder is not at its path now is refused.
+    """
     _require_choice(ids, every)
     _show_done(call, ask(call, Dead(action="retry", ids=ids)), "queued again")
 
@@ -60,7 +69,10 @@ def retry_command(call: Invocation, *, ids: tuple[str, ...], every: bool) -> Non
 @yes_option
 @asks
 def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bool) -> None:
-    """Erase events for ever; what they held is never captured."""
+    """Erase events for ever; what they held is never captured.
+
+    `--all` means those that were given up. What waits for its folder goes only by its ID.
+    """
     _require_choice(ids, every)
     if not yes:
         require_answer(call, "drop")
@@ -75,7 +87,10 @@ def drop_command(call: Invocation, *, ids: tuple[str, ...], every: bool, yes: bo
 
 def event_table(events: Iterable[DeadEvent], width: int = 0) -> list[str]:
     """One line an event: id, when it died, kind, repository, reason."""
-    rows = ((event.id, local_time(event.died_at), event.kind, event.root, event.reason) for event in events)
+    rows = (
+        (event.id, local_time(event.died_at) or "waits", event.kind, event.root, event.reason)
+        for event in events
+    )
     return columns((tuple(map(escape_line, row)) for row in rows), width=width)
 
 
@@ -106,10 +121,11 @@ def _confirm(call: Invocation, client: Client, ids: tuple[str, ...]) -> tuple[st
     """Show what would go and ask; the ids to drop. Raises Stop when the answer is no."""
     found = client.ask(Dead(action="list", ids=ids))
     check_read(found)
-    if found.events:
-        question = f"Erase {counted(len(found.events), 'event')} for ever?"
-        confirm(event_table(found.events, call.width), question, declined="nothing was dropped")
-    return ids or tuple(event.id for event in found.events)
+    meant = [event for event in found.events if ids or not event.waits]
+    if meant:
+        question = f"Erase {counted(len(meant), 'event')} for ever?"
+        confirm(event_table(meant, call.width), question, declined="nothing was dropped")
+    return ids or tuple(event.id for event in meant)
 
 
 def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
@@ -119,4 +135,4 @@ def _show_done(call: Invocation, done: DeadEvents, what: str) -> None:
 
 
 def _show(call: Invocation, found: DeadEvents, pages: list[str]) -> None:
-    show_found(call, found, pages, f"no event {', '.join(found.missing)} was given up")
+    show_found(call, found, pages, found.reason or f"no event {', '.join(found.missing)} was given up")

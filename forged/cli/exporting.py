@@ -19,9 +19,18 @@ from forged.cli.call import Invocation, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.memories import agent_option
-from forged.cli.terminal import SCHEMA_VERSION, counted, escape_line, local_time, say_exactly, say_json, tell
+from forged.cli.terminal import (
+    SCHEMA_VERSION,
+    counted,
+    escape_line,
+    local_time,
+    project_name,
+    say_exactly,
+    say_json,
+    tell,
+)
 from forged.errors import StoreError
-from forged.importing import Copy, Left, Manifest, copied, export
+from forged.importing import Copy, Left, Manifest, copied, export, new_file
 from forged_client import protocol as wire
 from forged_client.client import Client
 
@@ -174,7 +183,7 @@ def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
     yield "# Memories"
     heads = sorted((each for each in found if each.is_head), key=_place)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):
-        yield f"\n## {'Yours' if scope == 'user' else os.path.basename(root)}"
+        yield f"\n## {'Yours' if scope == 'user' else project_name(root)}"
         for category, some in groupby(here, key=lambda each: each.category):
             yield f"\n### {' '.join(category.split())}"
             for each in some:
@@ -191,12 +200,22 @@ def _put(to: str, text: str, *, force: bool) -> None:
     if to in {"", "-"}:
         say_exactly(text)
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if force else os.O_EXCL)
     try:
-        with open(os.open(to, flags, 0o600), "w", encoding="utf-8", errors="replace") as file:
+        with open(_file(to, force=force), "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except FileExistsError as error:
         raise Stop("conflict", f"{to} is there already; --force replaces it") from error
     except OSError as error:
         raise Stop("unavailable", f"{to} cannot be written: {error.strerror}") from error
     tell(f"exported to {to}")
+
+
+def _file(path: str, *, force: bool) -> int:
+    """A file to write to; one that is there already keeps its owner."""
+    os.stat(os.path.dirname(path) or ".")  # an export makes no folder
+    try:
+        return new_file(path)
+    except FileExistsError:
+        if not force:
+            raise
+        return os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC)

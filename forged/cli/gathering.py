@@ -50,16 +50,17 @@ def roots(client: Client, workspace: str) -> tuple[wire.RootReport, ...]:
     """The roots of a workspace, and of no other in which somebody is at work."""
     report = client.ask(wire.Status(workspace=workspace))
     check_read(report)
-    top = _repository(client, workspace)
-    return tuple(root for root in report.roots if root.scope == "user" or root.root == top)
+    tops = _repository(client, workspace)
+    return tuple(root for root in report.roots if root.scope == "user" or root.root in tops)
 
 
-def _repository(client: Client, workspace: str) -> str:
+def _repository(client: Client, workspace: str) -> frozenset[str]:
+    """Tops of the workspace's repository: a worktree may share a store and have one of its own."""
     try:
-        return client.ask(wire.Trust(workspace=workspace)).roots[0].root
+        return frozenset(each.root for each in client.ask(wire.Trust(workspace=workspace)).roots)
     except RequestFailed as failed:
         if failed.code == "invalid":  # it lies in none
-            return ""
+            return frozenset()
         raise
 
 

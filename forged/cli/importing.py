@@ -20,7 +20,7 @@ from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
 from forged.cli.import_report import Report, end_with, lines_of, report_of
-from forged.cli.terminal import Bar, counted
+from forged.cli.terminal import Bar, counted, project_name
 from forged.errors import WorkspaceError
 from forged.importing import FORMS, Asked, Left, Move, Place, Places, Taken, edges, joined, planned, taken
 from forged_client import protocol as wire
@@ -110,8 +110,9 @@ def _into(given: Sequence[str]) -> Mapping[str, str]:
 
 def _repository_name(client: Client, workspace: str) -> str:
     """What the repository of a workspace is called: the name of its folder."""
-    here = gathering.roots(client, workspace)
-    return next((os.path.basename(root.root) for root in here if root.scope == "repo"), "")
+    here = [root for root in gathering.roots(client, workspace) if root.scope == "repo"]
+    shared = sorted(here, key=lambda root: root.directory.startswith(f"{root.root}/.forge/"))
+    return project_name(shared[0].root) if shared else ""
 
 
 # --- the daemon's part ---------------------------------------------------------------------------------

@@ -5,14 +5,22 @@ All text of a memory is escaped here, on its way into a line; a table cell never
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from forged.cli.tables import cells, columns, cut, folded, short_ids
-from forged.cli.terminal import Painter, counted, escape, escape_line, listed, local_time, shown_fields
+from forged.cli.terminal import (
+    Painter,
+    counted,
+    escape,
+    escape_line,
+    listed,
+    local_time,
+    project_name,
+    shown_fields,
+)
 from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
 
 _CELLS = 80
@@ -62,10 +70,9 @@ def memory_list(
 def _places(memories: Iterable[MemoryRecord]) -> dict[str, str]:
     """Roots by their last name, or whole where two have the same."""
     roots = {memory.root for memory in memories}
-    names = Counter(map(os.path.basename, roots))
+    names = Counter(map(project_name, roots))
     return {
-        root: escape_line(os.path.basename(root) if names[os.path.basename(root)] == 1 else root)
-        for root in roots
+        root: escape_line(project_name(root) if names[project_name(root)] == 1 else root) for root in roots
     }
 
 

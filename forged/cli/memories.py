@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 import msgspec
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, tell_notice
+from forged.cli.call import Invocation, ask, check_done, daemon, show, show_found, stdin_text, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
@@ -154,7 +153,7 @@ def remember_command(
 
     A VALUE of --meta that is JSON is taken as such.
     """
-    content = sys.stdin.read() if text == "-" else text
+    content = stdin_text() if text == "-" else text
     edges, known = tuple(map(edge, related)), dict(key_and_value("--meta", each) for each in metadata)
     request = wire.Remember(
         workspace=call.workspace, content=content, related=edges, origin="explicit", metadata=known, **fields

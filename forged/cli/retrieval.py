@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 import msgspec
 
 from forged.cli import plain_verbs
-from forged.cli.call import Invocation, ask, check_read, daemon, show, tell_notice
+from forged.cli.call import Invocation, ask, check_read, daemon, show, stdin_text, tell_notice
 from forged.cli.commands import asks, min_generation_option
 from forged.cli.exits import Stop
 from forged.cli.listing import explanation, hit_lines
@@ -97,10 +96,10 @@ def why_command(call: Invocation, *, query: str, session: str, agent: str) -> No
 
 def _messages(message: str | None, stdin_json: bool) -> tuple[Message, ...]:
     if not stdin_json:
-        return plain_verbs.user_message(sys.stdin.read() if message == "-" else message or "")
+        return plain_verbs.user_message(stdin_text() if message == "-" else message or "")
     if message is not None:
         raise Stop("usage", "give a MESSAGE or --stdin-json, not both")
     try:
-        return _conversation.decode(sys.stdin.read())
+        return _conversation.decode(stdin_text())
     except (msgspec.DecodeError, UnicodeError) as error:
         raise Stop("usage", f"stdin is not a JSON array of messages: {error}") from error

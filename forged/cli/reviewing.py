@@ -9,13 +9,12 @@ is refused.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 
 import click
 from msgspec.structs import replace
 
-from forged.cli.call import Invocation, ask, check_done, daemon, show
+from forged.cli.call import Invocation, ask, check_done, daemon, show, stdin_text
 from forged.cli.commands import asks
 from forged.cli.confirm import yes_option
 from forged.cli.exits import Stop
@@ -74,7 +73,7 @@ def review_command(
         everything=everything,
         keep=keep,
         drop=drop,
-        text=sys.stdin.read() if text == "-" else text,
+        text=stdin_text() if text == "-" else text,
         allow_secret=allow_secret,
     )
     if edit:

@@ -16,7 +16,7 @@ import msgspec
 
 from forged import integrations
 from forged.cli import setup_words as words
-from forged.cli.call import Invocation, daemon, show
+from forged.cli.call import Invocation, check_done, daemon, show
 from forged.cli.commands import reads
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
@@ -26,6 +26,8 @@ from forged.cli.service.units import Standing
 from forged.cli.terminal import escape, escape_line, say
 from forged.cli.user_manager import UserManager
 from forged.integrations import AgentState, Machine, NotDone
+from forged_client import address
+from forged_client import protocol as wire
 from forged_client.errors import AddressError
 
 _AGENTS = tuple(integrations.rows())
@@ -38,6 +40,13 @@ class Outcome(msgspec.Struct, frozen=True):
     about: str
     done: tuple[str, ...] = ()
     failed: str = ""
+
+
+class _Extras(msgspec.Struct, frozen=True):
+    """Steps of setup that concern no agent: systemd's units, and forged's lines in repositories."""
+
+    service: bool
+    git: bool
 
 
 @click.command("setup", short_help="Connect your agents; --remove takes that away.")
@@ -59,12 +68,14 @@ def setup_command(
     states = integrations.report(machine, agents)
     chosen = _connected(machine, states) if removes else _present(states, named=bool(agents))
     has_service = not agents and not no_service and _service_matters(call, machine, removes=removes)
-    plan = tuple(words.plan(machine, chosen, removes=removes, service=has_service))
-    if dry_run or not chosen:
-        show(call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing(chosen, removes=removes)))
+    has_git = removes and not agents and _has_state(call)
+    plan = tuple(words.plan(machine, chosen, removes=removes, service=has_service, git=has_git))
+    if dry_run or not (chosen or has_git):
+        show(call, {"plan": plan, "done": (), "left": ()}, (*plan, *_nothing(plan, removes=removes)))
         return
     _agree(call, plan, removes=removes, yes=yes)
-    outcomes = tuple(_carried_out(call, machine, chosen, removes=removes, service=has_service))
+    extras = _Extras(service=has_service, git=has_git)
+    outcomes = tuple(_carried_out(call, machine, chosen, removes=removes, extras=extras))
     left = words.AFTER_REMOVAL if removes else tuple(words.left(machine, states, outcomes_of(outcomes)))
     if call.as_json:
         show(call, {"plan": plan, "done": outcomes, "left": left}, ())
@@ -110,8 +121,13 @@ def _connected(machine: Machine, states: Sequence[AgentState]) -> tuple[AgentSta
     )
 
 
-def _nothing(chosen: Sequence[AgentState], *, removes: bool) -> tuple[str, ...]:
-    return ("no agent is connected, nothing to take away",) if removes and not chosen else ()
+def _nothing(plan: Sequence[str], *, removes: bool) -> tuple[str, ...]:
+    return ("no agent is connected, nothing to take away",) if removes and not plan else ()
+
+
+def _has_state(call: Invocation) -> bool:
+    """Whether a daemon ever ran here, which may have had git ignore something."""
+    return os.path.exists(os.path.join(address.state_dir(call.environ), "state.db"))
 
 
 def _agree(call: Invocation, plan: Sequence[str], *, removes: bool, yes: bool) -> None:
@@ -135,15 +151,17 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
 
 
 def _carried_out(
-    call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool
+    call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
 ) -> Iterator[Outcome]:
     """All of the plan, each part said when it is done."""
     rows = integrations.rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
         yield _told(call, _outcome(state.title, act(machine, rows[state.agent])))
-    if service:
+    if extras.service:
         yield _told(call, _outcome("service", _service(call, machine, removes=removes)))
+    if extras.git:
+        yield _told(call, _outcome("git", _lines_taken_out(call)))
     if removes:
         yield _told(call, _outcome("forged", integrations.remove_own(machine)))
     else:
@@ -153,6 +171,17 @@ def _carried_out(
 def _service(call: Invocation, machine: Machine, *, removes: bool) -> Iterator[str]:
     yield from uninstall(call) if removes else install(call)
     integrations.note_service(machine, installed=not removes)
+
+
+def _lines_taken_out(call: Invocation) -> Iterator[str]:
+    """Every repository as it was: git ignores nothing of forged's there. Raises Stop for what stays."""
+    with daemon(call) as client:
+        done = client.ask(wire.Trust(action="leave"))
+    if done.status != "empty":  # no repository has the line
+        check_done(done)
+    yield from (f"took forged's line out of {root.root}/info/exclude" for root in done.roots)
+    if done.reason:
+        raise Stop("conflict", done.reason)
 
 
 def _started(call: Invocation) -> Iterator[str]:

@@ -30,7 +30,9 @@ def no_agent() -> str:
     )
 
 
-def plan(machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool) -> Iterator[str]:
+def plan(
+    machine: Machine, chosen: Sequence[AgentState], *, removes: bool, service: bool, git: bool = False
+) -> Iterator[str]:
     """What will be done, agent by agent."""
     rows = integrations.rows()
     for state in chosen:
@@ -45,6 +47,9 @@ def plan(machine: Machine, chosen: Sequence[AgentState], *, removes: bool, servi
             yield from (
                 f"    {escape_line(line)}" for line in integrations.intended(machine, rows[state.agent])
             )
+    if git:
+        yield "git"
+        yield "    takes forged's line out of .git/info/exclude of the repositories that have it"
     if service:
         yield "systemd"
         yield "    takes forged's units away" if removes else "    starts the daemon when it is asked for"
@@ -60,6 +65,8 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
         elif row.left and state.title in done:
             yield f"  - {state.title}: {row.left}"
     yield "  - memories that others put into a repository are not used before `forgectl trust` there"
+    yield "  - git ignores what forged captures in a repository, by a line in .git/info/exclude; if your"
+    yield "    team wants it in its commits: `forgectl trust --commit` there"
     titles = {row.name: row.title for row in integrations.rows().values()}
     yield from _models(
         integrations.classifiers(machine, titles), integrations.servers(), integrations.keys(machine)

@@ -16,7 +16,7 @@ from forged import __version__
 from forged.cli.scope_lines import scope_status
 from forged.cli.shared_status import shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
-from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport
+from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport, WaitsElsewhere
 
 EVERYWHERE = "*"
 """Stands for all repositories in a list of what is paused."""
@@ -54,7 +54,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield from _gate(report, paint)
     yield from endpoint_lines(report.endpoints, paint)
     yield from shared_lines(report.shared, paint)
-    for warning in distinct(report.warnings):
+    for warning in distinct([each for each in report.warnings if each != report.reason]):
         yield f"  {paint('warn', 'warning:')} {escape_line(warning)}"
     for root in report.roots:
         yield ""
@@ -120,8 +120,17 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         yield f"  {_answering(root)}"
     yield f"  {_watching(root)}"
     if root.notice:
-        yield f"  {paint('bad', 'WITHHELD:')} {escape_line(root.notice)}"
-    if root.last_error:
+        named = "NOT USED:" if root.trust == "unread" else "WITHHELD:"
+        yield f"  {paint('bad', named)} {escape_line(root.notice)}"
+    if root.owner:
+        yield f"  {paint('warn', 'owner:')} {escape_line(root.owner)}"
+    if root.git_problem:
+        yield f"  {paint('warn', 'git:')} {escape_line(root.git_problem)}"
+    elif root.git:
+        yield f"  {escape_line(root.git)}"
+    if root.held:
+        yield f"  {paint('warn', 'no text leaves:')} {escape_line(root.held)}"
+    if root.last_error and root.last_error != root.held:
         yield f"  {paint('bad', 'last error:')} {escape_line(root.last_error)}"
     if root.quarantined:
         texts = counted(root.quarantined, "text")
@@ -232,15 +241,31 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
     if report.to_review:
         waiting = counted(report.to_review, "proposal")
         yield f"  {paint('warn', 'to review:')} {waiting}; `forgectl review` shows them"
-    if report.last_error:
+    if report.last_error and report.last_error != report.reason:
         yield f"  {paint('bad', 'last error:')} {escape_line(report.last_error)}"
     if report.dead:
         dead = f"{counted(report.dead, 'event')} given up; `forgectl dead list` says why"
         yield f"  {paint('warn', 'dead:')} {dead}"
+    for each in report.elsewhere:
+        yield f"  {paint('warn', 'waits:')} {elsewhere_line(each)}"
     if report.paused:
         yield f"  {paint('warn', 'paused:')} {', '.join(map(paused_place, report.paused))}"
     if told := _capture_counts(report):
         yield f"  counted since start: {told}"
+
+
+def elsewhere_line(waits: WaitsElsewhere) -> str:
+    """How much waits for a root whose folder is not at its path, why, and the commands that help."""
+    counts = (
+        (waits.events, "event"),
+        (waits.proposals, "proposal"),
+        (waits.steps, "interrupted removal or move", "interrupted removals or moves"),
+    )
+    told = ", ".join(counted(*each) for each in counts if each[0])
+    return (
+        f"{told} for {escape_line(waits.root)}: {escape_line(waits.reason)}. Start forged where that folder "
+        "is, such as its container; `forgectl dead list` shows what waits, `forgectl dead drop ID` erases it"
+    )
 
 
 def paused_place(place: str) -> str:

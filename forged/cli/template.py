@@ -50,6 +50,7 @@ MEANINGS = {
     "memory.standing_token_budget": "of them for memories that come once with each session; 0 is none",
     "memory.classifier_model": 'chat model that decides what to keep; "": llm.model, retrieval_model, rules',
     "memory.classifier_timeout_s": "1 to 3600 s",
+    "memory.git": "of what is captured in a repository: exclude (git ignores it) or commit (as you like)",
     "memory.daily_token_limit": "of all models together, embeddings too; 0 is no limit",
     "llm.model": "chat model for whatever names none of its own",
     "llm.base_url": "OpenAI-compatible endpoint for chat models",

@@ -113,6 +113,12 @@ def pace(rate: float, left_s: float | None) -> str:
     return f"{told} texts/s" + (f", {span(left_s)} left" if left_s is not None else "")
 
 
+def project_name(top: str) -> str:
+    """The name of the project at a root's top, also where that is `project/.bare` or `project.git`."""
+    above, name = os.path.split(top)
+    return os.path.basename(above) if name in {".git", ".bare"} else name.removesuffix(".git")
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 memory`, `2,000 memories`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -26,7 +26,12 @@ _STATES = {
     "unknown": "never asked about",
     "own": "forged's own from the start",
     "trusted": "trusted",
+    "unread": "what counts there cannot be read now",
 }
+_WHY = (
+    "No record that forged wrote these: reinstalled, restored or cloned? A repository that comes with "
+    "memories, hand-written ones included, is asked about once. Yes is safe if you know who wrote in it."
+)
 _GIST_CELLS = 72
 
 
@@ -43,6 +48,8 @@ _GIST_CELLS = 72
 @click.option(
     "--pin", "mode", flag_value="pin", help="Only what is there now; every change waits for `review`."
 )
+@click.option("--commit", "git", flag_value="commit", help="What forged captures there may be committed.")
+@click.option("--exclude", "git", flag_value="exclude", help="Have git ignore what forged captures there.")
 @yes_option
 @asks
 def trust_command(
@@ -53,6 +60,7 @@ def trust_command(
     listing: bool,
     revoke: bool,
     mode: str | None,
+    git: str | None,
     yes: bool,
 ) -> None:
     """Let the memories that lie in a repository be used: shows what is there and asks once."""
@@ -60,8 +68,13 @@ def trust_command(
         raise Stop("usage", "say one of DIR, --under DIR, --list and --revoke [DIR]")
     if mode and (listing or revoke):
         raise Stop("usage", "--follow and --pin say how to trust; they go with DIR or --under DIR")
+    if git and (under or listing or revoke or mode):
+        raise Stop("usage", "--commit and --exclude are about git alone; they go with DIR and nothing else")
     place = os.path.join(call.workspace, under or directory or "")
-    if listing:
+    if git:
+        told = ask(call, wire.Trust(workspace=place, action="git", git=git), check_done)
+        show(call, told, map(_of_git, told.roots))
+    elif listing:
         found = ask(call, wire.Trust(action="list"))
         show(call, found, columns(map(_row, found.roots), width=call.width))
     elif revoke:
@@ -80,7 +93,11 @@ def _trust(call: Invocation, look: wire.Trust, mode: str, yes: bool) -> None:
     """Show what is there, ask once, and trust exactly that."""
     with daemon(call) as client:
         found = client.ask(look)
-        wanted = [root for root in found.roots if root.withheld or look.action == "show"]
+        wanted = [root for root in found.roots if root.withheld]
+        if look.action == "show":
+            wanted = wanted or list(found.roots[:1])
+        if unread := next((root for root in wanted if root.state == "unread"), None):
+            raise Stop("storage_error", f"nothing can be trusted now: {unread.reason}")
         settled = [root for root in wanted if not root.withheld and root.mode and mode in ("", root.mode)]
         if len(settled) == len(wanted):
             if not call.as_json:
@@ -114,17 +131,14 @@ def _each(
 
 def _question(wanted: Sequence[wire.RootTrust]) -> str:
     withheld = sum(root.withheld for root in wanted)
-    count = counted(withheld, "memory", "memories")
     if not withheld:
         return "Trust this repository, and what is merged or accepted in it later?"
-    if len(wanted) == 1:
-        return f"Trust this repository, with {count} that forged did not write?"
-    return (
-        f"Trust these {len(wanted):,} repositories as they are now, with {count} that forged did not write?"
-    )
+    count = counted(withheld, "memory", "memories")
+    which = "this repository" if len(wanted) == 1 else f"these {len(wanted):,} repositories as they are now"
+    return f"Trust {which}, with {count} of which forged has no record?"
 
 
-def _shown(roots: Iterable[wire.RootTrust]) -> Iterator[str]:
+def _shown(roots: Sequence[wire.RootTrust]) -> Iterator[str]:
     for root in roots:
         yield _standing(root)
         for each in root.sample:
@@ -132,6 +146,8 @@ def _shown(roots: Iterable[wire.RootTrust]) -> Iterator[str]:
             yield f"    | {_gist(each.text)}"
         if root.withheld > len(root.sample):
             yield f"  and {root.withheld - len(root.sample):,} more; `forgectl review` prints all, whole"
+    if any(root.withheld for root in roots):
+        yield _WHY
 
 
 def _standing(root: wire.RootTrust) -> str:
@@ -148,6 +164,11 @@ def _state(root: wire.RootTrust) -> str:
 
 def _row(root: wire.RootTrust) -> tuple[str, ...]:
     return _state(root), f"{root.accepted:,} used", f"{root.withheld:,} withheld", escape_line(root.root)
+
+
+def _of_git(root: wire.RootTrust) -> str:
+    where = escape_line(root.root)
+    return f"{where}: {escape_line(root.git) or 'nothing to ignore there yet'}"
 
 
 def _revoked(root: wire.RootTrust) -> str:

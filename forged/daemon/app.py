@@ -223,6 +223,7 @@ class DaemonRun:
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
+            self._begin(daemon.trust.catch_up())
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())

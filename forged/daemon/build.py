@@ -128,8 +128,8 @@ def build(
     governor = Governor(
         daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
     )
-    state = State(address.state_dir(env), governor)
-    trust = Trust(state, mode=config.trust.mode)
+    state = State(address.state_dir(env), governor, address.socket_path(env))
+    trust = Trust(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     sessions = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
@@ -172,7 +172,7 @@ def build(
         resolver=Resolver(user_top(env), config, indexer),
         writer=writer,
         trust=trust,
-        refused_writes=RefusedWrites(metrics),
+        refused_writes=RefusedWrites(metrics, state),
         session_memories=sessions,
         session_views=session_views,
         cjk=cjk,

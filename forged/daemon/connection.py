@@ -24,6 +24,7 @@ from forged.daemon import peer
 from forged.daemon.failures import failed, undecodable
 from forged.errors import ForgedError
 from forged.in_turn import Place
+from forged.slots import logged
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, Reply, Request
@@ -293,6 +294,7 @@ class Connection(asyncio.BufferedProtocol):
     def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, context=self._place.context)
         kind.add(task)
+        task.add_done_callback(logged)
         task.add_done_callback(kind.discard)
         task.add_done_callback(self._is_over)
         return task

@@ -15,7 +15,8 @@ import socket
 import stat
 
 from forged.errors import ForgedError
-from forged_client.address import in_the_way
+from forged_client.address import in_the_way, reach
+from forged_client.errors import AddressError
 
 BACKLOG = 1024  # a full one makes connect fail at once with EAGAIN
 _ASKED_BYTES = 65536
@@ -80,13 +81,16 @@ def bind(path: str) -> socket.socket:
         raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     fresh = f"{path[:-1]}~"  # not longer than the path itself, which may be at the limit
-    before = os.umask(0o077)
+    before, directory = os.umask(0o077), -1
     try:
-        if os.path.lexists(fresh):
-            os.unlink(fresh)
-        listening.bind(fresh)
+        name, directory = reach(fresh)
+        _unlink(fresh, directory)
+        listening.bind(name)
         listening.listen(BACKLOG)
-        os.rename(fresh, path)
+        _rename(fresh, path, directory)
+    except AddressError as error:
+        listening.close()
+        raise AddressUnusable(str(error)) from error
     except OSError as error:
         listening.close()
         told = f"no socket can be made at {path}: {error.strerror}; set FORGED_SOCKET to another place"
@@ -96,7 +100,26 @@ def bind(path: str) -> socket.socket:
         raise
     finally:
         os.umask(before)
+        if directory >= 0:
+            os.close(directory)
     return listening
+
+
+def _unlink(path: str, directory: int) -> None:
+    """Remove what a dead daemon left; in the directory that was opened and checked, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        if directory < 0:
+            os.unlink(path)
+        else:
+            os.unlink(os.path.basename(path), dir_fd=directory)
+
+
+def _rename(fresh: str, path: str, directory: int) -> None:
+    if directory < 0:
+        os.rename(fresh, path)
+    else:
+        names = os.path.basename(fresh), os.path.basename(path)
+        os.rename(*names, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def turn_away(descriptor: int, frame: bytes) -> None:

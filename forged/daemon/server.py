@@ -19,6 +19,7 @@ from forged.daemon import peer
 from forged.daemon.connection import Connection, Service
 from forged.daemon.listening import BACKLOG
 from forged.in_turn import Line
+from forged.slots import logged
 from forged_client.protocol import HandOver
 
 MAX_CONNECTIONS = 128
@@ -59,7 +60,8 @@ class Server:
     async def start(self, listening: socket.socket) -> None:
         """Serve a bound and listening Unix socket."""
         self._server = await self._accept(listening)
-        self._sweeper = asyncio.create_task(self._sweep())
+        self._sweeper = asyncio.create_task(self._sweep(), name="sweeper")
+        self._sweeper.add_done_callback(logged)
 
     async def replace(self, listening: socket.socket) -> None:
         """Serve another socket from now on; open connections stay."""

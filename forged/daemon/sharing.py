@@ -6,7 +6,7 @@ import platform
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from forged.config import Config
+from forged.config import Config, install_command
 from forged.errors import ConfigError
 from forged.maps import Indexer, RootIndex
 from forged.memory import Scope
@@ -18,7 +18,7 @@ from forged.writing import Writer
 if TYPE_CHECKING:
     from forged.postgres import Machines, OwnMarks, Shared
 
-_EXTRA = "the shared server needs an extra that is not installed: pip install 'forged-memory[postgres]'"
+_EXTRA = "the shared server needs packages that are not installed"
 
 
 def make_shared(
@@ -35,7 +35,7 @@ def make_shared(
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
         return Shared(settings, state=state, door=door, embedder=embedder, daemon=name), ""
     except ImportError:
-        return None, f"nothing is shared: {_EXTRA}"
+        return None, f"nothing is shared: {_EXTRA}: {install_command('postgres')}"
     except ConfigError as error:
         return None, f"nothing is shared: {error}"
 

@@ -11,16 +11,29 @@ from forged import door
 from forged.files import atomic
 from forged.files.agents import agent_ids, made_org_root, root_at, root_of_agent
 from forged.files.arrivals import Arrivals
+from forged.files.arrivals import refusal_of as arrivals_refusal
+from forged.files.arrivals import tidy as tidy_arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
 from forged.files.frontmatter import MAX_FILE_BYTES, parse, read, render
 from forged.files.headers import front_matter
 from forged.files.pace import Pace
 from forged.files.relinked import relinked
-from forged.files.roots import AGENT_ID, FOLDERS, Root, agent_root, org_root, resolve
+from forged.files.roots import (
+    AGENT_ID,
+    FOLDERS,
+    Root,
+    agent_root,
+    is_git_directory,
+    layout,
+    org_root,
+    repo_root,
+    resolve,
+    upwards,
+)
 from forged.files.scan import open_folder, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
-from forged.files.store import NOTE, MemoryStore, Removed
+from forged.files.store import NOTE, MemoryStore, Removed, kept_by_root
 
 if TYPE_CHECKING:
     from forged.files.watcher import Watcher
@@ -44,10 +57,14 @@ __all__ = [
     "Watcher",
     "agent_ids",
     "agent_root",
+    "arrivals_refusal",
     "atomic",
     "files_of",
     "front_matter",
     "hashed",
+    "is_git_directory",
+    "kept_by_root",
+    "layout",
     "made_org_root",
     "one_per_id",
     "open_folder",
@@ -57,10 +74,12 @@ __all__ = [
     "read",
     "relinked",
     "render",
+    "repo_root",
     "resolve",
     "root_at",
     "root_of_agent",
     "scan",
+    "tidy_arrivals",
+    "upwards",
 ]
-
 __getattr__ = door(__name__, watcher=("Watcher",))

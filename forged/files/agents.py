@@ -11,7 +11,7 @@ import os
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import atomic
-from forged.files.roots import AGENT_ID, Root, agent_root, org_root
+from forged.files.roots import AGENT_ID, Root, agent_root, org_root, repo_root
 from forged.files.scan import open_folder
 from forged.memory import Scope
 
@@ -66,11 +66,11 @@ def root_at(top: str, home: str) -> Root:
     if top == org_root(home).top:
         return org_root(home)
     is_agents = os.path.dirname(top) == os.path.dirname(agent_root(home, "any").top)
-    return Root(top, Scope.AGENT if is_agents else Scope.REPO)
+    return Root(top, Scope.AGENT) if is_agents else repo_root(top)
 
 
 def _make(home: str, top: str) -> None:
     if os.path.islink(top) or (os.path.lexists(top) and not os.path.isdir(top)):
         raise StoreError(f"{top} is no directory, or a link to one; move it away")
     with atomic.explained(f"cannot make {top}"):
-        os.close(open_folder(home, os.path.relpath(top, home), atomic.open_or_make))
+        os.close(open_folder(home, os.path.relpath(top, home), atomic.Way(makes=True)))

@@ -6,28 +6,39 @@ all that is not told later. Nothing is raised.
 
 The kernel notes an event before the call that caused it returns, so what an editor saved a moment ago is
 told. Of network file systems it tells only what this machine does: these, and systems without inotify, are
-never known. `watchfiles` was rejected: it collects in a thread of its own and hands over later.
+never known. All roots of a process share one instance of inotify; a user has 128 in all.
+`watchfiles` was rejected: it collects in a thread of its own and hands over later.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import struct
 import sys
+import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 _CREATE, _MOVED_TO = 0x100, 0x80
 # modify, attributes, moved from, delete; the folder itself deleted or moved; directories alone
 _WANTED = 0x2 | 0x4 | 0x40 | _MOVED_TO | _CREATE | 0x200 | 0x400 | 0x800 | 0x01000000
-# unmounted, queue too long, watch gone; the folder itself deleted or moved
-_LOST = 0x2000 | 0x4000 | 0x8000 | 0x400 | 0x800
+_ITSELF_GONE = 0x400
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+# unmounted, watch gone; the folder itself deleted or moved
+_LOST = 0x2000 | _IGNORED | 0x400 | 0x800
+_MOST_PENDING = 1024  # events of one root that wait to be taken; more are a look at everything
 _HEAD = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
 # ext2 to 4, xfs, btrfs, tmpfs, f2fs, zfs, bcachefs, overlay
 _LOCAL = {0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2F52010, 0x2FC12FC1, 0xCA451A4E, 0x794C7630}
+
+_NO_INSTANCE = "no inotify instance is left (fs.inotify.max_user_instances), or no file descriptor: used up"
+_NO_WATCH = "this user's inotify watches (fs.inotify.max_user_watches) are used up"
 
 _Place = tuple[int, int]
 
@@ -37,10 +48,9 @@ class Arrivals:
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = tuple(folders)
-        self._fd: int | None = None
-        self._close: weakref.finalize[[int], Arrivals] | None = None
         self._places: tuple[_Place | None, ...] | None = None  # of the folders, as they are watched
-        self._names: dict[int, str] = {}
+        self._pending = _Pending()
+        weakref.finalize(self, _KERNEL.leave, self._pending)
 
     def taken(self, own: frozenset[str] = frozenset()) -> frozenset[str] | None:
         """Paths of memory files with an event since the last call; None if all has to be looked at.
@@ -48,17 +58,18 @@ class Arrivals:
         Left out is that the files `own` came to be, which the caller knows.
         """
         places = tuple(_place(folder) for folder in self._folders)
-        if self._fd is None or places != self._places:
+        if places != self._places:
             self._watch(places)
             return None
+        events = _KERNEL.taken(self._pending)
+        if events is None:
+            self._places = None  # once this look is over there is another
+            return None
         expected, found = set(own), set[str]()
-        for watch, mask, name in self._events(self._fd):
-            if mask & _LOST:
-                self._places = None  # once this look is over there is another
-                return None
-            if not name.endswith(b".md") or name.startswith(b"."):
+        for folder, mask, name in events:
+            if name.startswith(b"."):
                 continue
-            path = f"{self._names.get(watch, '')}/{os.fsdecode(name)}"
+            path = f"{folder}/{os.fsdecode(name)}"
             if mask in (_CREATE, _MOVED_TO) and path in expected:
                 expected.discard(path)
             else:
@@ -67,25 +78,137 @@ class Arrivals:
 
     def _watch(self, places: tuple[_Place | None, ...]) -> None:
         """Begin anew with the folders that are there, if each can be watched."""
-        if self._close is not None:
-            self._close()
-        self._fd = self._close = self._places = None
         there = [folder for folder, place in zip(self._folders, places, strict=True) if place is not None]
-        libc = _libc()
-        if libc is None or not all(map(_is_local, there)):
-            return
-        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if fd < 0:
-            return
-        self._close = weakref.finalize(self, os.close, fd)
-        watches = {libc.inotify_add_watch(fd, os.fsencode(folder), _WANTED): folder for folder in there}
-        if -1 not in watches:
-            self._fd, self._places, self._names = fd, places, watches
+        is_known = _KERNEL.watch(self._pending, there if all(map(_is_local, there)) else None)
+        self._places = places if is_known else None
 
-    def _events(self, fd: int) -> Iterator[tuple[int, int, bytes]]:
+
+class _Pending:
+    """Events of one `Arrivals` that it has not taken yet: the folder, the mask and the name of each."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, bytes]] = []
+        self.is_lost = False
+        self.watches: set[int] = set()
+
+
+class _Kernel:
+    """The one inotify instance of this process, shared by all roots: the user may have 128 of them.
+
+    A folder is watched once, whoever waits for it. May be used in any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd = -1
+        self._waiting: dict[int, dict[_Pending, str]] = {}  # by watch: who waits, and for which folder
+        self._refused: dict[
+            _Pending, tuple[Sequence[str], str]
+        ] = {}  # folders that want a watch, and why not
+        self._left: deque[_Pending] = deque()
+
+    def watch(self, pending: _Pending, folders: Sequence[str] | None) -> bool:
+        """Collect the events of these folders, and of no others, from now on; whether the kernel can.
+
+        None is for folders of which the kernel does not tell everything.
+        """
+        with self._held():
+            self._give_up(pending)
+            pending.events, pending.is_lost = [], False
+            libc = _libc()
+            if libc is None or folders is None:
+                return False
+            if self._fd < 0:
+                self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+            if self._fd < 0:
+                self._refused[pending] = folders, _NO_INSTANCE
+                return False
+            self._dispatch()
+            for folder in folders:
+                watch = libc.inotify_add_watch(self._fd, os.fsencode(folder), _WANTED)
+                if watch < 0:
+                    is_full = ctypes.get_errno() == errno.ENOSPC
+                    self._give_up(pending)
+                    if is_full:
+                        self._refused[pending] = folders, _NO_WATCH
+                    return False
+                self._waiting.setdefault(watch, {})[pending] = folder
+                pending.watches.add(watch)
+            return True
+
+    def taken(self, pending: _Pending) -> list[tuple[str, int, bytes]] | None:
+        """The events since the last call; None where some are lost, or a folder is not watched any more."""
+        with self._held():
+            self._dispatch()
+            events, pending.events = pending.events, []
+            return None if pending.is_lost else events
+
+    def leave(self, pending: _Pending) -> None:
+        """Give its watches back. May be called while this thread is in another method, by a collection."""
+        self._left.append(pending)
+        if self._lock.acquire(blocking=False):
+            self._release()
+
+    def refusal_of(self, folders: Iterable[str]) -> str:
+        """Why each look at these folders is one at everything, if a limit is the cause; else empty."""
+        wanted, refused = frozenset(folders), tuple(self._refused.values())
+        return next((why for each, why in refused if not wanted.isdisjoint(each)), "")
+
+    def tidy(self) -> None:
+        """Take notice of folders that are gone, whose watches the kernel has given up."""
+        with self._held():
+            self._dispatch()
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Let go of the lock, once nothing is left that somebody wanted to give back meanwhile."""
         while True:
+            while self._left:
+                self._give_up(self._left.popleft())
+            if self._fd >= 0 and not self._waiting:
+                os.close(self._fd)
+                self._fd = -1
+            self._lock.release()
+            if not self._left or not self._lock.acquire(blocking=False):
+                return
+
+    def _give_up(self, pending: _Pending) -> None:
+        libc = _libc()
+        self._refused.pop(pending, None)
+        for watch in pending.watches:
+            others = self._waiting.get(watch, {})
+            others.pop(pending, None)
+            if not others and self._waiting.pop(watch, None) is not None and libc is not None:
+                libc.inotify_rm_watch(self._fd, watch)
+        pending.watches = set()
+
+    def _dispatch(self) -> None:
+        """Hand every event that the kernel holds to who waits for it."""
+        for watch, mask, name in self._events():
+            if mask & _OVERFLOW:
+                for pending in {each for waiting in self._waiting.values() for each in waiting}:
+                    _lose(pending)
+                continue
+            for pending, folder in self._waiting.get(watch, {}).items():
+                if mask & _LOST or len(pending.events) >= _MOST_PENDING:
+                    _lose(pending)
+                elif not pending.is_lost and name.endswith(b".md"):
+                    pending.events.append((folder, mask, name))
+            if mask & _IGNORED:
+                for pending in self._waiting.pop(watch, {}):
+                    pending.watches.discard(watch)
+
+    def _events(self) -> Iterator[tuple[int, int, bytes]]:
+        while self._fd >= 0:
             try:
-                data = os.read(fd, _READ_BYTES)
+                data = os.read(self._fd, _READ_BYTES)
             except BlockingIOError:
                 return
             at = 0
@@ -93,6 +216,52 @@ class Arrivals:
                 watch, mask, _, length = _HEAD.unpack_from(data, at)
                 at += _HEAD.size + length
                 yield watch, mask, data[at - length : at].rstrip(b"\0")
+
+
+def _lose(pending: _Pending) -> None:
+    pending.events, pending.is_lost = [], True
+
+
+_KERNEL = _Kernel()
+tidy = _KERNEL.tidy
+refusal_of = _KERNEL.refusal_of
+
+
+def instances_held() -> int:
+    """How many inotify instances this process holds; 0 where that cannot be seen."""
+    held = 0
+    with contextlib.suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                held += os.readlink(f"/proc/self/fd/{number}") == "anon_inode:inotify"
+    return held
+
+
+def refusal(folders: Iterable[str]) -> str:
+    """Why the kernel does not watch all these folders at once; nothing where it does, or has no inotify.
+
+    A watcher takes three descriptors: an instance of inotify, one of epoll and an eventfd.
+    """
+    libc = _libc()
+    if libc is None:
+        return ""
+    held = [libc.inotify_init1(os.O_CLOEXEC)]
+    if held[0] < 0:
+        return _NO_INSTANCE
+    try:
+        held.append(os.eventfd(0))
+        held.append(os.eventfd(0))
+        is_full = any(
+            libc.inotify_add_watch(held[0], os.fsencode(folder), _ITSELF_GONE) < 0
+            and ctypes.get_errno() == errno.ENOSPC
+            for folder in folders
+        )
+    except OSError:
+        return _NO_INSTANCE
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    return _NO_WATCH if is_full else ""
 
 
 def _place(folder: str) -> _Place | None:

@@ -8,6 +8,8 @@ name was rejected: 158 of 200 kills left a torn file, against none this way. A f
 and is not tried again on that file, because the kernel may have dropped the pages already.
 
 Everything happens relative to directory descriptors, so that no part of a path can be swapped underneath.
+What root makes in a directory of another user is given to that user (`Owner`): a file before it has a name, a
+directory while it is empty, each by its descriptor. Nothing that was there before changes its owner.
 Functions raise OSError; the caller knows what it was about and says so with `explained`.
 """
 
@@ -18,12 +20,16 @@ import ctypes
 import errno
 import hashlib
 import itertools
+import logging
 import os
 import secrets
 import stat
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from forged.errors import StoreError
+
+logger = logging.getLogger(__name__)
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMP_PREFIX, _TEMP_SUFFIX = ".forged-", ".tmp"
@@ -36,20 +42,106 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RENAME_NOREPLACE = 1
 
 
-def open_or_make(parent: int, name: str) -> int:
-    """Open a directory; where it is missing it is made first, 0700, and synced into its parent."""
-    with contextlib.suppress(FileExistsError):
+class Owner(NamedTuple):
+    """The user and group that get what root makes in a directory of theirs."""
+
+    uid: int
+    gid: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Owner | None:
+        """The owner of a directory; None where that is root, or where this process is not root."""
+        return cls(found.st_uid, found.st_gid) if found.st_uid and not os.geteuid() else None
+
+    def take(self, descriptor: int) -> None:
+        """Own what was just made. Where the system refuses, it stays root's: a write never fails for that."""
+        try:
+            os.fchown(descriptor, *self)
+        except OSError as error:  # an id that a user namespace does not know, a server that maps root away
+            logger.warning("owner not given uid=%d gid=%d error=%s", *self, error)
+
+
+def open_or_make(parent: int, name: str, owner: Owner | None = None) -> int:
+    """Open a directory; where it is missing it is made first, 0700, given to `owner`, and synced."""
+    try:
         os.mkdir(name, 0o700, dir_fd=parent)
+    except FileExistsError:
+        return os.open(name, DIRECTORY, dir_fd=parent)
+    directory = os.open(name, DIRECTORY, dir_fd=parent)
+    try:
+        if owner is not None and _is_fresh(directory):
+            owner.take(directory)
+            os.fsync(directory)
         os.fsync(parent)
-    return os.open(name, DIRECTORY, dir_fd=parent)
+    except BaseException:
+        os.close(directory)
+        raise
+    return directory
+
+
+def _is_fresh(directory: int) -> bool:
+    """Whether it may be what was just made: the parent's owner can put another directory in its place."""
+    found = os.fstat(directory)
+    is_ours = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o777 == 0o700
+    return is_ours and not os.listdir(directory)
+
+
+class Way:
+    """Opens the parts of a way below a top; `makes`: makes the missing ones, for the owner of the top."""
+
+    def __init__(self, *, makes: bool) -> None:
+        self.top: os.stat_result | None = None
+        self._makes = makes
+
+    @property
+    def owner(self) -> Owner | None:
+        """Owner of what root makes on this way, as the top was when it was opened."""
+        return None if self.top is None else Owner.of(self.top)
+
+    def __call__(self, parent: int, name: str) -> int:
+        """The next part; the first `parent` is the top."""
+        if self.top is None:
+            self.top = os.fstat(parent)
+        if self._makes:
+            return open_or_make(parent, name, self.owner)
+        return os.open(name, DIRECTORY, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def made(path: str) -> Iterator[tuple[int, Owner | None]]:
+    """Open a directory anywhere, and make the missing end of its way, for the owner of what is there.
+
+    Yields its descriptor, and whose it is if what root makes there is to be given away.
+    """
+    at, missing = os.path.realpath(path), list[str]()
+    while not os.path.isdir(at) and at != "/":
+        at, name = os.path.split(at)
+        missing.append(name)
+    current, enter = os.open(at, DIRECTORY), Way(makes=True)
+    try:
+        for name in reversed(missing):
+            current, parent = enter(current, name), current
+            os.close(parent)
+        yield current, Owner.of(os.fstat(current))
+    finally:
+        os.close(current)
+
+
+def create(directory: int, name: str, owner: Owner | None = None) -> int:
+    """Open a new file, 0600, to write to. Raises FileExistsError for anything of that name."""
+    descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
+    if owner is not None:
+        owner.take(descriptor)
+    return descriptor
 
 
 class NewFile:
     """A file of a directory that has no name yet: `sync` it, then `link` it, and in any case `close` it."""
 
-    def __init__(self, directory: int, data: bytes) -> None:
+    def __init__(self, directory: int, data: bytes, owner: Owner | None = None) -> None:
         self._directory = directory
         self._data = data
+        self._owner = owner
         self._temp = ""
         self._fd = _nameless(directory)
         if self._fd is None:
@@ -94,12 +186,14 @@ class NewFile:
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._temp = None, _temporary_name()
-        self._fd = os.open(self._temp, _NEW_FILE, 0o600, dir_fd=self._directory)
+        self._fd = create(self._directory, self._temp)
         self._written(self._fd)
 
     def _written(self, fd: int) -> None:
         try:
             _write_all(fd, self._data)
+            if self._owner is not None:
+                self._owner.take(fd)
         except BaseException:
             self.close()
             raise
@@ -118,13 +212,13 @@ def _nameless(directory: int) -> int | None:
         return None
 
 
-def publish(directory: int, name: str, data: bytes) -> None:
+def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) -> None:
     """Put a new file into a directory and return once it will survive a power cut.
 
     Raises FileExistsError if the name is taken, which is then durable too; other OSErrors mean that nothing
     was published. StoreError: the file system can neither link nor rename without replacing.
     """
-    file = NewFile(directory, data)
+    file = NewFile(directory, data, owner)
     try:
         file.sync()
         file.link(name)
@@ -152,10 +246,11 @@ def _temporary_name() -> str:
     return f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
 
 
-def _write(directory: int, name: str, data: bytes) -> None:
-    fd = os.open(name, _NEW_FILE, 0o600, dir_fd=directory)
+def _write(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
+    fd = create(directory, name, owner)
     try:
         _write_all(fd, data)
+        os.fchmod(fd, mode)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -206,7 +301,7 @@ def replace(path: str, data: bytes) -> None:
         os.close(directory)
 
 
-def rewrite(directory: int, name: str, data: bytes, *, expected: str) -> None:
+def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Owner | None = None) -> None:
     """Put other bytes in the place of a file whose SHA-256 is `expected`, whole, keeping its mode.
 
     For the one change of a memory file that is permitted, of its link. Raises StoreError if it has other
@@ -215,14 +310,13 @@ def rewrite(directory: int, name: str, data: bytes, *, expected: str) -> None:
     if hashlib.sha256(read(directory, name)).hexdigest() != expected:
         raise StoreError(f"{name} was changed at this moment; try again")
     mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-    _exchange(directory, name, data, stat.S_IMODE(mode))
+    _exchange(directory, name, data, stat.S_IMODE(mode) & 0o777, owner)
 
 
-def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
+def _exchange(directory: int, name: str, data: bytes, mode: int = 0o600, owner: Owner | None = None) -> None:
     fresh = _temporary_name()
     try:
-        _write(directory, fresh, data)
-        os.chmod(fresh, mode, dir_fd=directory)
+        _write(directory, fresh, data, mode, owner)
         os.rename(fresh, name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
     except OSError:

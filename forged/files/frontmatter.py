@@ -12,11 +12,12 @@ bytes and unknown keys survive.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.errors import MemoryFormatError
+from forged.errors import InConflict, MemoryFormatError
 from forged.files import entries, written_form
 from forged.files.doubts import doubts
 from forged.files.entries import one_text
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
+
+IN_CONFLICT = (
+    "it is in conflict: it holds both sides of a merge (`<<<<<<<`, `=======`, `>>>>>>>`); resolve it first"
+)
+
+_FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
+_SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -52,11 +60,56 @@ def read(data: bytes, scope: str, name: str) -> Reading:
 
     Missing keys get defaults, so that a person can write a memory by hand: version 1, trigger `explicit`,
     no session, no times, category `user-facts` in a user scope and `project-conventions` elsewhere. Without
-    front matter the whole text is the body. Raises MemoryFormatError.
+    front matter the whole text is the body. Raises MemoryFormatError, InConflict for a text with the markers
+    of a merge, wherever in the file they are.
     """
     if len(data) > MAX_FILE_BYTES:
         raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
+    if is_in_conflict(data):
+        raise InConflict(IN_CONFLICT)
     return _read_written_form(data, scope, name) or _doubted(_read_any_form(data, scope, name), data)
+
+
+def is_in_conflict(data: bytes) -> bool:
+    """Whether a text holds, in this order and at line starts, the three markers of a merge.
+
+    A conflict begins outside code fences; a fence that nothing closes is none. What follows the first marker
+    counts wherever it is, as either side may open a fence.
+    """
+    if b"<<<<<<<" not in data or b">>>>>>>" not in data:
+        return False
+    lines = [line.rstrip(b" \t\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    fenced, at = _fenced(lines), 0
+    for number, line in enumerate(lines):
+        if at == 0 and number in fenced:
+            continue
+        if _SIDES[at].match(line):
+            at += 1
+            if at == len(_SIDES):
+                return True
+    return False
+
+
+def _fenced(lines: Sequence[bytes]) -> set[int]:
+    """Numbers of the lines within code fences, in one pass from each end."""
+    fences = [(number, found) for number, line in enumerate(lines) if (found := _FENCE.fullmatch(line))]
+    longest = {b"`": 0, b"~": 0}  # of the fences behind that could close one
+    reach: list[int] = []
+    for _, found in reversed(fences):
+        kind = found[1][:1]
+        reach.append(longest[kind])
+        if not found[2].strip():
+            longest[kind] = max(longest[kind], len(found[1]))
+    inside: set[int] = set()
+    opened: tuple[int, bytes] | None = None
+    for (number, found), most in zip(fences, reversed(reach), strict=True):
+        mark = found[1]
+        if opened is None:
+            opened = (number, mark) if most >= len(mark) else None
+        elif mark.startswith(opened[1]) and not found[2].strip():
+            inside.update(range(opened[0], number + 1))
+            opened = None
+    return inside
 
 
 def render(memory: Memory) -> bytes:

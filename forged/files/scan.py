@@ -28,7 +28,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from forged.errors import MemoryFormatError, StoreError
+from forged.errors import InConflict, MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES, read
 from forged.files.pace import Pace
@@ -225,7 +225,8 @@ class _Pass:
         try:
             reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
-            if old is not None and old.memory is not None and self._age(status) < GRACE_S:
+            may_pass = not isinstance(error, InConflict) and self._age(status) < GRACE_S
+            if old is not None and old.memory is not None and may_pass:
                 return self._hold(old)
             return Seen(_key(status), None, str(error))
         memory = reading.memory

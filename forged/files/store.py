@@ -7,12 +7,13 @@ and goes away only by an explicit `forget`. Raises StoreError with a sentence th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -26,6 +27,8 @@ from forged.memory import Memory, is_valid_id
 
 logger = logging.getLogger(__name__)
 
+_MOST_LOOKED_AT = 500
+_NOBODY = 65534
 _TEMPS_S = 30.0  # of a writer that is alive and takes longer, the write fails and is told so
 
 
@@ -50,7 +53,8 @@ class MemoryStore:
         """No link may lead out of the root's top; `clock` gives seconds since the epoch."""
         self.root = root
         self._clock = clock
-        self._known: tuple[int, int] | None = None  # the directory of new memories, as it was entered last
+        # The top and the directory of new memories, as they were entered last.
+        self._known: tuple[tuple[int, int], tuple[int, int]] | None = None
 
     def write(self, memory: Memory) -> str:
         """Put a new memory on stable storage and return its path; its scope is that of the store.
@@ -58,9 +62,9 @@ class MemoryStore:
         Raises MemoryExists if the id is taken, StoreError if it cannot be stored; nothing is left then.
         """
         path, data = self.path_of(memory.id), self.checked(memory)
-        with atomic.explained(f"cannot write {path}"), self.opened_to_write() as folder:
+        with atomic.explained(f"cannot write {path}"), self.opened_to_write() as (folder, owner):
             try:
-                atomic.publish(folder, os.path.basename(path), data)
+                atomic.publish(folder, os.path.basename(path), data, owner)
             except FileExistsError as error:
                 raise MemoryExists(f"there is a memory {memory.id} already") from error
         return path
@@ -82,9 +86,23 @@ class MemoryStore:
             raise StoreError(f"the memory cannot be stored: {error}") from error
         return data
 
-    def opened_to_write(self) -> AbstractContextManager[int]:
-        """The directory of new memories, which is made if it is missing. Raises OSError, StoreError."""
-        return self._opened(self.root.folders[0], atomic.open_or_make, known=self._known)
+    @contextlib.contextmanager
+    def opened_to_write(self, folder: str = "") -> Iterator[tuple[int, atomic.Owner | None]]:
+        """A directory of memories, which is made if it is missing, and who is to own what is made there.
+
+        Without a folder it is that of new memories. Raises OSError, StoreError.
+        """
+        directory, owner = (-1, None) if folder else self._reopened()
+        if directory < 0:
+            way = atomic.Way(makes=True)
+            directory = open_folder(self.root.top, folder or self.root.folders[0], way)
+            owner = way.owner
+            if not folder and way.top is not None:
+                self._known = _place(way.top), _place(os.fstat(directory))
+        try:
+            yield directory, owner
+        finally:
+            os.close(directory)
 
     def rendered(self, memory: Memory) -> bytes:
         """The bytes that `write` puts into the file of a memory."""
@@ -117,9 +135,9 @@ class MemoryStore:
         path = os.path.join(self.root.top, folder, name)
         if folder not in self.root.folders or os.path.basename(name) != name:
             raise StoreError(f"{path} is no place of a memory")
-        with atomic.explained(f"cannot write {path}"), self._opened(folder, atomic.open_or_make) as directory:
+        with atomic.explained(f"cannot write {path}"), self.opened_to_write(folder) as (directory, owner):
             try:
-                atomic.publish(directory, name, data)
+                atomic.publish(directory, name, data, owner)
             except FileExistsError as error:
                 if atomic.read(directory, name) != data:
                     raise MemoryExists(f"there is another file at {path}; move it out of the way") from error
@@ -128,8 +146,9 @@ class MemoryStore:
     def rewrite(self, path: str, data: bytes, *, expected: str) -> None:
         """Put other bytes into a file whose SHA-256 is `expected`, as `atomic.rewrite`. Raises StoreError."""
         folder, name = os.path.split(path)
-        with atomic.explained(f"cannot write {path}"), self._opened(folder) as directory:
-            atomic.rewrite(directory, name, data, expected=expected)
+        way = atomic.Way(makes=False)
+        with atomic.explained(f"cannot write {path}"), self._opened(folder, way) as directory:
+            atomic.rewrite(directory, name, data, expected=expected, owner=way.owner)
 
     def read(self, path: str) -> bytes:
         """The bytes of a file. Raises StoreError."""
@@ -151,29 +170,26 @@ class MemoryStore:
             return 0
 
     @contextlib.contextmanager
-    def _opened(
-        self, folder: str, enter: Enter = open_part, known: tuple[int, int] | None = None
-    ) -> Iterator[int]:
-        """Open a directory; the way to one that is `known` as it was entered is not looked at again."""
-        directory = -1 if known is None else self._reopened(folder, known)
-        if directory < 0:
-            directory = open_folder(self.root.top, folder, enter)
-            if enter is atomic.open_or_make:
-                self._known = _place(directory)
+    def _opened(self, folder: str, enter: Enter = open_part) -> Iterator[int]:
+        directory = open_folder(self.root.top, folder, enter)
         try:
             yield directory
         finally:
             os.close(directory)
 
-    def _reopened(self, folder: str, known: tuple[int, int]) -> int:
+    def _reopened(self) -> tuple[int, atomic.Owner | None]:
+        """The directory of new memories if it is the one entered last; the way is not walked again."""
+        if self._known is None:
+            return -1, None
         try:
-            directory = os.open(os.path.join(self.root.top, folder), atomic.DIRECTORY)
+            top = os.stat(self.root.top)
+            directory = os.open(os.path.join(self.root.top, self.root.folders[0]), atomic.DIRECTORY)
         except OSError:
-            return -1
-        if _place(directory) == known:
-            return directory
+            return -1, None
+        if (_place(top), _place(os.fstat(directory))) == self._known:
+            return directory, atomic.Owner.of(top)
         os.close(directory)
-        return -1
+        return -1, None
 
     def _move(self, directory: str, name: str, folder: str, note: bytes) -> str:
         with atomic.explained(f"cannot move {directory}/{name}"), self._opened(directory) as source:
@@ -194,6 +210,45 @@ class MemoryStore:
         return Removed(id_, os.path.join(directory, name))
 
 
+def kept_by_root(root: Root) -> str:
+    """Sentence on what root made below the top of another user and could not give away; else empty.
+
+    Only root asks: anybody else cannot read such a file, and hears of that. It looks at some hundred at most.
+    """
+    if os.geteuid():
+        return ""
+    try:
+        owner = atomic.Owner.of(os.stat(root.top))
+        path = _of_root(root) if owner is not None else ""
+    except OSError:
+        return ""
+    if owner is None or not path:
+        return ""
+    place = os.path.join(root.top, root.folders[0].partition("/")[0])
+    ids = f"{owner.uid}:{owner.gid}"
+    if owner.uid == _NOBODY:  # how a user namespace shows whoever it does not know
+        ids = f"--reference={shlex.quote(root.top)}"
+    return (
+        f"{path} belongs to root, not to user {owner.uid}, who owns {root.top}: it was there before, or the "
+        f"system does not let root give it away; `chown -R {ids} {shlex.quote(place)}` as root, outside of a "
+        "container, gives it back"
+    )
+
+
+def _of_root(root: Root) -> str:
+    """A path of forged's below a root that belongs to root; empty if there is none."""
+    folder = os.path.join(root.top, root.folders[0])
+    ways = [each for each in (os.path.dirname(folder), folder) if each != root.top]
+    for path in filter(os.path.lexists, ways):
+        if os.lstat(path).st_uid == 0:
+            return path
+    if not os.path.isdir(folder):
+        return ""
+    with os.scandir(folder) as entries:
+        some = itertools.islice(entries, _MOST_LOOKED_AT)
+        return next((each.path for each in some if each.stat(follow_symlinks=False).st_uid == 0), "")
+
+
 def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
     """Every file of these ids, also those that lost to a newer one: directory, name, id."""
     return [
@@ -204,9 +259,8 @@ def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, 
     ]
 
 
-def _place(directory: int) -> tuple[int, int]:
-    status = os.fstat(directory)
-    return status.st_dev, status.st_ino
+def _place(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _as_name(id_: str) -> str:

@@ -31,9 +31,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
+from forged.files.arrivals import instances_held, refusal
 from forged.files.roots import Root, upwards
 from forged.files.watch_mark import Mark
 from forged.files.watched_places import EVERYTHING, Places, Watched, below
+from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +51,7 @@ _LAST_PAUSE_S = 5.0
 _POLL_S = 2.0
 _TROUBLE_S = 60.0  # until a root that was in trouble is watched again
 _STOP_S = 0.4
-# What the kernel and watchfiles say when this user or process may not watch any more.
-_LIMITS = ("os error 24", "os error 28", "watch limit reached")
+_MOST_HELD, _CLOSING_S = 2, 0.002  # instances of inotify before new watches are made; a pause of a wait
 
 
 class Watcher:
@@ -122,13 +123,15 @@ class Watcher:
         """Watch the roots, whichever they are at a time, until the watches fail."""
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
+        session.add_done_callback(retrieved)  # nobody waits for it any more where this is cancelled
         try:
-            await asyncio.shield(session)
+            await asyncio.wait([session])
         except asyncio.CancelledError:
             self._ended = True
             self._look_now.set()
             await asyncio.wait([session], timeout=_STOP_S)
             raise
+        session.result()
 
     # --- in the thread --------------------------------------------------------------------------------
 
@@ -143,6 +146,8 @@ class Watcher:
         finally:
             if standing is not None:
                 standing.close()
+            if not self._ended:
+                _await_closed()  # who is told of a failure asks the kernel for an instance
 
     def _renewed(self, old: _Standing | None, loop: asyncio.AbstractEventLoop) -> _Standing:
         """Watches of the directories that are there now; the old ones, where no further can be had.
@@ -151,15 +156,17 @@ class Watcher:
         may have its number.
         """
         while True:
+            _await_closed()
             places = Places(tuple(root for root in self._roots if root.top not in self._troubles))
             try:
                 fresh = _stand(places)
             except Exception as error:
+                _await_closed()
                 others = self._unwatched(old)
                 if old is None or not others:
                     raise
-                self._trouble(others, _cause(error))
-                loop.call_soon_threadsafe(self._report, dict.fromkeys(others, EVERYTHING))
+                self._trouble(others, self._limit() or _cause(error))
+                self._tell(loop, self._report, dict.fromkeys(others, EVERYTHING))
                 return old
             if fresh is not None:
                 break
@@ -168,7 +175,7 @@ class Watcher:
         touched |= dict.fromkeys(troubled | self._swapped | self._quiet, EVERYTHING)
         self._again |= self._swapped
         self._swapped = self._quiet = frozenset()
-        loop.call_soon_threadsafe(self._began, fresh.watched, touched)
+        self._tell(loop, self._began, fresh.watched, touched)
         if old is not None:
             if self._take_last(old, loop):
                 self._look_now.set()  # it was while the new ones were being set
@@ -192,7 +199,7 @@ class Watcher:
             now = time.monotonic()
             if now - polled_at > _POLL_S and self._troubles:
                 polled_at = now
-                loop.call_soon_threadsafe(self._report, dict.fromkeys(self._troubles, EVERYTHING))
+                self._tell(loop, self._report, dict.fromkeys(self._troubles, EVERYTHING))
             if swapped or self._mended(now):
                 return
 
@@ -221,7 +228,7 @@ class Watcher:
         touched, swapped = standing.places.affected(changes)
         if touched:
             self.used_at = time.monotonic()  # one change is seldom alone
-            loop.call_soon_threadsafe(self._report, touched)
+            self._tell(loop, self._report, touched)
         if swapped:
             self._swapped |= {top for top, files in touched.items() if not files}
         return swapped
@@ -230,13 +237,21 @@ class Watcher:
         quiet_s = time.monotonic() - self.used_at
         return next((step_ms for limit_s, step_ms in _STEPS_MS if quiet_s < limit_s), _IDLE_STEP_MS)
 
+    def _tell(self, loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: object) -> None:
+        """Have the loop make a call, unless it has ended, as this thread then does too."""
+        try:
+            loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            self._ended = True
+            self._look_now.set()
+
     # --- what is wrong --------------------------------------------------------------------------------
 
     def _is_of_single_roots(self, error: Exception) -> bool:
         """Whether an error names the roots that it is about; the others are watched again at once."""
         cause = _cause(error)
         named = [root.top for root in self._roots if f'"{root.top}/' in cause]
-        if not named or any(words in cause for words in _LIMITS):
+        if not named or self._limit():
             return False
         self._trouble(named, cause)
         self._report(self._all_roots())  # what was told since the last look is lost
@@ -257,11 +272,14 @@ class Watcher:
 
     def _failed(self, error: Exception, pause_s: float) -> float:
         """Note a failure, report every root, and return the seconds until the next attempt."""
-        cause = _cause(error)
-        limited = any(words in cause for words in _LIMITS)
-        self._enter(f"polling: {cause}" if limited else f"restarting: {cause}")
+        limited = self._limit()
+        self._enter(f"polling: {limited}" if limited else f"restarting: {_cause(error)}")
         self._report(self._all_roots())
         return _POLL_S if limited else pause_s
+
+    def _limit(self) -> str:
+        """Which limit of the kernel keeps all that is wanted from being watched; nothing where none does."""
+        return refusal(directory.path for directory in Places(self._roots).on_disk())
 
     # --- in the loop ----------------------------------------------------------------------------------
 
@@ -327,6 +345,16 @@ def _stand(places: Places) -> _Standing | None:
         return standing
     standing.close()
     return None
+
+
+def _await_closed() -> None:
+    """Wait until watches that were given up are closed, which the backend does in a thread of its own.
+
+    So new ones beside the old and beside those of the writers are never a fourth instance.
+    """
+    until = time.monotonic() + _LAST_LOOKS_S
+    while instances_held() > _MOST_HELD and time.monotonic() < until:
+        time.sleep(_CLOSING_S)
 
 
 def _cause(error: Exception) -> str:

@@ -13,7 +13,7 @@ In go paths and bytes, out come items and what is no item, with the reason. Work
 path that nothing can be read from, StoreError for an export that cannot be written. No daemon is asked here.
 """
 
-from forged.importing.copying import Copy, copied, export
+from forged.importing.copying import Copy, copied, export, new_file
 from forged.importing.forge import MANIFEST, Manifest, Part
 from forged.importing.plan import Move, Place, Places, edges, planned
 from forged.importing.reading import FORMS, Asked, joined, taken
@@ -37,6 +37,7 @@ __all__ = [
     "edges",
     "export",
     "joined",
+    "new_file",
     "planned",
     "taken",
 ]

@@ -16,7 +16,7 @@ import msgspec
 
 from forged import __version__
 from forged.errors import StoreError
-from forged.files import MemoryStore, Root, atomic, scan
+from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
 from forged.importing.forge import MANIFEST, Manifest, Part
 from forged.importing.values import Left
 from forged.memory import Scope, utc_now
@@ -34,14 +34,14 @@ class Copy(msgspec.Struct, frozen=True):
 
 def copied(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
     """Read a root; `withheld` are paths of files that do not count there."""
-    root = Root(top, Scope(scope))
+    root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)
     files: list[tuple[str, bytes]] = []
     left: list[Left] = []
-    for listing in scan(root).listings:
+    for listing, folder in zip(scan(root).listings, root.folders, strict=True):
         for name, seen in sorted(listing.files.items()):
             path = os.path.join(listing.path, name)
-            below = os.path.relpath(path, top)
+            below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
             if seen.memory is None:
                 left.append(Left(below, f"no memory: {seen.reason}"))
             elif path in withheld:
@@ -58,13 +58,22 @@ def export(target: str, copies: Sequence[Copy], *, replace: bool) -> Manifest:
     _check(target, replace=replace)
     told = Manifest(forged=__version__, exported_at=utc_now(), parts=tuple(_parts(copies)))
     fresh = f"{target}.{secrets.token_hex(4)}.part"
-    with atomic.explained(f"cannot write {target}"):
+    with atomic.explained(f"cannot write {target}"), atomic.made(os.path.dirname(target)) as (parent, owner):
         try:
-            _written(fresh, told, copies)
+            _written(parent, os.path.basename(fresh), owner, told, copies)
             _swapped(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return told
+
+
+def new_file(path: str) -> int:
+    """Open a new file, 0600, to write to, and make its folder; as root, for the owner of what is there.
+
+    Raises OSError, FileExistsError for anything of that name.
+    """
+    with atomic.made(os.path.dirname(path)) as (folder, owner):
+        return atomic.create(folder, os.path.basename(path), owner)
 
 
 def _check(target: str, *, replace: bool) -> None:
@@ -82,7 +91,7 @@ def _parts(copies: Iterable[Copy]) -> Iterable[Part]:
         if copy.root.scope is Scope.USER:
             yield Part("user", Scope.USER.value, files=len(copy.files))
             continue
-        plain = _ODD.sub("_", os.path.basename(copy.root.top)) or "repository"
+        plain = _ODD.sub("_", _name(copy.root)) or "repository"
         name, number = plain, 1
         while name in names:
             number += 1
@@ -91,29 +100,41 @@ def _parts(copies: Iterable[Copy]) -> Iterable[Part]:
         yield Part(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
 
 
-def _written(fresh: str, told: Manifest, copies: Sequence[Copy]) -> None:
-    os.makedirs(os.path.dirname(fresh), exist_ok=True)
-    os.mkdir(fresh, 0o700)
-    for part, copy in zip(told.parts, copies, strict=True):
-        for below, data in copy.files:
-            _put(os.path.join(fresh, part.folder), below, data)
-    _put(fresh, MANIFEST, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+def _name(root: Root) -> str:
+    """The name of a root's project, also where its top is `project/.bare` or `project.git`."""
+    above, name = os.path.split(root.top)
+    if root.in_git and name.startswith("."):
+        return os.path.basename(above)
+    return name.removesuffix(".git") if root.in_git else name
 
 
-def _put(top: str, below: str, data: bytes) -> None:
-    path = os.path.join(top, below)
-    _make(os.path.dirname(path))
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _written(
+    parent: int, fresh: str, owner: atomic.Owner | None, told: Manifest, copies: Sequence[Copy]
+) -> None:
+    top = atomic.open_or_make(parent, fresh, owner)
+    try:
+        for part, copy in zip(told.parts, copies, strict=True):
+            for below, data in copy.files:
+                _put(top, os.path.join(part.folder, below), data, owner)
+        _put(top, MANIFEST, msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n", owner)
+    finally:
+        os.close(top)
 
 
-def _make(folder: str) -> None:
-    """As os.makedirs, which gives the mode to the last folder alone."""
-    if not os.path.isdir(folder):
-        _make(os.path.dirname(folder))
-        os.mkdir(folder, 0o700)
+def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
+    """Write one file of an export, and the folders above it."""
+    *folders, name = below.split("/")
+    current = os.dup(top)
+    try:
+        for folder in folders:
+            current, above = atomic.open_or_make(current, folder, owner), current
+            os.close(above)
+        with open(atomic.create(current, name, owner), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        os.close(current)
 
 
 def _swapped(fresh: str, target: str) -> None:

@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -21,8 +22,17 @@ from forged_client.address import home
 
 # Beside PATH: where installers put programs that a thin PATH does not know.
 _BESIDE = (".local/bin", ".npm-global/bin", ".bun/bin", ".opencode/bin", ".claude/local")
-# Of the caller, what decides where forged's things lie; some agents keep it from the servers that they start.
-_TELLING = ("FORGED_SOCKET", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+_PLACES = (
+    "FORGED_SOCKET",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_CACHE_HOME",
+)
+SERVER_VARIABLES = (*_PLACES, "FORGED_BYPASS")
+"""Variables that a server must see as its agent does: where forged's things lie, and whether it is off."""
+
 RECORD = "setup.json"
 
 
@@ -54,15 +64,17 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         """
         return f"{shlex.join(self.hook_words(agent))} 2>/dev/null || true"
 
-    def server(self, agent: str) -> dict[str, object]:
-        """The MCP server of this agent, as most of them want it described."""
-        told: dict[str, object] = {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
-        return {**told, "env": kept} if (kept := self.told_env) else told
+    def server(self, agent: str) -> dict[str, Any]:
+        """The command of this agent's MCP server."""
+        return {"command": self.python, "args": ["-I", "-S", self.bridge, agent]}
 
     @property
-    def told_env(self) -> dict[str, str]:
-        """Variables that a server must be told by name, where the person has set them."""
-        return {name: value for name in _TELLING if (value := self.environ.get(name, "")).startswith("/")}
+    def moved(self) -> dict[str, str]:
+        """The variables that say where forged's things lie, where the person has set them."""
+        set_here = {name: self.environ.get(name, "") for name in _PLACES}
+        if set_here["XDG_RUNTIME_DIR"].rstrip("/") == f"/run/user/{os.geteuid()}":  # looked for in any case
+            del set_here["XDG_RUNTIME_DIR"]
+        return {name: value for name, value in set_here.items() if value.startswith("/")}
 
     def folder(self, row: Row) -> str:
         """Where an agent keeps its things, whether or not it is there."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import forged
-from forged.integrations.machine import Machine
+from forged.integrations.machine import SERVER_VARIABLES, Machine
 from forged.integrations.rows import Row, rows, template
 
 NAME = "forged"
@@ -35,15 +36,22 @@ def hooks(row: Row, machine: Machine) -> dict[str, list[object]]:
     return {event: [_hook(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 
 
-def server(row: Row, machine: Machine) -> dict[str, object]:
-    """The MCP server as this agent wants it described."""
+def server(row: Row, machine: Machine) -> dict[str, Any]:
+    """The MCP server as this agent wants it described.
+
+    Where the agent passes its environment on, nothing of it is written down: hooks see the agent's, and a
+    server that saw another one would be that of another daemon once the person moves a folder.
+    """
     told = machine.server(row.name)
+    if row.name == "opencode":
+        return {"type": "local", "command": [told["command"], *told["args"]], "enabled": True}
     if row.name == "vscode":
-        return {"type": "stdio", **told}
-    if row.name != "opencode":
-        return told
-    command = [machine.python, "-I", "-S", machine.bridge, row.name]
-    return {"type": "local", "command": command, "enabled": True, "environment": machine.told_env}
+        told = {"type": "stdio", **told}
+    if row.server_env == "named":
+        told["env_vars"] = list(SERVER_VARIABLES)
+    elif row.server_env == "written" and machine.moved:
+        told["env"] = machine.moved
+    return told
 
 
 def _hook(row: Row, line: str, timeout: int) -> object:

@@ -11,6 +11,7 @@ import msgspec
 
 Way = Literal["plugin", "file", "settings"]
 Shape = Literal["group", "plain", "typed"]
+ServerEnv = Literal["passed", "named", "written"]
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +31,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     installs: tuple[tuple[str, ...], ...] = ()
     removes: tuple[tuple[str, ...], ...] = ()
     env: dict[str, str] = {}
+    server_env: ServerEnv = "written"
     files: dict[str, str] = {}
     copies: dict[str, str] = {}
     settings: dict[str, str] = {}

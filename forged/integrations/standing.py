@@ -100,6 +100,7 @@ def place_of(machine: Machine, row: Row, place: str) -> str:
 
 
 def _connection(machine: Machine, row: Row, *, exact: bool) -> tuple[Connection, str]:
+    exact = exact or row.server_env != "written"
     try:
         if row.way == "settings":
             return _by_settings(settings(machine, row), exact=exact)

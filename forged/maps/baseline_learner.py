@@ -17,6 +17,7 @@ from forged.errors import ProviderError
 from forged.map import LEAST_DIMENSION, Baseline
 from forged.maps.identity import Identity
 from forged.models import Health, Kind, Purpose, Vectors
+from forged.slots import logged
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class BaselineLearner:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
+            self._learning.add_done_callback(logged)
 
     def try_again(self) -> None:
         """The endpoint answers: what came to nothing for a reason that passes is asked for once more."""
@@ -95,7 +97,7 @@ class BaselineLearner:
                 return
             queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
         except ProviderError as error:
-            if error.reason == "paused":  # no failure: asked again with the next texts that may leave
+            if error.reason == "held":  # no failure: asked again with the next texts that may leave
                 self._learning = None
                 return
             if error.reason != self._problem:  # once per change, not once per retry

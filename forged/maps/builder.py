@@ -27,7 +27,7 @@ from forged.maps.layout import Layout
 from forged.maps.parcel import Parcel, Shelf, Stock
 from forged.maps.parcels import name_of
 from forged.maps.rows import RowMaker, Rows
-from forged.memory import Memory, Problem, Scope
+from forged.memory import Memory, Problem
 from forged.models import cleaned
 from forged.trust import Admitted, Withheld
 
@@ -91,7 +91,7 @@ class Builder:
         self._admit = admit
         self._vectors = KnownVectors(identity, store.root.top, parcel) if identity is not None else None
         embedded = self._embedded if identity is not None else None
-        self._grounds = Grounds(store.root.top) if store.root.scope is Scope.REPO else None
+        self._grounds = Grounds(store.root.top) if store.root.has_files else None
         self._maker = RowMaker(lexical=lexical, embedded=embedded, pause=self._pause)
         self._map: VectorMap | None = None
         self._layout: Layout | None = None  # of that map

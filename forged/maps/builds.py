@@ -23,6 +23,7 @@ from forged.maps.embed_line import EmbedLine, Place
 from forged.maps.retrying import retry_after
 from forged.maps.root_index import RootIndex
 from forged.models import Health
+from forged.slots import retrieved
 from forged.trust import Trust
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Builds:
         try:
             await self._build(index, files)
         except (ForgedError, OSError) as error:
-            if isinstance(error, ProviderError) and error.reason == "paused":
+            if isinstance(error, ProviderError) and error.reason == "held":
                 self._held(index, error)
                 return None
             self._failed(index, error)
@@ -130,7 +131,7 @@ class Builds:
     def _held(self, index: RootIndex, error: ProviderError) -> None:
         """Nothing may leave, which is no failure: till `resumed`, words find what has no vector."""
         progress, reached = index.progress, index.generations
-        progress.state, progress.held = "paused", str(error)
+        progress.state, progress.held = "held", str(error)
         progress.error = "" if index.map is not None else str(error)
         reached.tried = reached.ended = reached.building
         index.notify_waiters()
@@ -166,6 +167,7 @@ class Builds:
         self._learner.learn()
         place = index.place = self._line.enter(lambda: index.used_at, len(draft.missing))
         run = asyncio.create_task(index.builder.embed(draft, self._counting(index, place, goal), place))
+        run.add_done_callback(retrieved)
         try:
             draft = await self._serve_meanwhile(index, draft, run)
             await asyncio.wait({run})
@@ -221,7 +223,7 @@ class Builds:
     async def _why_not(self, index: RootIndex) -> ProviderError | None:
         """Why nothing is asked for this root's texts now, not even what model answers."""
         if self._refusal is not None and (why := await self._refusal((index.root.top,))):
-            return ProviderError(why, reason="paused")
+            return ProviderError(why, reason="held")
         trouble = self._health.trouble()
         return trouble.error() if trouble is not None and trouble.wait_s else None
 

@@ -22,6 +22,7 @@ from forged.errors import ProviderError
 from forged.maps.embed_line import AT_ONCE, EmbedLine, Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.models import Purpose, Vectors
+from forged.slots import retrieved
 
 # These may be the fault of one text; anything else is the fault of the endpoint.
 _MAY_BE_ONE_TEXT = frozenset({"bad_input", "server", "bad_reply", "unreachable", "timeout"})
@@ -78,6 +79,8 @@ class EmbeddingRun:
         async with self._place.turn():
             await self._embed(items[:size])
         tasks = [asyncio.create_task(work()) for _ in range(min(AT_ONCE, -(-len(items) // size) - 1))]
+        for task in tasks:
+            task.add_done_callback(retrieved)
         try:
             await asyncio.gather(*tasks)
         finally:

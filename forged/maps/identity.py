@@ -22,6 +22,7 @@ import numpy as np
 from forged.errors import ProviderError
 from forged.maps.remembered import Remembered
 from forged.models import Embedder, Purpose, Vectors
+from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class Identity:
         """The look that is under way, beginning it if there is none."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self.look(), name="identity")
-            self._looking.add_done_callback(_forget_failure)
+            self._looking.add_done_callback(retrieved)
         return self._looking
 
     def _judge(self, rows: Vectors) -> None:
@@ -232,8 +233,3 @@ def _alike(before: Vectors, rows: Vectors) -> bool:
     if before.shape != rows.shape:
         return False
     return bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
-
-
-def _forget_failure(looking: asyncio.Task[None]) -> None:
-    if not looking.cancelled():
-        looking.exception()

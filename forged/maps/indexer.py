@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 
 from forged.counters import Metrics
-from forged.files import MemoryStore, Root, Snapshot
+from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.build_events import BuildEvents
 from forged.maps.builder import Builder
@@ -24,7 +25,9 @@ from forged.maps.identity import Identity
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
 from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
+from forged.memory import Scope
 from forged.models import Embedder, Health
+from forged.slots import logged
 from forged.text.tokens import estimate
 from forged.trust import Trust
 
@@ -117,6 +120,7 @@ class Indexer:
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
             index.task = asyncio.create_task(self._builds.keep_current(index), name=f"build {root.scope}")
+            index.task.add_done_callback(logged)
         index.used_at = time.monotonic()
         return index
 
@@ -138,16 +142,19 @@ class Indexer:
             index.mark()
 
     async def run(self) -> None:
-        """Reconcile with the disk every 25 s, and tidy it; drop what nobody used for a day."""
+        """Reconcile with the disk every 25 s, and tidy it; drop what is gone or unused for a day."""
         while True:
             await asyncio.sleep(self._reconcile_s)
-            idle_since = time.monotonic() - UNLOAD_AFTER_S
+            now = time.monotonic()
             for root, index in list(self._roots.items()):
-                if index.used_at < idle_since:
+                idle_s = now - index.used_at
+                gone = root.scope is not Scope.USER and not await asyncio.to_thread(os.path.isdir, root.top)
+                if idle_s > UNLOAD_AFTER_S or (gone and idle_s > _FOLLOW_S):
                     await self._unload(root)
                 else:
                     index.mark()
                     await asyncio.to_thread(index.builder.store.sweep_temps)
+            await asyncio.to_thread(tidy_arrivals)
             self._remembered.parcels.drop_old()
             if self.identity is not None:
                 self.identity.tick()

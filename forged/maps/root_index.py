@@ -18,6 +18,7 @@ from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
 from forged.maps.embed_line import Place
+from forged.slots import retrieved
 
 T = TypeVar("T")
 
@@ -113,6 +114,8 @@ class RootIndex:
     async def stirred_before(self, run: asyncio.Task[T]) -> bool:
         """Whether the root is marked, or has enough new vectors to show, before a run is over."""
         stirs = [asyncio.create_task(event.wait()) for event in (self.marked, self.richer)]
+        for stir in stirs:
+            stir.add_done_callback(retrieved)
         try:
             await asyncio.wait({run, *stirs}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from forged.text.quoted import MARK, TAG, label, one_line, quoted
-from forged_client.protocol import Forgotten, Hit, MemoryRecord, Remembered, RootReport, StatusReport
+from forged_client.protocol import (
+    CaptureReport,
+    Forgotten,
+    Hit,
+    MemoryRecord,
+    Remembered,
+    RootReport,
+    StatusReport,
+)
 
-_LABEL, _LINE = 80, 200
+_LABEL, _LINE, _WHY = 80, 200, 600
 _MOST_NAMED = 5
 # Characters of whole memories in one reply; agents cut off what is much longer, or keep it in a file.
 _ROOM = 40_000
@@ -92,18 +100,26 @@ def status(report: StatusReport, repository: str) -> str:
     lines = [f"Memory is {report.state}" + (f": {report.reason}." if report.reason else ".")]
     here = [root for root in report.roots if root.scope == "user" or root.root == repository]
     lines += [_root(root) for root in here]
-    if not {"*", repository}.isdisjoint(report.capture.paused):
-        lines.append("The user has paused memory here: nothing is injected and nothing captured.")
-    elif report.capture.reason or report.capture.state in {"failing", "off"}:
-        why = f" ({report.capture.reason})" if report.capture.reason else ""
-        lines.append(f"Capture of conversations: {report.capture.state}{why}.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_stopped(report.capture, repository)])
+
+
+def _stopped(capture: CaptureReport, repository: str) -> Iterator[str]:
+    """Why nothing is injected or captured, where that is so; only what a person did is called paused."""
+    if capture.doubt:
+        why = capture.doubt.partition(";")[0]  # behind it a person is told what ends it
+        yield f"Nothing is injected and nothing captured: {one_line(why, _WHY)}."
+    elif not {"*", repository}.isdisjoint(capture.paused):
+        yield "The user has paused memory here: nothing is injected and nothing captured."
+    elif capture.reason or capture.state in {"failing", "off"}:
+        why = f" ({capture.reason})" if capture.reason else ""
+        yield f"Capture of conversations: {capture.state}{why}."
 
 
 def _root(root: RootReport) -> str:
     parts = [counted(root.memories)]
     parts += [f"{root.stale} of them may be outdated"] if root.stale else []
-    parts += [f"{root.withheld} more withheld until the user decides"] if root.withheld else []
+    left_out = "not used now" if root.trust == "unread" else "withheld until the user decides"
+    parts += [f"{root.withheld} more {left_out}"] if root.withheld else []
     parts += [root.state] if root.state != "ready" else []
     return f"{'The user' if root.scope == 'user' else 'This repository'}: {', '.join(parts)}."
 

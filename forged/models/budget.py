@@ -29,8 +29,8 @@ _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
 # The account of a purpose that says how many of its prompt tokens were a conversation.
 _SAID = "/said"
 # Failures of a call that nobody read and so nobody charged for.
-_UNREAD = frozenset({"unreachable", "auth", "rate_limited", "paused"})
-_WITHOUT_CALL = frozenset({"limit", "paused", "storage", "internal"})
+_UNREAD = frozenset({"unreachable", "auth", "rate_limited", "held"})
+_WITHOUT_CALL = frozenset({"limit", "held", "storage", "internal"})
 
 
 class Day(msgspec.Struct, frozen=True):

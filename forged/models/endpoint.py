@@ -41,6 +41,7 @@ from forged.models.health import Attempt, Health
 from forged.models.outbound import Door, Leaving
 from forged.models.quoting import Unsaid, quotable
 from forged.models.texts import sendable
+from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.
@@ -325,6 +326,7 @@ async def _ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]
     try:
         async with asyncio.timeout(None) as limit:
             looking = asyncio.create_task(_end_when(seen, limit))
+            looking.add_done_callback(retrieved)
             try:
                 yield
             finally:
@@ -343,7 +345,18 @@ async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> No
 
 
 def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Fault:
-    # Something answered, but not in HTTP; a server that went away in between is unreachable.
-    garbled = isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error)
+    # Something answered, but not in HTTP. Where a server went away before it answered, it is unreachable, and
+    # the parser has read nothing, so no error of its own is behind that of the transport.
+    garbled = isinstance(error, httpx.RemoteProtocolError) and any(map(_is_parser_s, _causes(error)))
     told = quotable(str(error), unsaid) or type(error).__name__
     return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_parser_s(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "h11"

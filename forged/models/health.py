@@ -36,7 +36,7 @@ _SOON = 0.75
 # What is refused for what it says, or not brought to an end: the model answers, and may take the next.
 _REFUSED = ANSWERED | {"bad_input"}
 # Failures in which nothing was asked of the endpoint.
-_WITHOUT_CALL = frozenset({"limit", "paused", "slow", "storage", "unwritten", "gone", "internal"})
+_WITHOUT_CALL = frozenset({"limit", "held", "slow", "storage", "unwritten", "gone", "internal"})
 _FOREVER = float("inf")
 
 State = Literal["untried", "ok", "slow", "failing"]

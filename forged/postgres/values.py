@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.config import Config, resolve_key
+from forged.config import Config, install_command, resolve_key
 from forged.errors import ConfigError, SharedError
 from forged.memory import Scope
 
@@ -94,7 +94,7 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
     if not shared.url:
         return None
     if any(importlib.util.find_spec(name) is None for name in ("psycopg", "pgvector")):
-        told = "the shared PostgreSQL needs an extra: pip install 'forged-memory[postgres]'"
+        told = f"the shared PostgreSQL needs packages that are not installed: {install_command('postgres')}"
         raise SharedError(told, reason="not_installed")
     return Settings(
         url=shared.url,

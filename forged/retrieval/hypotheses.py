@@ -60,8 +60,10 @@ _LED_UP_TO = re.compile(
     re.IGNORECASE,
 )
 # A colon behind it tells a key. Python's form of a list has quotes of either kind.
-_STRING = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*+)"(?P<colon>\s*:)?')
-_QUOTED = re.compile(r"""(?P<quote>["'])(?P<text>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)(?P<colon>\s*:)?""")
+_STRING = re.compile(r'"(?P<text>(?>(?:[^"\\]++|\\.)*))"(?P<colon>\s*:)?')
+_QUOTED = re.compile(
+    r"""(?P<quote>["'])(?P<text>(?>(?:(?!(?P=quote))[^\\]|\\.)*))(?P=quote)(?P<colon>\s*:)?"""
+)
 _SINGLE_QUOTES = re.compile(r"[\[{]\s*(?:[\[{]\s*)*'")
 _WORD = re.compile(r"\w")
 _DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings

@@ -325,7 +325,7 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
 
 def held_by(error: ProviderError | TimeoutError) -> str:
     """Why no text may leave, if that is what stands in the way: somebody's wish, and no failure."""
-    return str(error) if reason_of(error) == "paused" else ""
+    return str(error) if reason_of(error) == "held" else ""
 
 
 def reason_of(error: ProviderError | TimeoutError) -> str:

@@ -11,10 +11,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from forged.map import room
 from forged.scopes import NotRead, Question, Ranked, Rows, Source
+from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 
@@ -31,22 +32,17 @@ async def search_all(
     `files` is waited for without a limit, and what it raises is raised; the rest has until the deadline.
     """
     searches = [asyncio.ensure_future(other.search(question)) for other in others]
+    for search in searches:
+        search.add_done_callback(retrieved)
     try:
         own = await files.search(question)
         await asyncio.wait(searches, timeout=max(question.deadline - time.monotonic(), 0))
     finally:
         for search in searches:
-            search.add_done_callback(heard)
             search.cancel()
     lacking = [missing(other, search) for other, search in zip(others, searches, strict=True)]
     found = [search.result() for search, why in zip(searches, lacking, strict=True) if not why]
     return _merged((own, *found), question), tuple(filter(None, lacking))
-
-
-def heard(search: asyncio.Future[Any]) -> None:
-    """A search that fails after it was given up is no news."""
-    if not search.cancelled():
-        search.exception()
 
 
 def missing(source: Source, search: asyncio.Future[Rows]) -> str:

@@ -22,11 +22,11 @@ from forged.map import Part
 from forged.models import Purpose, Vectors, Waiting
 from forged.retrieval.pipeline import FIRST_BUILD, reason_of
 from forged.retrieval.queries import queried
-from forged.retrieval.rank import heard
 from forged.retrieval.recall import Facts, Recollection, compared_by
 from forged.retrieval.tuning import ModelsInUse
 from forged.retrieval.values import See, near
 from forged.scopes import CjkSource, CjkViews, FileSource, OverEntities, Question, Ranked, Rows, View
+from forged.slots import retrieved
 from forged.text.cjk import is_cjk
 
 logger = logging.getLogger(__name__)
@@ -284,12 +284,13 @@ def _best_of(lists: Iterable[Sequence[Recollection]]) -> tuple[Recollection, ...
 async def _all_until(deadline: float, searches: Mapping[str, Awaitable[_Found]]) -> dict[str, _Found]:
     """What each search brought, or that it was late or failed; nobody is waited for beyond the deadline."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
+    for task in tasks.values():
+        task.add_done_callback(retrieved)
     try:
         if tasks:
             await asyncio.wait(tasks.values(), timeout=max(deadline - time.monotonic(), 0))
     finally:
         for task in tasks.values():
-            task.add_done_callback(heard)
             task.cancel()
     return {name: _brought(name, task) for name, task in tasks.items()}
 

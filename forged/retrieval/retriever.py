@@ -24,6 +24,7 @@ from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
 from forged.scopes import Source
+from forged.slots import retrieved
 
 
 class Retriever:
@@ -124,7 +125,9 @@ class Retriever:
     def _launch(self, ask: Ask, sources: Sources) -> Flight:
         course = Course(Waiting(ask.deadline))
         course.join(near(ask.deadline), ask.deadline)
-        return Flight(asyncio.create_task(self._pipeline.run(ask, sources, course)), course)
+        task = asyncio.create_task(self._pipeline.run(ask, sources, course))
+        task.add_done_callback(retrieved)
+        return Flight(task, course)
 
     def _look(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> None:
         """Have a look beside the turn whether a model that is skipped is back, if it is time for one."""
@@ -132,6 +135,7 @@ class Retriever:
         if under_way or not self._pipeline.should_look(left(ask.deadline)):
             return
         self._looking = asyncio.create_task(self._pipeline.run(ask, sources, Course()))
+        self._looking.add_done_callback(retrieved)
         if key is not None:
             self.turns.fill(key, self._looking)
 
@@ -145,6 +149,7 @@ class Retriever:
         if task.done():
             return task.result()
         fallback = asyncio.create_task(self._pipeline.next_best(ask, sources, "timeout", flight.course))
+        fallback.add_done_callback(retrieved)
         try:
             await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
             if task.done():

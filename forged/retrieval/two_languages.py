@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from forged.retrieval.rank import fused, heard, missing
+from forged.retrieval.rank import fused, missing
 from forged.scopes import Question, Ranked, Rows, Source
+from forged.slots import retrieved
 from forged.text.cjk import is_cjk
 
 
@@ -29,11 +30,11 @@ class TwoLanguages:
     async def search(self, question: Question) -> Rows:
         """Raises what the search of the files raises."""
         other = asyncio.ensure_future(self._second.search(question))
+        other.add_done_callback(retrieved)
         try:
             own = await self._files.search(question)
             await asyncio.wait([other], timeout=max(question.deadline - time.monotonic(), 0))
         finally:
-            other.add_done_callback(heard)
             other.cancel()
         if why := missing(self._second, other):
             self.late = (why,)

@@ -17,6 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -106,13 +107,16 @@ class CjkViews:
         if task is None:
             self._health.admit(waiting)
             task = self._asked[text] = asyncio.create_task(self._query(text, tops, waiting))
+            task.add_done_callback(partial(self._answered, text))
             while len(self._asked) > _QUERIES_KEPT:
                 self._asked.popitem(last=False)
-        try:
-            return await asyncio.shield(task)
-        except ProviderError:
-            self._asked.pop(text, None)
-            raise
+        return await asyncio.shield(task)
+
+    def _answered(self, text: str, task: asyncio.Task[Vectors]) -> None:
+        """Keep no failure: who asks next tries again, whether or not anybody still waits for this one."""
+        is_failure = task.cancelled() or task.exception() is not None
+        if is_failure and self._asked.get(text) is task:
+            del self._asked[text]
 
     async def _query(self, text: str, tops: tuple[str, ...], waiting: Waiting) -> Vectors:
         purpose = Purpose("query", tops, waiting)
@@ -137,7 +141,7 @@ class CjkViews:
     async def close(self) -> None:
         await self.learner.close()
         await self.identity.close()
-        for task in self._asked.values():
+        for task in tuple(self._asked.values()):
             task.cancel()
 
     async def _follow(self) -> None:

@@ -13,9 +13,10 @@ being looked at waits for that look, and the number of answers that are kept is 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,21 +26,25 @@ import msgspec
 
 from forged import config
 from forged.config import Config, MemoryConfig, RepoConfig
+from forged.errors import WorkspaceError
 from forged.files import Root, made_org_root, org_root, resolve, root_of_agent
 from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.scopes.others import OtherScope
 from forged.scopes.view import FileRoots
+from forged_client.envelope import identity_of
 
 KEPT_S = 5.0
 MOST_KEPT = 1024
+_MOST_SEEN = 64
 # Characters. No path is longer, and a spelling may hold any number of `/./`.
 _LONGEST = 4096
 # A disk that hangs holds one of them; the others go on.
 _THREADS = 4
 
 _T = TypeVar("_T")
+_Key = TypeVar("_Key")
 _Found = TypeVar("_Found")
 
 
@@ -80,6 +85,31 @@ class Resolver:
         self._repositories = _Looks(self._repository, clock)
         self._agents = _Looks(self._agent, clock)
         self._versions: OrderedDict[str, _Version] = OrderedDict()
+        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
+
+    async def agree(self, seen: Mapping[str, str]) -> None:
+        """Compare what a client sees at its paths with what is there for the daemon, by a fresh look.
+
+        A mismatch is looked at once more: a folder may have been replaced between the two looks. Raises
+        WorkspaceError where they mean different folders, as in containers that share a HOME.
+        """
+        if len(seen) > _MOST_SEEN:
+            raise WorkspaceError(f"a request may name {_MOST_SEEN} paths, and this one names {len(seen)}")
+        for _ in range(2):
+            found = await self._in_thread(partial(_identities, tuple(seen)))
+            _keep(self._agreed, frozenset(found.items()), self._clock() + KEPT_S)
+            if all(found[path] == seen[path] for path in seen):
+                return
+        path = next(path for path in seen if found[path] != seen[path])
+        raise WorkspaceError(_disagreement(path, found[path], seen[path]))
+
+    def agrees(self, seen: Mapping[str, str]) -> bool:
+        """Whether a look of the last seconds has found just this at these paths. Switches no task.
+
+        What the client sees is looked at with each request, so only a mount that changes for the daemon alone
+        is noticed later.
+        """
+        return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
     def resolve(self, workspace: str) -> Awaitable[Workplace]:
         """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
@@ -132,7 +162,9 @@ class Resolver:
 
     async def _place(self, workspace: str) -> tuple[Workplace, float]:
         found = await self._in_thread(partial(resolve, workspace, self.home))
-        top = next((root.top for root in found if root.scope is Scope.REPO), None)
+        # The work tree's own, which the store in a bare clone's git directory has not.
+        repos = [root for root in found if root.scope is Scope.REPO]
+        top = next((root.top for root in (*filter(_has_files, repos), *repos)), None)
         if top is None:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
         repository = await self._repositories.find(top)
@@ -158,6 +190,10 @@ class Resolver:
 
     def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
+
+
+def _has_files(root: Root) -> bool:
+    return root.has_files
 
 
 def _made(home: str, agent_id: str) -> tuple[Root, ...]:
@@ -218,7 +254,26 @@ class _Looks(Generic[_T]):
             _keep(self._kept, key, look.result())
 
 
-def _keep(kept: OrderedDict[str, _T], key: str, answer: _T) -> None:
+def _identities(paths: tuple[str, ...]) -> dict[str, str]:
+    return {path: identity_of(path) if os.path.isabs(path) else "" for path in paths}
+
+
+def _disagreement(path: str, here: str, there: str) -> str:
+    """Why a path cannot be used, for who asked and who may have never heard of another daemon."""
+    if here and there:
+        what = f"{path!r} is another folder or file for the daemon than for you"
+    elif there:
+        what = f"{path!r} is not there for the daemon"
+    else:
+        what = f"{path!r} is there for the daemon and not for you"
+    return (
+        f"{what}: the daemon (pid {os.getpid()}) runs in another container, chroot or mount namespace. "
+        "Start one here: set XDG_STATE_HOME and XDG_RUNTIME_DIR to folders of this container "
+        "(`forgectl docs containers`)"
+    )
+
+
+def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
     """Put an answer in, and drop the oldest while there are too many."""
     kept[key] = answer
     kept.move_to_end(key)

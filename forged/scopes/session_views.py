@@ -150,7 +150,7 @@ class SessionViews:
         try:
             await run.run(texts)
         except ProviderError as error:
-            if error.reason != "paused":
+            if error.reason != "held":
                 raise
         finally:
             self._vectors |= run.vectors

@@ -57,10 +57,14 @@ class View(msgspec.Struct, frozen=True, eq=False):
         return sum(len(m.memories) for m in self.maps)
 
     def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-        """The memories of this id, of one scope or of all: each map may have one."""
+        """The memories of this id, of one scope or of all: each scope may have one, of its first map."""
         homes = (each for each in self.maps if scope in {"", each.scope})
         found = ((home, home.find(memory_id)) for home in homes)
-        return tuple((home, memory) for home, memory in found if memory is not None)
+        firsts: dict[str, tuple[VectorMap, Memory]] = {}
+        for home, memory in found:
+            if memory is not None:
+                firsts.setdefault(home.scope, (home, memory))
+        return tuple(firsts.values())
 
     def heads_led_to(self, key: Key) -> Iterator[Key]:
         """Heads that a memory's `related` edges lead to in its own map; edges into nothing are left out."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from forged.state.digests import digest
     from forged.state.events import Also, Events
+    from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
     from forged.state.injections import Given, InjectedTurn, Injections
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
     from forged.state.told import Entry, HeardList, Place, Told
-    from forged.state.trust import OwnFile, RootRecord, TrustRecords
+    from forged.state.trust import Looked, OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "DIGEST_BYTES",
@@ -75,6 +76,8 @@ __all__ = [
     "Entry",
     "Event",
     "Events",
+    "Exclude",
+    "Excludes",
     "Forgotten",
     "Given",
     "Heard",
@@ -89,6 +92,7 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Looked",
     "Mark",
     "MarkKind",
     "Outbox",
@@ -126,6 +130,7 @@ __getattr__ = door(
     details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
     digests=("digest",),
     events=("Also", "Events"),
+    excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),
     injections=("Given", "InjectedTurn", "Injections"),
@@ -140,5 +145,5 @@ __getattr__ = door(
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
     told=("Entry", "HeardList", "Place", "Told"),
-    trust=("OwnFile", "RootRecord", "TrustRecords"),
+    trust=("Looked", "OwnFile", "RootRecord", "TrustRecords"),
 )

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TABLES = ("forgotten", "pauses", "spending", "roots", "own_files", "approvals", "outbound")
+TABLES = (
+    "forgotten",
+    "pauses",
+    "spending",
+    "roots",
+    "own_files",
+    "approvals",
+    "outbound",
+    "brought",
+    "excludes",
+)
 _DIGEST_BYTES = 16
 _DECODER = msgspec.msgpack.Decoder(dict[str, tuple[tuple[str | int, ...], ...]])
 

@@ -87,7 +87,7 @@ def _make_fresh(path: str, copy: str, problem: str) -> None:
                 _take(connection, table, row, aside)
         note = (
             f"state.db was damaged ({problem}); what could be read was taken over, the damaged file is "
-            f"{aside}, and everything is paused because nobody knows for sure what was; "
+            f"{aside}; nothing is injected and captured, because a pause of yours may be lost; "
             "`forgectl resume --all` ends that"
         )
         tables.put(connection, "meta", NOTE, note)

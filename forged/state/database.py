@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
 from forged.files import atomic
+from forged.state.holder import Holder, in_use
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -46,9 +47,10 @@ class Damaged(StoreError):  # noqa: N818 - reads as the state it names
 class Database:
     """The file at `path`. `journal` is `wal`, or another word where the file system cannot do that."""
 
-    def __init__(self, path: str) -> None:
-        """Take an absolute path; nothing is touched before `open`."""
+    def __init__(self, path: str, address: str = "") -> None:
+        """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
         self.path = path
+        self._holder = Holder(path, address)
         self.journal = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
@@ -79,9 +81,14 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
+            self._holder.sign()
             return result
 
         return await self._in_thread(opened)
+
+    async def sign(self) -> None:
+        """Tell other daemons who has the file open, where that was not possible before."""
+        await self._in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
@@ -131,6 +138,7 @@ class Database:
         """Close the file, if it is open, which also empties its journal; the thread ends."""
 
         def closed() -> None:
+            self._holder.release()
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -261,6 +269,6 @@ def explained(path: str) -> Iterator[None]:
         number = next((code for start, code in _AS_ERRNO.items() if name.startswith(start)), None)
         why = str(error) if number is None else atomic.why(OSError(number, os.strerror(number)))
         if name.startswith("SQLITE_BUSY"):
-            why = "a daemon of yours at another address has it open: make FORGED_SOCKET the same for both"
+            raise StoreError(in_use(path)) from error
         kind = _DiskFullError if number == errno.ENOSPC else StoreError
         raise kind(f"cannot use {path}: {why}") from error

@@ -42,8 +42,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     and secrets. `heard_at` is when each message of it was first heard, in Unix seconds; () says that all of
     them were when the event was received. Of a message that is too long for one window the first message may
     be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
-    those the workspace sees, repo before user. `window_id` is not used any more. `agent` is who handed it
-    over, or nothing.
+    those the workspace sees, repo before user, and `identities` which folder each of them was when the event
+    was accepted. `window_id` is not used any more. `agent` is who handed it over, or nothing.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)
@@ -57,6 +57,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool = False
     goes_on: bool = False
     agent: str = ""
+    identities: tuple[str, ...] = ()
+
+    @property
+    def stored_roots(self) -> tuple[tuple[Root, str], ...]:
+        """Its roots, each with the identity that it had."""
+        return tuple(zip(self.roots, self.identities, strict=False))
 
     @property
     def is_slice(self) -> bool:
@@ -93,7 +99,7 @@ class Document(msgspec.Struct, frozen=True):
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
     the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
     past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` is
-    what is known of it beside its file.
+    what is known of it beside its file. `identity` is which folder the root was.
     """
 
     root: Root
@@ -104,6 +110,7 @@ class Document(msgspec.Struct, frozen=True):
     agent: str = ""
     learned_at: float = 0.0
     said: Said = UNSAID
+    identity: str = ""
 
 
 def encoded(value: Event | tuple[Document, ...]) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
 from forged.memory import utc_now
+from forged.slots import logged
 from forged.state import event_rows, tables
 from forged.state.cutting import Cut, Left
 from forged.state.database import Database
@@ -62,6 +63,7 @@ class Events:
         self._max_dead_bytes = max_dead_bytes
         self._retry_s = retry_s
         self._sizes: dict[str, int] = {}
+        self._storing: set[str] = set()  # of these, in a transaction that has not ended
         self._documents: dict[str, _Documents] = {}
         self._journalled: set[str] = set()
         self._unremoved: set[str] = set()
@@ -75,12 +77,18 @@ class Events:
 
     @property
     def count(self) -> int:
-        """Events that wait on disk."""
+        """Events that wait on disk, or are on their way there."""
         return len(self._sizes)
 
     @property
     def bytes(self) -> int:
         return sum(self._sizes.values())
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Events that are on disk by now, and their bytes."""
+        sizes = [size for event_id, size in self._sizes.items() if event_id not in self._storing]
+        return len(sizes), sum(sizes)
 
     def holds(self, event_id: str) -> bool:
         """Whether anything of an event is on disk."""
@@ -133,6 +141,8 @@ class Events:
         before = {event_id: self._sizes.get(event_id) for event_id, _ in rows}
         # Who removes an event while it is being stored must find it here.
         self._sizes |= {event_id: len(data) for event_id, data in rows}
+        fresh = {event_id for event_id, size in before.items() if size is None}
+        self._storing |= fresh
         try:
             await self._run(partial(_put, rows, also))
         except StoreError:
@@ -142,6 +152,8 @@ class Events:
                 elif event_id in self._sizes:
                     self._sizes[event_id] = size
             raise
+        finally:
+            self._storing -= fresh
 
     def decided(self, event_id: str, documents: _Documents) -> None:
         """Take note of what an event comes to, as yet in memory only."""
@@ -177,7 +189,8 @@ class Events:
         if not self.holds(event_id):
             return
         if not await self._removed(event_id) and self._removing is None:
-            self._removing = asyncio.create_task(self._keep_removing())
+            self._removing = asyncio.create_task(self._keep_removing(), name="remove events")
+            self._removing.add_done_callback(logged)
 
     async def _removed(self, event_id: str) -> bool:
         try:
@@ -192,11 +205,13 @@ class Events:
         return True
 
     async def _keep_removing(self) -> None:
-        while self._unremoved:
-            await asyncio.sleep(self._retry_s)
-            for event_id in sorted(self._unremoved):
-                await self._removed(event_id)
-        self._removing = None
+        try:
+            while self._unremoved:
+                await asyncio.sleep(self._retry_s)
+                for event_id in sorted(self._unremoved):
+                    await self._removed(event_id)
+        finally:
+            self._removing = None  # from here on another one is needed
 
     def stop(self) -> None:
         """What could not be removed is done again, to no effect, by the next daemon."""

@@ -19,7 +19,7 @@ PAGE = "ui.html"
 
 _FILES = frozenset(
     {
-        *("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "state.copy"),
+        *("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "state.db.holder", "state.copy"),
         *("executable", "forged.log", "forged.log.1", "starting.lock", PAGE),
         *("forgotten", "paused.json", "cost.json"),  # of 0.1.0, while they wait to be taken over
     }

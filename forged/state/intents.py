@@ -6,6 +6,7 @@ the last; a daemon that starts finds what the one before it did not finish. Ids 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,7 +34,8 @@ class Intent(msgspec.Struct, frozen=True):
     """One such verb in one root, of this `top` and `scope`.
 
     `kind`: remove, restore or move. `ids` are taken away (or come back, in `batch`), `erase` for good; `why`
-    is kept with them in the trash. `became` is the id of the new file of a move, in the root `to_top`.
+    is kept with them in the trash. `became` is the id of the new file of a move, in the root `to_top`, of the
+    scope `to_scope`. `identity` and `to_identity` are which folders the two roots were.
     """
 
     key: str
@@ -47,28 +49,57 @@ class Intent(msgspec.Struct, frozen=True):
     batch: str = ""
     became: str = ""
     to_top: str = ""
+    identity: str = ""
+    to_scope: str = ""
+    to_identity: str = ""
 
 
 class Intents:
-    """All that is not finished, in `known` by key."""
+    """All that is not finished, in `known` by key.
+
+    `resumed` is clear while a daemon that starts finishes what the one before it began: no request may take
+    away or bring back memories meanwhile.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.known: dict[str, Intent] = {}
+        self.resumed = asyncio.Event()
+        self.resumed.set()
 
     def restore(self, known: Iterable[Intent]) -> None:
         """Take over what a file holds, as it is opened."""
         self.known = {intent.key: intent for intent in known} | self.known
 
     async def begin(self, intent: Intent) -> None:
-        """Put it down, durably on return. Raises StoreError."""
-        await self._database.run(partial(_put, intent))
-        self.known[intent.key] = intent
+        """Put it down, durably on return. Raises StoreError.
 
-    async def end(self, key: str) -> None:
-        """It is done. What cannot be written down is found done again at the next start."""
-        if self.known.pop(key, None) is not None:
-            await self._database.run(lambda connection: tables.remove(connection, "intents", key))
+        A return withdraws each removal of the same ids that is unfinished: the next start would do it again.
+        """
+        opposed = self._opposed(intent) if intent.kind == "restore" else ()
+        await self._database.run(partial(_put, intent, opposed))
+        self.known[intent.key] = intent
+        for key in opposed:
+            self.known.pop(key, None)
+
+    async def end(self, intent: Intent) -> None:
+        """Drop what is done, and with it what is unfinished and does the opposite to the same ids."""
+        await self.drop(intent.key, *self._opposed(intent))
+
+    async def drop(self, *keys: str) -> None:
+        """Forget these. What cannot be written down is found done again at the next start."""
+        dropped = [key for key in keys if self.known.pop(key, None) is not None]
+        if dropped:
+            await self._database.run(partial(_remove, dropped))
+
+    def _opposed(self, intent: Intent) -> tuple[str, ...]:
+        """Return the keys of those that do the opposite to the same ids of the same root."""
+        returns, ids = intent.kind == "restore", frozenset(intent.ids)
+        return tuple(
+            each.key
+            for each in self.known.values()
+            if (each.kind == "restore") != returns and each.top == intent.top and ids.issuperset(each.ids)
+        )
 
 
 def all_intents(connection: Connection) -> tuple[Intent, ...]:
@@ -80,5 +111,11 @@ def all_intents(connection: Connection) -> tuple[Intent, ...]:
     )
 
 
-def _put(intent: Intent, connection: Connection) -> None:
+def _put(intent: Intent, instead_of: Iterable[str], connection: Connection) -> None:
+    _remove(instead_of, connection)
     tables.put(connection, "intents", intent.key, msgspec.msgpack.encode(intent))
+
+
+def _remove(keys: Iterable[str], connection: Connection) -> None:
+    for key in keys:
+        tables.remove(connection, "intents", key)

@@ -1,9 +1,10 @@
 """Where the user has told forged to stop: everywhere, or in single repositories; it outlives a restart.
 
-A pause is a promise about privacy, so every doubt is decided for it. What cannot be read means paused
-everywhere, because nobody knows any more what it said, until it can be read or a person resumes everywhere. A
-pause holds at once even if it cannot be written, a resumption only once it is. Resuming everywhere leaves the
-repositories paused that were paused by name: whoever silenced one project meant that project.
+A pause is a promise about privacy, so every doubt is decided for it: while what was paused cannot be read,
+nothing is injected and captured, until it can be read or a person resumes everywhere. That is said with its
+cause and never called a pause, which is what a person did. A pause holds at once even if it cannot be
+written, a resumption only once it is. Resuming everywhere leaves the repositories paused that were paused by
+name: whoever silenced one project meant that project.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ EVERYWHERE = "*"
 _UNREAD = "the state has not been read yet"
 _UNWRITTEN = {
     True: "paused only until the daemon ends, because that cannot be written down: {}",
-    False: "still paused, because that cannot be written down: {}",
+    False: "nothing was resumed, because that cannot be written down: {}",
 }
 
 
@@ -62,18 +63,17 @@ class Pauses:
                 self.doubt = ""
 
     def reason(self, tops: Collection[str]) -> str:
-        """Why capture and injection stop for whoever sees these tops, or nothing."""
+        """Why capture and injection stop for whoever sees these tops: a doubt, a pause, or nothing."""
         if self.doubt:
-            return f"paused everywhere: {self.doubt}"
+            return self.doubt
         if EVERYWHERE in self.places:
             return "paused everywhere; `forgectl resume --all` ends it"
         return "" if self.places.isdisjoint(tops) else "paused; `forgectl resume` ends it"
 
     def listed(self) -> tuple[str, ...]:
-        """What is paused, as far as it is known: `*` for everything, then the tops of repositories."""
+        """Where a person paused, as far as is known: `*` for everywhere, then the tops of repositories."""
         tops = tuple(sorted(self.places - {EVERYWHERE}))
-        everywhere = EVERYWHERE in self.places or self.doubt not in ("", _UNREAD)
-        return (EVERYWHERE, *tops) if everywhere else tops
+        return (EVERYWHERE, *tops) if EVERYWHERE in self.places else tops
 
 
 def _change(place: str, paused: bool, connection: Connection) -> None:

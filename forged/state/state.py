@@ -1,8 +1,8 @@
 """The daemon's state: `state.db` opened, kept, copied once a day, and cleaned of what was forgotten.
 
 `run` opens the file and keeps it; who needs what is in it awaits `opened`. A file that cannot be opened ends
-nothing: `problem` says why, everything counts as paused if something may have been, what has to be durable is
-refused with the reason, and every five seconds it is tried again.
+nothing: `problem` says why, nothing is injected and captured if something may have been paused, what has to
+be durable is refused with the reason, and every five seconds it is tried again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from forged.state.details import Detail, Details, all_details
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
 from forged.state.events import Events
+from forged.state.excludes import Exclude, Excludes, all_excludes
 from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
 from forged.state.heard import Heard, Watermark, all_heard
@@ -88,6 +89,7 @@ class _Contents(msgspec.Struct, frozen=True):
     details: tuple[tuple[str, Detail], ...]
     accesses: tuple[AccessRow, ...]
     replicas: tuple[tuple[str, Replica], ...]
+    excludes: tuple[Exclude, ...]
     doubt: str
 
 
@@ -97,12 +99,12 @@ class State:
     `tried` is set when the file is open or is known not to open now; `problem` is why not, or nothing.
     """
 
-    def __init__(self, directory: str, governor: Governor) -> None:
-        """Take the absolute path of the state directory; it is made if it is missing."""
+    def __init__(self, directory: str, governor: Governor, address: str = "") -> None:
+        """Take absolute paths of the state directory, which is made if it is missing, and of the socket."""
         self._directory = directory
         self._path = os.path.join(directory, "state.db")
         self._copy = os.path.join(directory, "state.copy")
-        self._database = Database(self._path)
+        self._database = Database(self._path, address)
         self._opening: asyncio.Task[None] | None = None
         self.tried = asyncio.Event()
         self._copied_at = float("-inf")
@@ -128,6 +130,7 @@ class State:
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
         self.replicas = Replicas(self._database)
+        self.excludes = Excludes(self._database)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -156,6 +159,8 @@ class State:
         await self._database.close()
 
     async def _save(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self._database.sign()
         await self.spending.save()
         await self.outbound.save()
         await self.told.save()
@@ -163,6 +168,11 @@ class State:
         await self.injections.save()
         await self.agents.save()
         await self.accesses.save()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is kept, or nothing is injected, wherever one looks; or nothing."""
+        return (self.problem or self.pauses.doubt) if self.tried.is_set() else ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -205,6 +215,7 @@ class State:
             self.details.restore(found.details)
             self.accesses.restore(found.accesses)
             self.replicas.restore(found.replicas)
+            self.excludes.restore(found.excludes)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -282,5 +293,6 @@ def _read(connection: Connection) -> _Contents:
         details=all_details(connection),
         accesses=all_accesses(connection),
         replicas=all_replicas(connection),
+        excludes=all_excludes(connection),
         doubt=value_of(connection, damage.NOTE),
     )

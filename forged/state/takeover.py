@@ -45,7 +45,8 @@ _HEADER = re.compile(rb"forged-(event|documents|dead) ([0-9]{1,9})\n")
 _DIGEST = re.compile(rb"^([0-9a-f]{32}) (\d{10})$", re.MULTILINE)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PAUSED_UNKNOWN = (
-    "paused.json of 0.1.0 is damaged and nobody knows what was paused; `forgectl resume --all` ends that"
+    "paused.json of 0.1.0 is damaged; nothing is injected and captured, because a pause of yours may be "
+    "lost; `forgectl resume --all` ends that"
 )
 
 

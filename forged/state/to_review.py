@@ -67,12 +67,12 @@ class ToReview:
         """
         async with self._one_at_a_time:
             waiting = {each.memory.id: each for each in self.of()}
-            there = {(each.root, each.memory.content) for each in waiting.values()}
+            there = {(each.root, each.identity, each.memory.content) for each in waiting.values()}
             new: list[str] = []
             for each in documents:
-                if (each.root, each.memory.content) in there:
+                if (words := (each.root, each.identity, each.memory.content)) in there:
                     continue
-                there.add((each.root, each.memory.content))
+                there.add(words)
                 waiting[each.memory.id] = _in_place(each, waiting.pop(each.memory.supersedes or "", None))
                 new.append(each.memory.id)
             if new:

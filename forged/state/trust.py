@@ -9,7 +9,8 @@ trusted until the state has been read, and after damage until a person has said 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ from forged.state.tables import Row
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+_AT_ONCE = 1000
 
 
 class OwnFile(msgspec.Struct, frozen=True):
@@ -61,6 +65,18 @@ class Kept(msgspec.Struct, frozen=True):
     roots: tuple[RootRecord, ...]
     own: tuple[tuple[str, OwnFile], ...]
     approved: tuple[tuple[str, str], ...]
+    brought: tuple[tuple[str, str], ...] = ()
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """Findings of a look at a root: hashes that count from now on, and hashes of files that git brought.
+
+    `root` is what was on record of the root, or its first record.
+    """
+
+    root: RootRecord
+    accepted: frozenset[str] = frozenset()
+    brought: frozenset[str] = frozenset()
 
 
 class TrustRecords:
@@ -75,6 +91,7 @@ class TrustRecords:
         self._roots: dict[str, RootRecord] = {}
         self._own: dict[str, dict[str, OwnFile]] = {}
         self._hashes: dict[str, set[str]] = {}
+        self._brought: dict[str, set[str]] = {}
         self.decisions = 0  # how often a person, or what was read, changed what counts
 
     def restore(self, kept: Kept) -> None:
@@ -87,6 +104,8 @@ class TrustRecords:
             self._hashes.setdefault(identity, set()).add(file.sha256)
         for identity, sha256 in kept.approved:
             self._hashes.setdefault(identity, set()).add(sha256)
+        for identity, sha256 in kept.brought:
+            self._brought.setdefault(identity, set()).add(sha256)
 
     # --- what is known --------------------------------------------------------------------------------
 
@@ -108,7 +127,40 @@ class TrustRecords:
         """
         return frozenset() if self.doubt() else self._hashes.get(identity, frozenset())
 
+    def brought(self, identity: str) -> set[str] | frozenset[str]:
+        """Hashes of files that git brought into a root, though it may have pruned them since.
+
+        It changes; may be asked in any thread.
+        """
+        return frozenset() if self.doubt() else self._brought.get(identity, frozenset())
+
     # --- what changes it ------------------------------------------------------------------------------
+
+    def note(self, found: Looked) -> bool:
+        """Put what a look found out on record, durably on return, unless the root is another one by then.
+
+        For threads: the caller waits for the disk. Raises StoreError, and not all of it is on record then.
+        """
+        return all(self._noted(part) for part in _parts(found))
+
+    def _noted(self, found: Looked) -> bool:
+        done: Future[bool] = Future()
+
+        def serve() -> None:
+            try:
+                is_noted = self._database.change(partial(_note, found))
+            except BaseException as error:
+                done.set_exception(error)
+                raise
+            if is_noted:  # here, as what a person says is in force after its own transaction
+                self._roots[found.root.key] = found.root
+                self._hashes.setdefault(found.root.identity, set()).update(found.accepted)
+                self._brought.setdefault(found.root.identity, set()).update(found.brought)
+                self.decisions += 1
+            done.set_result(is_noted)
+
+        self._database.submit(serve)
+        return done.result()
 
     async def put_root(self, record: RootRecord) -> None:
         await self._database.run(partial(_put_root, record))
@@ -125,14 +177,14 @@ class TrustRecords:
             self._own.setdefault(identity, {})[file.id] = file
             self._hashes.setdefault(identity, set()).add(file.sha256)
 
-    async def approve(self, identity: str, hashes: Collection[str], *, durable: bool = True) -> None:
-        """Accept files for good. What was found out and can be found out again need not be `durable`."""
-        await self._database.run(partial(_approve, identity, hashes), durable=durable)
+    async def approve(self, identity: str, hashes: Collection[str]) -> None:
+        """Accept files for good."""
+        await self._database.run(partial(_approve, identity, hashes))
         self._hashes.setdefault(identity, set()).update(hashes)
         self.decisions += 1
 
     async def revoke(self, record: RootRecord) -> None:
-        """Trust a root no longer; what this daemon wrote there stays known."""
+        """Trust a root no longer; what this daemon wrote there stays known, and what git brought."""
         fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
         await self._database.run(partial(_revoke, fresh))
         self._roots[record.key] = fresh
@@ -146,6 +198,7 @@ def all_kept(connection: Connection) -> Kept:
         tuple(map(_root, tables.rows(connection, "roots"))),
         tuple(map(_own_file, tables.rows(connection, "own_files"))),
         tuple(_pair(key) for key, _ in tables.rows(connection, "approvals")),
+        tuple(_pair(key) for key, _ in tables.rows(connection, "brought")),
     )
 
 
@@ -178,6 +231,27 @@ def put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> 
     for file in files:
         key = f"{identity} {file.id}"
         tables.put(connection, "own_files", key, file.sha256, file.origin, int(file.insisted))
+
+
+def _parts(found: Looked) -> Iterator[Looked]:
+    """The same in parts that hold no other write up for long."""
+    accepted, brought = sorted(found.accepted), sorted(found.brought)
+    for start in range(0, max(len(accepted), len(brought), 1), _AT_ONCE):
+        end = start + _AT_ONCE
+        yield Looked(found.root, frozenset(accepted[start:end]), frozenset(brought[start:end]))
+
+
+def _note(found: Looked, connection: Connection) -> bool:
+    row = tables.row_of(connection, "roots", found.root.key)
+    if row is None:
+        _put_root(found.root, connection)
+    elif _root(row) != found.root:
+        return False  # a person has decided on it meanwhile
+    _approve(found.root.identity, found.accepted, connection)
+    now = utc_now()
+    for sha256 in found.brought:
+        tables.put(connection, "brought", f"{found.root.identity} {sha256}", now)
+    return True
 
 
 def _approve(identity: str, hashes: Iterable[str], connection: Connection) -> None:

@@ -7,35 +7,46 @@ shown to a model, not compared with; a withheld file that has the id of one that
 | root                     | what counts                                                                  |
 |--------------------------|------------------------------------------------------------------------------|
 | the user's own           | everything                                                                   |
-| never asked about        | files that this daemon wrote, byte by byte, and those that a person accepted |
-| the same, empty at first | also later edits of files that this daemon wrote                             |
-| trusted, mode pin        | as never asked about                                                         |
+| unknown: never asked     | bytes on record: files that this daemon wrote, and those a person accepted   |
+| own: empty at first      | also what a person writes by hand: bytes that no object of git has           |
+| own, without git         | instead edits by hand of files that this daemon wrote, where they lie        |
+| trusted, mode pin        | as unknown                                                                   |
 | trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
 
-`admit` may be called in any thread and asks git only for files on which nothing is on record.
+What counts by hand in an own root is on record durably before it is shown, so that it still counts once it is
+committed. What git brought is on record as well, so that it never counts as written by hand when git has
+pruned it. In every root a file with an unresolved conflict is no memory (`files`).
+
+`admit` may be called in any thread but that of an event loop, as it waits for git and for `state.db`. It asks
+git only for files on which nothing is on record.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import filterfalse
 
 import msgspec
 
+from forged.errors import StoreError
 from forged.files import File, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory, Problem, utc_now
-from forged.state import OwnFile, RootRecord, TrustRecords
+from forged.state import Looked, OwnFile, RootRecord, TrustRecords
 from forged.text.redaction import redact
-from forged.trust.brought import Candidate, Judged, Repository
+from forged.trust.brought import BROUGHT, Candidate, Judged, Repository, has_git
 from forged.trust.identity import identify
 from forged.trust.presenting import Presented, presented
 
+logger = logging.getLogger(__name__)
+
 PINNED = "it is not what was accepted; this repository is pinned"
-FOREIGN = "forged did not write it, and this repository was never trusted"
-REPLACED = "this is not the repository that was trusted at this path"
+FOREIGN = "no record that forged wrote it: reinstalled, restored or cloned? Nobody accepted it yet"
+REPLACED = "this is not the repository that was trusted at this path (restored, or cloned anew)"
 BEFORE_GIT = "git came into this folder after it was trusted"
 UNSURE = "nobody knows for sure what was trusted"
+NOT_RECORDED = "state.db cannot record now that it counts"
 
 # So many hashes are looked for one by one, which takes a twentieth of the time of a look at each file.
 _FEW = 8
@@ -91,13 +102,12 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """The decision. What it finds out besides waits in `findings` to be written down."""
+    """The decision. Roots that it sees for the first time wait in `findings` to be written down."""
 
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
         self._repositories: dict[str, Repository] = {}
         self._found_roots: dict[str, RootRecord] = {}
-        self._found_files: dict[str, set[str]] = {}
         self._presented: dict[Root, Presented] = {}
 
     def admit(self, root: Root, snapshot: Snapshot) -> Admitted:
@@ -105,13 +115,13 @@ class Admission:
         standing = self.standing(root.top)
         if root.is_own:
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
-        on_record = self._on_record(standing)
-        if standing.record is None:
+        if standing.record is None or (standing.is_before_git and not standing.is_trusted):
             standing = self._first_seen(root, snapshot, standing)
+        on_record = self._on_record(standing)
         new = _unknown(snapshot.hashes, on_record)
         if not new or self._are_accepted(root, snapshot, standing, new):
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
-        return self._sorted_out(root, snapshot, standing, on_record)
+        return self._sorted_out(root, snapshot, standing)
 
     def standing(self, top: str) -> Standing:
         """What is on record of the root that is at `top` now."""
@@ -129,33 +139,39 @@ class Admission:
     def repository(self, top: str) -> Repository:
         return self._repositories.setdefault(top, Repository(top))
 
-    def findings(self) -> tuple[tuple[RootRecord, ...], tuple[tuple[str, frozenset[str]], ...]]:
-        """What is not written down yet: roots seen for the first time, and hashes by identity."""
-        files = tuple((each, frozenset(hashes)) for each, hashes in list(self._found_files.items()) if hashes)
-        return tuple(self._found_roots.values()), files
+    def findings(self) -> tuple[RootRecord, ...]:
+        """Roots seen for the first time that are not written down yet."""
+        return tuple(self._found_roots.values())
 
-    def written_down(self, records: Sequence[RootRecord], identity: str, hashes: Hashes) -> None:
-        """Findings are on record now, or count no more."""
-        for record in records:
-            self._found_roots.pop(record.key, None)
-        self._found_files.get(identity, set()).difference_update(hashes)
+    def written_down(self, record: RootRecord) -> None:
+        """A finding is on record now, or counts no more."""
+        self._found_roots.pop(record.key, None)
 
     def _on_record(self, standing: Standing) -> list[Hashes]:
-        hashes: list[Hashes] = [self._records.hashes(each) for each in standing.identities]
-        if standing.is_trusted:
-            hashes += [self._found_files.get(each, set()) for each in standing.identities]
-        return hashes
+        return [self._records.hashes(each) for each in standing.identities]
 
     def _first_seen(self, root: Root, snapshot: Snapshot, standing: Standing) -> Standing:
-        """Remember whether anything foreign was there at the first look, be it readable or not."""
+        """Remember whether anything foreign was there at the first look, be it readable or not.
+
+        Where git came into a folder it is looked at anew, and was own only if the folder was.
+        """
         if self._records.doubt() or not standing.identity:
             return standing
-        listed = {seen.sha256 for listing in snapshot.listings for seen in listing.files.values()}
+        of_folder = standing.record
+        listed = {
+            f"{listing.path}/{name}": seen.sha256
+            for listing in snapshot.listings
+            for name, seen in listing.files.items()
+        }
         own = {file.sha256 for each in standing.identities for file in self._records.own(each).values()}
-        was_empty = own.issuperset(listed)
-        record = RootRecord(root.top, standing.identity, utc_now(), was_empty)
+        if of_folder is not None and of_folder.born_empty:
+            own |= self._records.hashes(of_folder.identity)
+            own |= {file.sha256 for file in files_of(snapshot) if self._is_edited(root, file, standing)}
+        was_empty = own.issuperset(listed.values()) and (of_folder is None or of_folder.born_empty)
+        identity = standing.identities[0]
+        record = RootRecord(root.top, identity, utc_now(), was_empty)
         self._found_roots[record.key] = record
-        return msgspec.structs.replace(standing, record=record)
+        return msgspec.structs.replace(standing, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, standing: Standing, new: set[str]) -> bool:
         """Whether all files with these hashes count: only they are looked at, as after most edits.
@@ -166,29 +182,17 @@ class Admission:
             return False
         rows = _places(snapshot.hashes, new)
         files = [File(snapshot.memories[at], snapshot.paths[at], 0, snapshot.hashes[at]) for at in rows]
-        strange = [file for file in files if not self._is_own(root, file, standing)]
-        judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
-        if not judged.accepted.issuperset(file.sha256 for file in strange):
-            return False
-        self._accept(standing, judged)
-        return True
+        judged = self._judged(root, files, snapshot, standing) if files else Judged()
+        return judged.accepted.issuperset(file.sha256 for file in files)
 
-    def _accept(self, standing: Standing, judged: Judged) -> None:
-        if judged.accepted:
-            self._found_files.setdefault(standing.identity, set()).update(judged.accepted)
-
-    def _sorted_out(
-        self, root: Root, snapshot: Snapshot, standing: Standing, on_record: Sequence[Hashes]
-    ) -> Admitted:
+    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: Standing) -> Admitted:
         counting: list[File] = []
         strange: list[File] = []
-        known = set().union(*on_record)
+        known = set().union(*self._on_record(standing))
         for file in files_of(snapshot):
-            is_known = file.sha256 in known or self._is_own(root, file, standing)
-            (counting if is_known else strange).append(file)
+            (counting if file.sha256 in known else strange).append(file)
         judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
         counting += [file for file in strange if file.sha256 in judged.accepted]
-        self._accept(standing, judged)
         withheld = (
             Withheld(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
             for file in strange
@@ -222,31 +226,63 @@ class Admission:
             ),
         )
 
-    def _is_own(self, root: Root, file: File, standing: Standing) -> bool:
-        """Whether this is a later edit of a file that this daemon wrote, where nothing foreign ever was."""
-        if standing.record is None or not standing.record.born_empty or standing.record.trusted_at:
-            return False
+    def _is_edited(self, root: Root, file: File, standing: Standing) -> bool:
+        """Whether this is a later edit of a file that this daemon wrote, where it lies."""
         if not any(file.memory.id in self._records.own(each) for each in standing.identities):
             return False
         return file.path == os.path.join(root.directories[0], f"{file.memory.id}.md")
 
     def _judged(self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: Standing) -> Judged:
-        """What becomes of files that are not on record."""
+        """Judge files that are not on record; the findings are on record on return."""
         record = standing.record
-        if record is None or not record.trusted_at:
+        if record is None or not (record.trusted_at or record.born_empty):
             why = _why_not(standing, self._records.doubt())
             return Judged(refused={file.path: why for file in files})
         if standing.is_before_git:
             return Judged(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
             return Judged(refused={file.path: PINNED for file in files})
-        listed = {listing.path: listing.files for listing in snapshot.listings}
-        places = (os.path.split(file.path) for file in files)
-        keys = [listed[folder][name].key for folder, name in places]
-        candidates = [
-            Candidate(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)
-        ]
-        return self.repository(root.top).judge(record.branch, candidates)
+        brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
+        if record.trusted_at:
+            candidates = _candidates(files, snapshot)
+            judged = self.repository(root.top).judge(record.branch, candidates, brought)
+        elif has_git(root.top) and not root.in_git:  # git checks nothing out into its own directory
+            fresh = _candidates([file for file in files if file.sha256 not in brought], snapshot)
+            judged = self.repository(root.top).first_look(fresh)
+            known = {file.path: BROUGHT for file in files if file.sha256 in brought}
+            judged = msgspec.structs.replace(judged, refused=judged.refused | known)
+        else:
+            edited = [file for file in files if self._is_edited(root, file, standing)]
+            others = {file.path: FOREIGN for file in files if file not in edited}
+            judged = Judged(frozenset(file.sha256 for file in edited), others)
+        return self._noted(record, judged, files)
+
+    def _noted(self, record: RootRecord, judged: Judged, files: Sequence[File]) -> Judged:
+        """The same once it is on record, which comes before anything is shown.
+
+        Where it cannot be, only what a trusted root accepts counts, as git will mostly say that again.
+        """
+        if not judged.accepted and not judged.brought:
+            return judged
+        try:
+            is_noted = self._records.note(Looked(record, judged.accepted, judged.brought))
+        except StoreError as error:
+            logger.warning("what counts is not written down error=%s", error)
+            if record.trusted_at:
+                return judged
+            is_noted = False
+        if is_noted:
+            self._found_roots.pop(record.key, None)
+            return judged
+        lost = {file.path: NOT_RECORDED for file in files if file.sha256 in judged.accepted}
+        return msgspec.structs.replace(judged, accepted=frozenset(), refused=judged.refused | lost)
+
+
+def _candidates(files: Sequence[File], snapshot: Snapshot) -> list[Candidate]:
+    listed = {listing.path: listing.files for listing in snapshot.listings}
+    places = (os.path.split(file.path) for file in files)
+    keys = [listed[folder][name].key for folder, name in places]
+    return [Candidate(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)]
 
 
 def _unknown(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:

@@ -1,9 +1,13 @@
-"""Who brought a file into a trusted repository: the trusted branch, the person, or another branch.
+"""Decide who brought a file into a repository: the trusted branch, the person, or git from elsewhere.
 
-Merged is what can be reached from the trusted branch, its upstream or the default branch of the remote. An
-edit by hand is content that git has never seen: no branch can have brought it. All else is withheld, with
-the reason, and so is whatever cannot be told: a file in the middle of a checkout or of a conflict, in a
-folder that is a link or another repository, or under a filter, where bytes do not say what git has stored.
+Of a trusted root, merged is what can be reached from the trusted branch, its upstream or the default branch
+of the remote (`judge`). An edit by hand is content that no object of the repository has; of a root that was
+empty at first nothing else counts (`first_look`). All else is withheld, with the reason, and so is whatever
+cannot be told: a file in the middle of a checkout, in a folder that is a link or another repository, or under
+a filter, where bytes do not say what git has stored.
+
+An object is there before git writes a file, or git holds the lock of the index. So the bytes are read first,
+then the lock is looked for, and the objects are asked last.
 
 Used in threads, one at a time. Blocks for git; nothing is raised.
 """
@@ -14,19 +18,27 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 
 import msgspec
 
-from forged.files import FOLDERS
+from forged.files import FOLDERS, upwards
 from forged.trust.git import Entry, Git, GitFailed
 
 OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
+BROUGHT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
+NOT_ASKED = "`.git` or its config does not belong to the user of the daemon, so git is not asked who wrote it"
 BUSY = "git is at work in this repository"
 CONFLICT = "it is in the middle of a merge"
 LINKED = "its folder is a link or a repository of its own"
 FILTERED = "git stores it in another form, so that nobody can tell whether a branch brought it"
 MOVING = "it is being changed"
+
+_PARTS = ("HEAD", "objects", "refs", "config", "commondir")
+
+Hashes = AbstractSet[str]
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -41,15 +53,24 @@ class Candidate(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
+_Blobs = dict[Candidate, tuple[str, ...]]
+_Ask = Callable[[Sequence[Candidate]], dict[Candidate, str]]
+
+
 class Judged(msgspec.Struct, frozen=True):
     """Hashes that count from now on, and why the others do not, by path.
 
-    `passes`: some of that may be different in a moment.
+    `passes`: some of that may be different in a moment. `brought`: hashes of files that git had.
     """
 
     accepted: frozenset[str] = frozenset()
     refused: dict[str, str] = {}
     passes: bool = False
+    brought: frozenset[str] = frozenset()
+
+
+class _Busy(GitFailed):
+    """Git is at work."""
 
 
 class Repository:
@@ -74,71 +95,127 @@ class Repository:
         except GitFailed:
             return ""
 
-    def judge(self, trusted: str, candidates: Sequence[Candidate]) -> Judged:
-        """Judge files of the root; `trusted` is the full name of the branch that a person trusts."""
-        with self._lock:
-            return self._judge(trusted, candidates)
+    def judge(self, trusted: str, candidates: Sequence[Candidate], brought: Hashes = frozenset()) -> Judged:
+        """Judge files of a trusted root; `trusted` is the full name of the branch that a person trusts.
 
-    def _judge(self, trusted: str, candidates: Sequence[Candidate]) -> Judged:
-        foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
-        linked = [each for each in candidates if self._folder(each) in foreign]
-        refused = {each.path: LINKED for each in linked}
-        rest = [each for each in candidates if each.path not in refused]
-        git_dir = git_directory(self._top)
-        if not git_dir:
-            return Judged(frozenset(each.sha256 for each in rest), refused)
-        if os.path.lexists(os.path.join(git_dir, "index.lock")):
-            return Judged(refused=refused | {each.path: BUSY for each in rest}, passes=bool(rest))
-        try:
-            verdicts, is_news = self._verdicts_on(trusted, rest, git_dir)
-        except GitFailed as error:
-            return Judged(refused=refused | {each.path: str(error) for each in rest})
+        `brought` are hashes on record as git's: none of these is an edit by hand, though git may have
+        pruned it since.
+        """
+        with self._lock:
+            refused, rest = self._without_linked(candidates)
+            if not rest:
+                return Judged(refused=refused)
+            try:
+                git_dir = git_directory(self._top)
+                if not git_dir:
+                    return Judged(frozenset(each.sha256 for each in rest), refused)
+                ask = partial(self._ask, trusted, git_dir, brought)
+                verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
+            except (GitFailed, OSError) as error:
+                return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
         accepted = frozenset(each.sha256 for each, why in verdicts.items() if not why)
-        return Judged(accepted, refused, is_news and bool(refused))
+        theirs = frozenset(each.sha256 for each, why in verdicts.items() if why == OTHER_BRANCH)
+        return Judged(accepted, refused, is_news and bool(refused), theirs - brought)
+
+    def first_look(self, candidates: Sequence[Candidate]) -> Judged:
+        """Judge files of a root that nobody was asked about: what no object has, a person has written.
+
+        No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
+        """
+        with self._lock:
+            refused, rest = self._without_linked(candidates)
+            if not rest:
+                return Judged(refused=refused)
+            try:
+                git_dir = git_directory(self._top)
+                if not git_dir or not _belongs_to_us(self._top, git_dir):
+                    return Judged(refused=refused | {each.path: NOT_ASKED for each in rest})
+                verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._whose, git_dir))
+            except (GitFailed, OSError) as error:
+                return _failed(error, refused, rest)
+        refused |= {each.path: why for each, why in verdicts.items() if why}
+        accepted = frozenset(each.sha256 for each, why in verdicts.items() if not why)
+        theirs = frozenset(each.sha256 for each, why in verdicts.items() if why == BROUGHT)
+        return Judged(accepted, refused, MOVING in refused.values(), theirs)
+
+    def _without_linked(self, candidates: Sequence[Candidate]) -> tuple[dict[str, str], list[Candidate]]:
+        """Why files are refused whatever git says, by path, and the others."""
+        foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
+        linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
+        return linked, [each for each in candidates if each.path not in linked]
 
     def _folder(self, candidate: Candidate) -> str:
         return os.path.relpath(os.path.dirname(candidate.path), self._top)
 
+    def _relative(self, candidate: Candidate) -> str:
+        return os.path.relpath(candidate.path, self._top)
+
     def _verdicts_on(
-        self, trusted: str, candidates: Sequence[Candidate], git_dir: str
+        self, trusted: str | None, candidates: Sequence[Candidate], git_dir: str, ask: _Ask
     ) -> tuple[dict[Candidate, str], bool]:
         """Why a file does not count, or nothing; what was said is kept as long as nothing moves.
 
         And whether anything was said anew: a merge may move the files first and the branch a moment later.
         """
-        seen = (trusted, *map(_state_of, _telling(git_dir)))
+        _check_idle(git_dir)
+        seen = (trusted, *map(_state_of, (*_telling(git_dir), *_attributes(self._top, git_dir))))
         if seen != self._seen:
             self._verdicts, self._seen = {}, ()
         fresh = [each for each in candidates if each not in self._verdicts]
         if fresh:
-            self._verdicts.update(self._ask(trusted, fresh))
+            self._verdicts.update(ask(fresh))
             self._seen = seen
         verdicts = {each: self._verdicts[each] for each in candidates}
         self._verdicts = {each: why for each, why in self._verdicts.items() if why != MOVING}
         return verdicts, bool(fresh)
 
-    def _ask(self, trusted: str, candidates: Sequence[Candidate]) -> dict[Candidate, str]:
-        verdicts: dict[Candidate, str] = {}
-        blobs: dict[Candidate, tuple[str, ...]] = {}
-        by_hand: list[Candidate] = []
-        entries = self._git.entries()
-        for each in candidates:
-            entry = entries.get(os.path.relpath(each.path, self._top))
-            if entry is not None and not entry.is_merged:
-                verdicts[each] = CONFLICT
-            elif entry is not None and _is_as_written(each, entry):
-                blobs[each] = (entry.blob,)
-            elif (data := _still(each)) is None:
-                verdicts[each] = MOVING
-            else:
-                blobs[each] = self._git.blob_names(data)
-                by_hand.append(each)
+    def _ask(
+        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[Candidate]
+    ) -> dict[Candidate, str]:
+        verdicts, as_written, by_content = self._read(candidates, git_dir)
+        blobs = as_written | by_content
         merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
         for each, names in blobs.items():
             verdicts[each] = "" if merged.intersection(names) else OTHER_BRANCH
-        doubtful = [each for each in by_hand if verdicts[each]]
-        return verdicts | dict(self._edits(doubtful, blobs))
+        doubtful = {
+            each: names for each, names in by_content.items() if verdicts[each] and each.sha256 not in brought
+        }
+        return verdicts | self._edits(doubtful, git_dir, OTHER_BRANCH)
+
+    def _whose(self, git_dir: str, candidates: Sequence[Candidate]) -> dict[Candidate, str]:
+        """The same where no branch is trusted."""
+        verdicts, as_written, by_content = self._read(candidates, git_dir)
+        return verdicts | self._edits(as_written | by_content, git_dir, BROUGHT)
+
+    def _read(
+        self, candidates: Sequence[Candidate], git_dir: str
+    ) -> tuple[dict[Candidate, str], _Blobs, _Blobs]:
+        """Why some cannot be judged; which blobs the others may be, by the index and by their bytes.
+
+        Where git has written or compared a file itself the index says which blob it is, whatever filter
+        the bytes went through.
+        """
+        verdicts: dict[Candidate, str] = {}
+        as_written: _Blobs = {}
+        by_content: _Blobs = {}
+        entries = self._git.entries()
+        unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
+        odd = self._git.oddly_marked([self._relative(each) for each in unmerged])
+        for each in candidates:
+            path = self._relative(each)
+            entry = entries.get(path)
+            if path in odd:
+                verdicts[each] = CONFLICT
+            elif (data := _still(each)) is None:
+                verdicts[each] = MOVING
+            else:
+                by_content[each] = self._git.blob_names(data)
+                is_told = entry is not None and entry.is_merged and _is_as_written(each, entry)
+                if entry is not None and is_told and not (data and self._git.is_empty(entry.blob)):
+                    as_written[each] = (entry.blob, *by_content.pop(each))
+        _check_idle(git_dir)
+        return verdicts, as_written, by_content
 
     def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
         """Those that can be reached; the whole history is looked through only for what no tip holds."""
@@ -152,18 +229,34 @@ class Repository:
             self._behind_tips = self._git.behind(tips)
         return self._at_tips | self._behind_tips
 
-    def _edits(
-        self, candidates: Sequence[Candidate], blobs: dict[Candidate, tuple[str, ...]]
-    ) -> Iterator[tuple[Candidate, str]]:
-        """Which of these files a person has written here."""
-        if not candidates:
-            return
-        known = self._git.known(blob for each in candidates for blob in blobs[each])
-        paths = [os.path.relpath(each.path, self._top) for each in candidates]
-        transformed = self._git.transformed(paths)
-        for each, path in zip(candidates, paths, strict=True):
-            if known.isdisjoint(blobs[each]):
-                yield each, FILTERED if path in transformed else ""
+    def _edits(self, blobs: _Blobs, git_dir: str, theirs: str) -> dict[Candidate, str]:
+        """Which of these files a person has written here; of what git has, `theirs` is the reason."""
+        if not blobs:
+            return {}
+        wanted = {blob for names in blobs.values() for blob in names}
+        self._git.check_readable(_common(git_dir), wanted)
+        known = self._git.known(wanted)
+        verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
+        paths = {each: self._relative(each) for each in blobs if each not in verdicts}
+        if paths:
+            with_cr = {path for each, path in paths.items() if len(blobs[each]) > 1}
+            transformed = self._git.transformed(list(paths.values()), with_cr)
+            verdicts |= {each: FILTERED if path in transformed else "" for each, path in paths.items()}
+        return verdicts
+
+
+def _failed(error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[Candidate]) -> Judged:
+    """Nothing new counts while git gives no answer."""
+    return Judged(refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy))
+
+
+def _check_idle(git_dir: str) -> None:
+    if os.path.lexists(os.path.join(git_dir, "index.lock")):
+        raise _Busy(BUSY)
+
+
+def _is_merged(entry: Entry | None) -> bool:
+    return entry is None or entry.is_merged
 
 
 def _still(candidate: Candidate) -> bytes | None:
@@ -191,6 +284,44 @@ def git_directory(top: str) -> str:
     return path if holds and os.path.isfile(os.path.join(path, "HEAD")) else ""
 
 
+def has_git(top: str) -> bool:
+    """Whether git may write into a folder: there is a repository in it or above it, be it damaged or not."""
+    return any(_may_be_git(os.path.join(way, ".git")) for way in upwards(top))
+
+
+def _may_be_git(path: str) -> bool:
+    """An empty directory of this name is none, and git looks further up."""
+    if not os.path.isdir(path):
+        return os.path.lexists(path)
+    return any(os.path.lexists(os.path.join(path, name)) for name in _PARTS)
+
+
+def _belongs_to_us(top: str, git_dir: str) -> bool:
+    """Whether all that tells git what to do is this user's; the link and what it leads to."""
+    common = _common(git_dir)
+    needed = (os.path.join(top, ".git"), git_dir, common, os.path.join(common, "objects"))
+    others = [
+        os.path.join(place, name) for place in (git_dir, common) for name in ("config", "config.worktree")
+    ]
+    try:
+        owners = {look(path).st_uid for path in needed for look in (os.stat, os.lstat)}
+        owners |= {
+            look(path).st_uid for path in others if os.path.lexists(path) for look in (os.stat, os.lstat)
+        }
+    except OSError:
+        return False
+    return owners == {os.geteuid()}
+
+
+def _common(git_dir: str) -> str:
+    """The directory with the objects, the refs and the config, which linked worktrees share."""
+    path = os.path.join(git_dir, "commondir")
+    if not os.path.isfile(path):
+        return git_dir
+    with open(path, "rb") as file:
+        return os.path.join(git_dir, os.fsdecode(file.read(8192).strip()))
+
+
 def _is_foreign(top: str, folder: str) -> bool:
     """Whether a folder, or one on the way to it, is a link or a repository of its own."""
     parts = folder.split("/")
@@ -206,18 +337,20 @@ def _is_as_written(candidate: Candidate, entry: Entry) -> bool:
 
 def _telling(git_dir: str) -> Iterable[str]:
     """Files and directories that change when a ref or the index does."""
-    common = os.path.join(git_dir, "commondir")
-    if os.path.isfile(common):
-        with open(common, "rb") as file:
-            git_dir_of_refs = os.path.join(git_dir, os.fsdecode(file.read(8192).strip()))
-    else:
-        git_dir_of_refs = git_dir
+    git_dir_of_refs = _common(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
     for kind in ("heads", "remotes"):
         for folder, _, files in os.walk(os.path.join(git_dir_of_refs, "refs", kind)):
             yield folder
             yield from (os.path.join(folder, name) for name in files)
+
+
+def _attributes(top: str, git_dir: str) -> Iterable[str]:
+    """Files that say in which form git stores a memory file."""
+    yield os.path.join(_common(git_dir), "info", "attributes")
+    for folder in ("", ".forge", *FOLDERS):
+        yield os.path.join(top, folder, ".gitattributes")
 
 
 def _state_of(path: str) -> tuple[str, int, int, int]:

@@ -1,21 +1,23 @@
 """Git as an instrument that reads: what its index says of a root's memory files, and what can be reached.
 
 The program is found in fixed places and gets an environment of its own: no configuration but that of the
-repository, no lock, no prompt, no network, no hook, no monitor. Only commands that read are run, only in a
-root that a person trusts, and in a thread. Each has five seconds and may say 16 MiB; more is GitFailed, as is
-any error.
+repository, no lock, no prompt, no network, no hook, no filter, no monitor. Only commands that read are run,
+in a thread, in a root that a person trusts or that was empty at first. Each has five seconds and may say
+16 MiB; more is GitFailed, as is any error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import select
+import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -43,7 +45,12 @@ _ENTRY = re.compile(
     rb"(\d{6}) ([0-9a-f]{40,64}) (\d)\t([^\0]+)\0"
     rb"  ctime: \d+:\d+\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n  uid: \d+\tgid: \d+\n  size: (\d+)\t"
 )
-_ATTRIBUTES = ("filter", "working-tree-encoding", "ident")
+_FORMS = ("filter", "working-tree-encoding", "ident")
+_LINE_ENDS = ("text", "eol", "crlf")
+_MARKERS = "conflict-marker-size"
+_PLAIN = frozenset({"unspecified", "unset"})
+_IDENT = re.compile(rb"\$Id:[^$\n]*\$")
+_MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
 _REFS = "--format=%(refname)%00%(objectname)%00%(upstream)%00%(upstream:remotename)%00%(symref)"
 _GUESSED = ("main", "master")
 
@@ -91,9 +98,30 @@ class Git:
             found[os.fsdecode(path)] = entry
         return found
 
+    def tracks(self, pathspec: str) -> bool:
+        """Whether the index holds a path that this matches."""
+        return bool(self._run("ls-files", "-z", "--", pathspec))
+
+    def ignores(self, path: str, ignore_file: str = "") -> bool:
+        """Whether git would leave a path alone that nothing tracks; `ignore_file` is the user's own."""
+        own = ("-c", f"core.excludesFile={ignore_file or os.devnull}")
+        asked = ("check-ignore", "--stdin", "-z", "--verbose", "--non-matching")
+        said = self._run(*own, *asked, given=f"{path}\0".encode(), may_find_nothing=True)
+        _, _, pattern, *_ = said.split(b"\0")
+        return bool(pattern) and not pattern.startswith(b"!")
+
     def blob_names(self, data: bytes) -> tuple[str, ...]:
-        """What git would call these bytes, as they are and with the line ends that it stores."""
-        return tuple({self._blob_name(data), self._blob_name(data.replace(b"\r\n", b"\n"))})
+        """Names of the blobs that git may have stored these bytes as: as they are, with LF, without `$Id`.
+
+        Nothing is converted by git itself, which would run the filters of the repository.
+        """
+        forms = {data, data.replace(b"\r\n", b"\n")}
+        forms |= {_IDENT.sub(b"$Id$", form) for form in forms}
+        return tuple(map(self._blob_name, forms))
+
+    def is_empty(self, blob: str) -> bool:
+        """Whether a name is that of no bytes, which `git add --intent-to-add` puts into the index."""
+        return blob == self._blob_name(b"")
 
     def _blob_name(self, data: bytes) -> str:
         return hashlib.new(self._algorithm, b"blob %d\0" % len(data) + data).hexdigest()
@@ -104,13 +132,57 @@ class Git:
         lines = (line.split() for line in said.decode().splitlines())
         return frozenset(words[0] for words in lines if words[-1] != "missing")
 
-    def transformed(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of these paths that git does not store as they lie there, so that bytes do not tell."""
+    def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
+        """Those of these paths that git may store in another form than `blob_names` knows.
+
+        The attributes of the work tree and of the index are asked, as one of both may be gone by now.
+        `with_cr` are the paths of files with CRLF: where line ends are converted whatever they were before,
+        the blob may have any mixture of them.
+        """
+        found = set[str]()
+        for path, of_it in self._attributes(paths, (*_FORMS, *_LINE_ENDS)):
+            set_here = {name for name, value in of_it.items() if value not in _PLAIN}
+            # With `text=auto` git converts nothing that has CRLF already, without `text` nothing at all.
+            mixes = of_it["text"] not in {"auto", "unset"} and not set_here.isdisjoint(_LINE_ENDS)
+            mixes = mixes and path in with_cr
+            if mixes or not set_here.isdisjoint(_FORMS):
+                found.add(path)
+        return frozenset(found)
+
+    def oddly_marked(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these paths where the repository says how long the markers of a conflict are."""
+        found = self._attributes(paths, (_MARKERS,)) if paths else ()
+        return frozenset(path for path, of_it in found if of_it[_MARKERS] not in _PLAIN)
+
+    def _attributes(self, paths: Sequence[str], names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Each path with its attributes, once by the work tree and once by the index."""
         given = "\0".join([*paths, ""]).encode("utf-8", "surrogateescape")
-        words = self._run("check-attr", "--stdin", "-z", *_ATTRIBUTES, given=given).split(b"\0")
-        triples = zip(words[::3], words[1::3], words[2::3], strict=False)
-        plain = (b"unspecified", b"unset")
-        return frozenset(os.fsdecode(path) for path, _, value in triples if value not in plain)
+        for place in ((), ("--cached",)):
+            words = self._run("check-attr", *place, "--stdin", "-z", *names, given=given).split(b"\0")
+            for start in range(0, len(words) - 1, 3 * len(names)):
+                values = words[start + 2 : start + 3 * len(names) : 3]
+                of_it = dict(zip(names, (value.decode("utf-8", "replace") for value in values), strict=True))
+                yield os.fsdecode(words[start]), of_it
+
+    def check_readable(self, common: str, blobs: Iterable[str]) -> None:
+        """Raise GitFailed where some object may be there and cannot be read, so that none is missing.
+
+        `common` is the directory that holds `objects`; an alternate may be on a disk that is not mounted.
+        """
+        fans = {blob[:2] for blob in blobs}
+        waiting, seen = [(os.path.join(common, "objects"), 0)], set[str]()
+        while waiting:
+            objects, depth = waiting.pop()
+            if objects in seen:
+                continue
+            seen.add(objects)
+            if depth > _DEEPEST_ALTERNATE or len(seen) > _MOST_ALTERNATES:
+                raise GitFailed("git has more object directories than can be looked at")
+            _check_directory(objects)
+            for name in ("pack", *fans):
+                _check_directory(os.path.join(objects, name), may_be_missing=True)
+            _check_packs(os.path.join(objects, "pack"))
+            waiting += [(each, depth + 1) for each in _alternates(objects)]
 
     def tips(self, trusted: str) -> tuple[str, ...]:
         """The commits that what a person trusts leads to.
@@ -144,7 +216,7 @@ class Git:
         said = self._run("rev-list", *options, *tips, "--", *FOLDERS)
         return frozenset(line.split(b" ", 1)[0].decode() for line in said.splitlines())
 
-    def _run(self, *arguments: str, given: bytes = b"") -> bytes:
+    def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:
             raise GitFailed("there is no git")
@@ -170,9 +242,25 @@ class Git:
                     raise GitFailed("git does not end") from error
                 finally:
                     process.kill()  # nothing happens to one that has ended
-        if process.returncode:
+        if process.returncode and not (may_find_nothing and process.returncode == 1):
             raise GitFailed(f"git {arguments[0]} failed")
         return said
+
+
+def ignore_file(home: str) -> str:
+    """The file of patterns that the user's own git configuration names, or git's default for it."""
+    settings = _ENVIRONMENT | {"HOME": home}
+    del settings["GIT_CONFIG_GLOBAL"]
+    program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
+    asked = ("config", "--global", "--includes", "--type=path", "--get", "core.excludesFile")
+    if program is not None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(
+                (program, *asked), env=settings, cwd="/", capture_output=True, timeout=_LIMIT_S, check=False
+            )
+            if named := os.fsdecode(done.stdout.strip()):
+                return named
+    return os.path.join(home, ".config", "git", "ignore")
 
 
 def _said(process: subprocess.Popen[bytes]) -> bytes:
@@ -192,3 +280,47 @@ def _said(process: subprocess.Popen[bytes]) -> bytes:
         parts.append(part)
         size += len(part)
     raise GitFailed("git said more than can be read")
+
+
+def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        if not may_be_missing:
+            raise GitFailed(f"git's objects in {path} are missing") from None
+        return
+    except OSError as error:
+        raise GitFailed(f"git's objects in {path} cannot be read: {error.strerror}") from error
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise GitFailed(f"git's objects in {path} cannot be read")
+
+
+def _check_packs(folder: str) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            for count, entry in enumerate(entries):
+                if count > _MOST_LISTED:
+                    raise GitFailed("git has more packs than can be looked at")
+                if entry.name.endswith((".pack", ".idx")) and not os.access(entry.path, os.R_OK):
+                    raise GitFailed(f"git's objects in {entry.path} cannot be read")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise GitFailed(f"git's objects in {folder} cannot be read: {error.strerror}") from error
+
+
+def _alternates(objects: str) -> list[str]:
+    """Object directories that this one borrows from."""
+    path = os.path.join(objects, "info", "alternates")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise GitFailed(f"{path} cannot be read: {error.strerror}") from error
+    with open(descriptor, "rb") as file:
+        said = file.read(_MOST_LISTED + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b"\0"
+    if len(said) > _MOST_LISTED or b"\0" in said or b'"' in said:
+        raise GitFailed(f"{path} cannot be understood")
+    lines = (line for line in said.split(b"\n") if line and not line.startswith(b"#"))
+    return [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in lines]

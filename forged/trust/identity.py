@@ -12,9 +12,13 @@ import ctypes
 import os
 import struct
 import sys
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
+
+from forged.files import Root
+from forged.memory import Scope
 
 _AT_FDCWD, _BASIC_STATS_AND_BIRTH = -100, 0xFFF
 _BIRTH = 0x800
@@ -36,10 +40,60 @@ class Identity(msgspec.Struct, frozen=True):
 
 def identify(top: str) -> Identity:
     """The identity of the root at `top`; both parts are empty for what cannot be looked at."""
-    return Identity(_of(os.path.join(top, ".git")), _of(top))
+    return Identity(identity_of(os.path.join(top, ".git")), identity_of(top))
 
 
-def _of(path: str) -> str:
+def stored_identity(root: Root) -> str:
+    """Return what is stored with everything that is written to a root later: its `git` and its `folder`.
+
+    Of the user's own roots it is the folder HOME alone: theirs may be made after it was stored.
+    """
+    if root.is_own:
+        return f" {identity_of(_home_of(root))}"
+    found = identify(root.top)
+    return f"{found.git} {found.folder}"
+
+
+def is_same(stored: str, now: str) -> bool:
+    """Whether two results of `stored_identity` mean one root; git decides where both have it.
+
+    Of an empty `stored` nothing is known, so it goes by its path. An absent folder is no root's.
+    """
+    if not stored:
+        return True
+    (git, _, folder), (git_now, _, folder_now) = stored.partition(" "), now.partition(" ")
+    return git == git_now if git and git_now else bool(folder) and folder == folder_now
+
+
+def elsewhere(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]:
+    """Return the roots whose stored identity is not at their path now, each with a sentence why.
+
+    A row that waits for another root must not be written to the folder at its path.
+    """
+    now: dict[Root, str] = {}
+    found: dict[tuple[Root, str], str] = {}
+    for root, identity in dict.fromkeys(stored):
+        if not identity:
+            continue
+        if root not in now:
+            now[root] = stored_identity(root)
+        if not is_same(identity, now[root]):
+            is_there = bool(now[root].strip())
+            why = "another folder is at this path now" if is_there else "there is no folder at this path now"
+            found[root, identity] = f"{root.top}: {why}"
+    return found
+
+
+def _home_of(root: Root) -> str:
+    levels = {Scope.AGENT: 3, Scope.ORG: 2}.get(root.scope, 0)  # ~/.forge/agents/<id>, ~/.forge/org
+    top = root.top
+    for _ in range(levels):
+        top = os.path.dirname(top)
+    return top
+
+
+def identity_of(path: str) -> str:
+    """The identity of one directory or file, empty for what cannot be looked at."""
     try:
         status = os.stat(path)
     except OSError:

@@ -3,8 +3,9 @@
 Goes in: what counts of a root, with the hash of each file, and what is on record of our own files. Come out
 the same memories, of which those with a secret or a private span are shown without it, unless somebody
 insisted on that very file; `redacted` names what is left out. `origin` is what is on record where this daemon
-wrote the file as it is now, be it a copy of somebody else's; everywhere else it is emptied, as a file can say
-anything of itself. A memory whose id holds a secret cannot be shown without it: it is a problem instead.
+wrote the file as it is now, be it a copy of somebody else's. Everywhere else a file can say anything of
+itself, so that it is believed only where it lowers: `import`, `model` and `agent` stay, all else is emptied.
+A memory whose id holds a secret cannot be shown without it: it is a problem instead.
 
 What was looked at once is not looked at again: between two builds almost every memory is the same object.
 """
@@ -16,12 +17,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from forged.memory import Entity, Evidence, Memory, Relation, unchanged_ends
+from forged.memory import Entity, Evidence, Memory, Origin, Relation, unchanged_ends
 from forged.state import OwnFile
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
 
 PRIVATE = "private span"
+
+# What a file may say of its own origin without a record: none of these makes it the person's.
+_LOWERING = frozenset({Origin.IMPORT, Origin.MODEL, Origin.AGENT})
 
 # What nearly every file has: no secret, but longer than any word of prose, so that all would be looked at.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -91,7 +95,8 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
         source = _speaking(source, without_private)
     record = own(source.id)
     is_own = record is not None and record.sha256 == sha256
-    origin = (record.origin or source.origin) if record is not None and is_own else ""
+    claimed = source.origin if source.origin in _LOWERING else ""
+    origin = (record.origin or source.origin) if record is not None and is_own else claimed
     if not found and public == source.content:
         return Shown(source if origin == source.origin else msgspec.structs.replace(source, origin=origin))
     if is_own and record is not None and record.insisted:

@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 import msgspec
 
 from forged.errors import StoreError, WorkspaceError
-from forged.files import MemoryStore, Root, Snapshot, files_of, scan
+from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan
 from forged.memory import Memory, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
+from forged.trust.excluding import Excluding
 from forged.trust.walk import tops_below
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ Previous = Callable[[Root], Snapshot | None]
 class KnownRoot(msgspec.Struct, frozen=True):
     """A root as a person is told of it.
 
-    `state`: `trusted`; `own`, where nothing foreign was at the first look; `unknown`, never asked about.
+    `state`: `trusted`; `own`, where nothing foreign was at the first look; `unknown`, never asked about;
+    `unread`, where what is on record cannot be read now: nothing is withheld there, and nothing used.
     `mode`, `branch` and `trusted_at` are those of a trusted one. `reason` is a sentence, or nothing.
     """
 
@@ -50,7 +52,7 @@ class KnownRoot(msgspec.Struct, frozen=True):
 class Stamp(msgspec.Struct, frozen=True):
     """On what it depends which files of a root count: its identity, and what is on record.
 
-    `follows`: also on the branch that is trusted.
+    `follows`: also on what git says now.
     """
 
     identity: str
@@ -72,7 +74,7 @@ def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile
 class Trust:
     """One for the daemon.
 
-    `mode` is that of the configuration.
+    `mode` and `git` are those of the configuration, `home` is the user's directory.
     """
 
     def __init__(
@@ -80,6 +82,8 @@ class Trust:
         state: State,
         *,
         mode: str = "follow",
+        git: str = "exclude",
+        home: str = "",
     ) -> None:
         self._state = state
         self._records = state.trust
@@ -88,6 +92,7 @@ class Trust:
         self._previous: Previous | None = None
         self._admission = Admission(state.trust)
         self.admit = self._admission.admit
+        self.excluding = Excluding(state.excludes, git, home)
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
         """Tell of the maps, which are made after this.
@@ -102,18 +107,12 @@ class Trust:
         await self._state.opened()
 
     async def save(self) -> None:
-        """Write down what `admit` found out. What fails is found out again."""
-        roots, files = self._admission.findings()
+        """Write down which roots `admit` saw for the first time. What fails is found out again."""
         try:
-            for record in roots:
+            for record in self._admission.findings():
                 if self._records.root(record.top, record.identity) is None:
                     await self._records.put_root(record)
-                self._admission.written_down((record,), "", frozenset())
-            trusted = {record.identity for record in self._records.roots() if record.trusted_at}
-            for identity, hashes in files:
-                if identity in trusted:
-                    await self._records.approve(identity, hashes, durable=False)
-                self._admission.written_down((), identity, hashes)
+                self._admission.written_down(record)
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
 
@@ -123,7 +122,8 @@ class Trust:
         """What decides which files of a root count, but for the files. May be asked in any thread."""
         standing = self._admission.standing(root.top)
         record = standing.record
-        follows = root.scope is Scope.REPO and record is not None and record.mode == "follow"
+        is_asked = record is not None and (record.mode == "follow" or record.born_empty)
+        follows = root.scope is Scope.REPO and is_asked
         return Stamp(standing.identity, self._records.decisions, self._records.doubt(), follows)
 
     def is_own(self, stamp: Stamp, memory_id: str) -> bool:
@@ -168,6 +168,18 @@ class Trust:
         if files:
             await self._records.put_own(standing.identity, files)
 
+    async def keep_out(self, root: Root) -> None:
+        """Have git ignore what forged names in a root, before it is written to; nothing is raised."""
+        await self.opened()
+        await asyncio.to_thread(self.excluding.keep_out, root)
+        await self.excluding.save()
+
+    async def catch_up(self) -> None:
+        """Take out what the configuration does not want any more, as a daemon starts."""
+        await self.opened()
+        await asyncio.to_thread(self.excluding.take_out)
+        await self.excluding.save()
+
     # --- what is there --------------------------------------------------------------------------------
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
@@ -184,7 +196,7 @@ class Trust:
 
     async def describe(self, top: str) -> KnownRoot:
         """A root, with what is withheld of it."""
-        _, admitted = await self.look(Root(top, Scope.REPO))
+        _, admitted = await self.look(await asyncio.to_thread(repo_root, top))
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, admitted, self._records.doubt())
 
@@ -215,7 +227,7 @@ class Trust:
         With `hashes` only these files of what is there, as a person was shown them.
         """
         await self.save()
-        root = Root(top, Scope.REPO)
+        root = await asyncio.to_thread(repo_root, top)
         snapshot, _ = await self.look(root)
         standing = await asyncio.to_thread(self._admission.standing, top)
         if not standing.identity:
@@ -258,9 +270,11 @@ class Trust:
 def _described(top: str, standing: Standing, admitted: Admitted, doubt: str) -> KnownRoot:
     record = standing.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
+    if doubt:
+        return msgspec.structs.replace(found, state="unread", reason=doubt)
     if record is None or not record.trusted_at:
         state = "own" if record is not None and record.born_empty else "unknown"
-        reason = doubt or (REPLACED if standing.replaced else "")
+        reason = REPLACED if standing.replaced else ""
         return msgspec.structs.replace(found, state=state, reason=reason)
     told = {"mode": record.mode, "branch": record.branch, "trusted_at": record.trusted_at}
     return msgspec.structs.replace(found, state="trusted", **told)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from forged.errors import WorkspaceError
-from forged.files import FOLDERS, resolve
+from forged.files import repo_root, resolve
 from forged.memory import Scope
 
 _DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
@@ -53,7 +53,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _has_memories(place: str) -> bool:
-    for folder in FOLDERS:
+    for folder in repo_root(place).folders:
         try:
             if any(name.endswith(".md") for name in os.listdir(os.path.join(place, folder))):
                 return True

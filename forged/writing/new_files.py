@@ -30,6 +30,7 @@ class NewFiles:
         self._contents = contents
         self._threads = threads
         self._directory = -1
+        self._owner: atomic.Owner | None = None
         self._files: dict[str, NewFile] = {}
         self._named: list[str] = []
         self._stack = contextlib.ExitStack()
@@ -38,7 +39,8 @@ class NewFiles:
         if self._contents:
             try:
                 with atomic.explained(f"cannot write to {os.path.dirname(next(iter(self._contents)))}"):
-                    self._directory = self._stack.enter_context(self._store.opened_to_write())
+                    opened = self._stack.enter_context(self._store.opened_to_write())
+                    self._directory, self._owner = opened
             except StoreError as error:
                 self.failed = dict.fromkeys(self._contents, error)
         return self
@@ -79,7 +81,7 @@ class NewFiles:
         for path in paths:
             try:
                 with atomic.explained(f"cannot write {path}"):
-                    self._files[path] = NewFile(self._directory, self._contents[path])
+                    self._files[path] = NewFile(self._directory, self._contents[path], self._owner)
             except StoreError as error:
                 self.failed[path] = error
         for path in paths:  # all are written by now: most find that the first sync was theirs as well

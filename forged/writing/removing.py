@@ -20,7 +20,7 @@ import msgspec
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
 from forged.state import Detail, Intent, Intents, Rewrite
-from forged.trust import Admitted, Trust
+from forged.trust import Admitted, Trust, stored_identity
 from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
 from forged.writing.values import Gone
@@ -75,15 +75,15 @@ class Removing:
         files = _counting(snapshot, admitted)
         links = links_over([file.memory for file in files], gone)
         relinks = await asyncio.to_thread(planned, store, files, links)
-        intent = _intent("remove", root, ids, relinks, taking)
+        intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
         await self._relinked(root, store, intent, relinks)
-        notes = self._notes(root, admitted, taking, {*earlier, *intent.rewrites})
+        notes = self._notes(root, intent.identity, admitted, taking, {*earlier, *intent.rewrites})
         if taking.erase:
             removed = await asyncio.to_thread(store.erase, snapshot, gone)
             self._trash.note_erased(taking.key, tuple(item.id for item in removed))
         else:
             removed = await asyncio.to_thread(store.move_to_trash, snapshot, gone, self._trash.path, notes)
-        await self._intents.end(intent.key)
+        await self._intents.end(intent)
         contents = tuple(memory.content for memory in snapshot.memories if memory.id in gone)
         where = "" if taking.erase else self._trash.path
         return Gone(tuple(item.id for item in removed), where, (_GIT_NOTE,), contents)
@@ -93,14 +93,15 @@ class Removing:
         store = MemoryStore(root)
         counted = [each for each in some if each.note.counted]
         await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
-        intent = _intent("restore", root, [each.note.id for each in some], (), Taking(batch=_batch(some)))
+        ids, taking = [each.note.id for each in some], Taking(batch=_batch(some))
+        intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
         paths = await asyncio.to_thread(
             lambda: [store.put_back(each.note.folder, each.note.name, each.data) for each in some]
         )
         await self._followed_again(root, store, intent, counted)
         await asyncio.to_thread(self._trash.drop, some)
-        await self._intents.end(intent.key)
+        await self._intents.end(intent)
         return Back(tuple(each.memory for each in some), tuple(paths))
 
     async def _followed_again(
@@ -134,7 +135,12 @@ class Removing:
         await asyncio.to_thread(carried_out, store, relinks)
 
     def _notes(
-        self, root: Root, admitted: Admitted, taking: Taking, rewrites: Collection[Rewrite]
+        self,
+        root: Root,
+        identity: str,
+        admitted: Admitted,
+        taking: Taking,
+        rewrites: Collection[Rewrite],
     ) -> Callable[[str, str], bytes]:
         """What is written beside each file in the trash."""
         withheld = {each.path for each in admitted.withheld}
@@ -157,6 +163,7 @@ class Removing:
                 became=taking.became,
                 key=taking.key,
                 detail=taking.details.get(memory_id, Detail()),
+                identity=identity,
             )
             try:
                 return msgspec.json.encode(told)
@@ -182,6 +189,7 @@ def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
 
 
 def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: Taking) -> Intent:
+    """Look at the disk, so call it in a thread."""
     return Intent(
         key=secrets.token_hex(8),
         kind=kind,
@@ -192,4 +200,5 @@ def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relin
         erase=taking.erase,
         why=taking.why,
         batch=taking.batch,
+        identity=stored_identity(root),
     )

@@ -71,6 +71,8 @@ class RootWriter:
     def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Again]:
         """The end of each plan, or that it has to be made again."""
         contents = {plan.path(self._store): plan.data for plan in plans if plan.data}
+        if contents:
+            self._trust.excluding.keep_out(self._root)
         with NewFiles(self._store, contents, self._threads) as files:
             known = self._recorded(plans, files)
             if isinstance(known, StoreError):

@@ -16,6 +16,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from forged.slots import logged, retrieved
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -38,11 +40,13 @@ class Together(Generic[Item, Result]):
     def ask(self, item: Item) -> asyncio.Future[Result]:
         """Get in line, at once; the future is what comes of it."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(retrieved)  # its caller may be gone when the call fails
         self._waiting.append((item, future))
         if len(self._waiting) >= self._wanted:
             self._are_enough.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
+            self._serving.add_done_callback(logged)
         return future
 
     async def _serve(self) -> None:

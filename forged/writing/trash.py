@@ -29,6 +29,7 @@ class Note(msgspec.Struct, frozen=True):
     `batch` is shared by all that one request took away, whose `key` it was; `why` is forget, undo or move.
     `followers` are the ids that named this one as their predecessor and name `older` since. `counted`: it was
     used, and not withheld. `became` is the id of what it was moved to. `detail` is what was known of it.
+    `identity` is which folder the root was.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Note(msgspec.Struct, frozen=True):
     became: str = ""
     key: str = ""
     detail: Detail = Detail()
+    identity: str = ""
 
 
 class Trashed(NamedTuple):

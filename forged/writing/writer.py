@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Writer:
         self._requests = requests
         self._removing = Removing(self.trash, trust, intents)
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
-        self._locks: dict[Root, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[Root, asyncio.Lock] = WeakValueDictionary()
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
     async def add(
@@ -104,6 +104,7 @@ class Writer:
     ) -> Gone:
         """Take every file of `ids` away, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root):
+            await self._trust.keep_out(index.root)  # versions that stay may be linked anew
             await self._marks.gone(index.root, ids, whole=taking.whole)
             await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
             return await self._removing.remove(index.root, ids, taking, earlier)
@@ -111,12 +112,14 @@ class Writer:
     async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
         """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root):
+            await self._trust.keep_out(index.root)
             await self._marks.back(index.root, [each.note.id for each in some])
             return await self._removing.restore(index.root, some)
 
     async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
         """Put into a file what it has become elsewhere, if it is as `change` says. Raises StoreError."""
         async with self._lock(index.root):
+            await self._trust.keep_out(index.root)
             await self._trust.follow(index.root, [change])
             store = MemoryStore(index.root)
             await asyncio.to_thread(store.rewrite, path, data, expected=change.before)
@@ -130,6 +133,7 @@ class Writer:
             answers = await asyncio.to_thread(writer.write, [draft for _, draft in waiting])
         if writer.looked:
             await self._trust.save()
+        await self._trust.excluding.save()
         done = [answer for answer in answers if isinstance(answer, Written)]
         fresh = frozenset(answer.path for answer in done if not answer.existed)
         generation = index.mark(fresh, after_s=_UNASKED_S) if fresh else index.generations.wanted

@@ -41,6 +41,7 @@ from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import PATIENCE_S, turns, until
+from tests.support.reading import bytes_of
 from tests.support.worker import roots_in
 
 ONE_CALL = Usage(1, 100, 10)
@@ -332,7 +333,7 @@ class Capture:
     async def bytes_on_disk(self) -> bytes:
         """All of the state directory, once what was removed has been erased."""
         await self.daemon_state.erase_traces()
-        return b"".join(path.read_bytes() for path in self.top.glob("state/*"))
+        return b"".join(bytes_of(self.top.glob("state/*")).values())
 
     async def idle(self) -> CaptureState:
         await until(lambda: self.state.state == "idle")

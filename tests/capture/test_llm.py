@@ -21,6 +21,7 @@ from forged.models import Completion, Door
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.state import Event
 from forged.text.tokens import estimate
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import (
     CHAT,
     HTML,
@@ -53,7 +54,7 @@ def classify(
     window: Sequence[Utterance] = WINDOW,
     heads: Sequence[KnownMemory] = (),
     *,
-    within: float = 20.0,
+    within: float = PATIENCE_S,
     attempts: int = 2,
     goes_on: bool = False,
 ) -> Classified:
@@ -284,7 +285,7 @@ def test_a_server_that_answers_500_to_a_schema_is_asked_without_from_then_on(pro
         classifier = LlmClassifier(model, backoff_s=0.01)
         for _ in range(2):
             found = await classifier.classify(
-                Event(window=WINDOW), (), deadline=time.monotonic() + 20, attempts=2
+                Event(window=WINDOW), (), deadline=time.monotonic() + PATIENCE_S, attempts=2
             )
             assert contents(found) == ["Tabs are used."]
         await model.aclose()
@@ -438,7 +439,7 @@ async def test_no_second_attempt_is_made_of_an_event_that_may_not_be_sent_once_m
     classifier = LlmClassifier(model, backoff_s=0.01, may_go_on=asked.append)
     provider.chat = Answer(status=503)
     with pytest.raises(CallFailed) as caught:
-        await classifier.classify(event, (), deadline=time.monotonic() + 20, attempts=2)
+        await classifier.classify(event, (), deadline=time.monotonic() + PATIENCE_S, attempts=2)
     await model.aclose()
 
     assert (len(provider.requests()), asked) == (1, [event.id])

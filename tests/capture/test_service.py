@@ -253,8 +253,8 @@ async def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(on
     path.mkdir()  # nothing that could be opened
     await one.start()
     await refused(one, one.durable("another", session="t"))
-    assert one.state.state == "paused"
-    assert "state.db" in one.state.last_error
+    assert one.state.state == "failing"
+    assert "state.db" in one.state.reason
 
     path.rmdir()
     (one.top / "kept").rename(path)

@@ -15,7 +15,7 @@ from forged.capture import worker
 from forged.capture.supervisor import Patience
 from forged.capture.values import Asked, KnownMemory, WorkerSettings
 from forged.capture.worker_process import work
-from tests.support.clock import run, until
+from tests.support.clock import PATIENCE_S, run, until
 from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
 from tests.support.worker import back_to, census, supervised, told
@@ -74,7 +74,7 @@ print([name for name in large if name in sys.modules])
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
 
     assert (done.stdout, done.stderr) == ("[]\n", "")
@@ -167,7 +167,7 @@ def test_worker_ends_when_the_daemon_is_killed(tmp_path, provider, busy):
             provider.wait_for(1)
     finally:
         daemon.kill()
-        daemon.wait(10)
+        daemon.wait(PATIENCE_S)
         daemon.stdout.close()
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 import time
@@ -69,3 +70,14 @@ def forgectl(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
         return Outcome(int(code or 0), streams.out, streams.err)
 
     return run
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], None]:
+    """Have the next verbs read this from stdin, through a stream that decodes it by another encoding."""
+
+    def feed(given: str | bytes) -> None:
+        data = given.encode() if isinstance(given, str) else given
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="latin-1"))
+
+    return feed

@@ -28,7 +28,10 @@ def root(**fields: object) -> RootReport:
         "watch": "inotify",
         "watches": 1,
     }
-    return RootReport(**{**values, **fields})  # type: ignore[arg-type]
+    told = {**values, **fields}
+    folder = ".forge/memory" if told["scope"] in {"repo", "user"} else "memory"
+    told.setdefault("directory", f"{told['root']}/{folder}")
+    return RootReport(**told)  # type: ignore[arg-type]
 
 
 def status(**fields: object) -> StatusReport:

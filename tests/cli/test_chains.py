@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import click
 import pytest
 
@@ -98,12 +96,12 @@ def test_where_nobody_can_type_edit_wants_a_text(daemon, forgectl):
 
 
 @pytest.mark.parametrize("how", ["editor", "stdin"])
-def test_a_text_that_is_refused_is_not_lost(daemon, forgectl, monkeypatch, tmp_path, how):
+def test_a_text_that_is_refused_is_not_lost(daemon, forgectl, monkeypatch, piped, *, tmp_path, how):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     daemon.answers[History] = Chain(memories=(reports.record(is_head=True),))
     daemon.answers[Edit] = Failed(code="conflict", message="version 4 (mem_z) is the newest now")
     monkeypatch.setattr(click, "edit", lambda text, extension: "typed for an hour")
-    monkeypatch.setattr("sys.stdin", io.StringIO("typed for an hour"))
+    piped("typed for an hour")
 
     shown = forgectl("edit", "mem_a", *(["-"] if how == "stdin" else []), interactive=how == "editor")
 

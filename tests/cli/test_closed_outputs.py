@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 
 import pytest
 
 from forged_client.protocol import Status
 from tests.cli import reports
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import FORGECTL
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
@@ -20,8 +22,8 @@ def run(daemon, words: str, redirected: str) -> tuple[int, str]:
     """Exit code and what came on stderr."""
     daemon.answers[Status] = reports.status()
     env = {**os.environ, "FORGED_SOCKET": daemon.path, "LANG": "C.UTF-8"}
-    command = f"{FORGECTL} {words} {redirected}"
-    done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, timeout=30)
+    command = f"{shlex.quote(FORGECTL)} {words} {redirected}"
+    done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     return done.returncode, done.stderr
 
 

@@ -12,6 +12,7 @@ from forged.cli.call import Invocation, of_process
 from forged.cli.exits import EXPLAINED
 from forged_client import protocol
 from tests.cli import reports
+from tests.support.clock import PATIENCE_S
 
 WHOLE_RUN = "from forged.cli import main; main()"
 
@@ -53,18 +54,17 @@ def test_help_names_every_verb_and_every_exit_code_and_every_verb_has_its_own(fo
     [
         ("serch", "there is no verb 'serch'; did you mean 'search'?"),
         ("nonsense", "there is no verb 'nonsense'\n"),
-        ("search", "Missing argument"),
+        ("search", "QUERY"),
         ("search x --timeout nan", "--timeout"),
         ("search x --limit 101", "--limit"),
         ("list --limit 0", "--limit"),
-        ("show", "Missing argument"),
+        ("show", "ID"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
     shown = forgectl(*arguments.split())
 
     assert (shown.code, shown.out) == (2, "")
-    assert "Error:" in shown.err
     assert told in shown.err
 
 
@@ -186,7 +186,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(daemon):
     with start("list", "--limit", "1000") as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(PATIENCE_S) == 141
         assert process.stderr.read() == ""
 
 
@@ -204,10 +204,10 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments
     )  # and more might come
 
     with start(*arguments) as process:
-        assert daemon.waits.wait(20)
+        assert daemon.waits.wait(PATIENCE_S)
         assert not first or process.stderr.readline() == first
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE_S) == 130
         said = process.stderr.read()
 
     assert last in said
@@ -218,10 +218,10 @@ def test_ctrl_c_ends_watching_as_a_success(daemon):
     daemon.answers[protocol.Status] = lambda _: daemon.waits.set() or reports.status()
 
     with start("status", "--watch") as process:
-        assert daemon.waits.wait(20)
+        assert daemon.waits.wait(PATIENCE_S)
         assert process.stdout.readline() == "ok\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert process.stderr.read() == ""
 
 

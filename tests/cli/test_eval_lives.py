@@ -76,6 +76,7 @@ def test_sessions_have_no_recorded_hypotheses(forgectl, written):
     assert (shown.code, "lives/dev has no recorded hypotheses" in shown.err) == (2, True)
 
 
+@pytest.mark.long
 def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(forgectl, written):
     place = str(written(said=SAID))
 
@@ -98,6 +99,7 @@ def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(for
     ]
 
 
+@pytest.mark.long
 def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(forgectl, written):
     believed = {**SAID, "id": "x_1", "keep": [], "poison": ["pnpm"]}
 
@@ -138,6 +140,7 @@ def test_what_single_messages_brought_has_a_table_of_its_own(forgectl):
     assert found["paraphrase"] == ["0.000", "0.000"]
 
 
+@pytest.mark.long
 def test_a_question_that_begins_a_session_is_given_what_stands_there_too(forgectl):
     """Five memories are few enough to come whole."""
     measured = forgectl("eval", SMALL, *LEXICAL, "--in-session", "--store-size", "5", "--json").json
@@ -181,6 +184,7 @@ def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(forgec
     assert measured["outcome"]["total"]["recall_at_10"] > 0.8
 
 
+@pytest.mark.long
 def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_path):
     (tmp_path / "mine.txt").write_text('Which grain?\n\n"Silo doors are red."\n')
 
@@ -190,6 +194,7 @@ def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_pat
     assert measured["outcome"]["off_topic"]["messages"] == 4
 
 
+@pytest.mark.long
 def test_what_single_messages_brought_is_as_many_as_are_shipped(forgectl, tmp_path):
     """Twelve memories say the word; without `--injected` all may come."""
     lines = [

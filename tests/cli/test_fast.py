@@ -9,6 +9,7 @@ from forged import __version__
 from forged.cli import fast, plain_verbs
 from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.cli import reports
+from tests.support.clock import PATIENCE_S
 
 WHOLE_RUN = "from forged.cli import main; main()"
 WITHOUT_MSGSPEC = f"import sys; sys.modules['msgspec'] = None; {WHOLE_RUN}"
@@ -22,7 +23,7 @@ def run(code, *arguments, directory):
         text=True,
         cwd=directory,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     return done.returncode, done.stdout, done.stderr
 

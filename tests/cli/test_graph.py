@@ -14,6 +14,7 @@ import pytest
 
 from forged_client.protocol import Edge, ListMemories, Memories, MemoryRecord, Relation
 from tests.cli import reports
+from tests.support.clock import PATIENCE_S
 
 HOSTILE = (
     '"]; evil -> m1; m1["',
@@ -218,8 +219,8 @@ def test_graphviz_reads_it_and_shows_foreign_text_as_it_is(daemon, forgectl):
     daemon.answers[ListMemories] = hostile()
 
     text = forgectl("graph").out
-    read = subprocess.run(["dot", "-Tplain"], input=text, capture_output=True, text=True, timeout=30)
-    drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=30)
+    read = subprocess.run(["dot", "-Tplain"], input=text, capture_output=True, text=True, timeout=PATIENCE_S)
+    drawn = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert (read.returncode, read.stderr, drawn.stderr) == (0, "", "")
     nodes = [line for line in read.stdout.splitlines() if line.startswith("node ")]

@@ -98,8 +98,8 @@ def test_a_shell_with_another_address_makes_no_connection_older_but_setup_in_it_
     monkeypatch.setenv("FORGED_SOCKET", "/elsewhere/forged.sock")
     assert status().code == 0
 
-    forgectl("setup", "--yes", "qwen")
-    assert '"FORGED_SOCKET": "/elsewhere/forged.sock"' in (home / ".qwen/settings.json").read_text()
+    forgectl("setup", "--yes", "cursor")
+    assert '"FORGED_SOCKET": "/elsewhere/forged.sock"' in (home / ".cursor/mcp.json").read_text()
     assert status().code == 0
 
 

@@ -12,6 +12,7 @@ import pytest
 from forged import log as daemon_log
 from forged.cli.log_file import LogFile
 from tests.cli.stand_ins import StandIns
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Shell, wait_for_end
 
 
@@ -109,7 +110,7 @@ def test_follow_goes_on_until_ctrl_c(home, log, tmp_path):
             append(log, "three")
             assert process.stdout.readline() == "three\n"
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE_S) == 0
             assert process.stderr.read() == ""
         finally:
             process.kill()
@@ -180,7 +181,7 @@ def test_following_the_journal_leaves_no_process_behind(journal):
         try:
             assert process.stdout.readline() == "begun\n"
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE_S) == 0
             wait_for_end(int(pid.read_text()))
         finally:
             process.kill()

@@ -154,9 +154,9 @@ def test_remember_says_id_version_path_and_generation(daemon, forgectl):
     assert asked.related == (Edge("mem_b", "relates-to"), Edge("c", "refines"))
 
 
-def test_remember_reads_a_dash_from_stdin(daemon, forgectl, monkeypatch):
+def test_remember_reads_a_dash_from_stdin(daemon, forgectl, piped):
     daemon.answers[Remember] = WRITTEN
-    monkeypatch.setattr("sys.stdin", io.StringIO("line\nline\n"))
+    piped("line\nline\n")
 
     assert forgectl("remember", "-", "--json").json["memory_id"] == "mem_n"
     assert daemon.asked(Remember).content == "line\nline\n"
@@ -212,6 +212,7 @@ def test_every_filter_reaches_the_daemon(daemon, forgectl):
     assert shown.err == "no memory matches all that you ask for\n"
     assert daemon.asked(ListMemories) == ListMemories(
         id=daemon.asked(ListMemories).id,
+        seen={"/w": ""},
         workspace="/w",
         scope="user",
         category="patterns",

@@ -1,5 +1,3 @@
-import io
-
 import pytest
 from msgspec.structs import replace
 
@@ -107,10 +105,10 @@ def test_retrieve_passes_everything_on(daemon, forgectl):
     ],
 )
 def test_retrieve_reads_a_message_or_a_conversation_from_stdin(
-    daemon, forgectl, monkeypatch, *, option, stdin, first
+    daemon, forgectl, piped, *, option, stdin, first
 ):
     daemon.answers[Retrieve] = Retrieved(status="empty")
-    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    piped(stdin)
 
     forgectl("retrieve", option)
 
@@ -118,8 +116,8 @@ def test_retrieve_reads_a_message_or_a_conversation_from_stdin(
 
 
 @pytest.mark.parametrize("stdin", ["", "{}", "[1]", '[{"content":"x"}]'])
-def test_a_conversation_that_is_none_is_wrong_usage(daemon, forgectl, monkeypatch, stdin):
-    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+def test_a_conversation_that_is_none_is_wrong_usage(daemon, forgectl, piped, stdin):
+    piped(stdin)
 
     shown = forgectl("retrieve", "--stdin-json")
 

@@ -38,6 +38,10 @@ def service(forgectl, systemd) -> Callable[..., object]:
     return run
 
 
+# As systemd reads it.
+_PROGRAM = f'"{sys.executable}"' if " " in sys.executable else sys.executable
+
+
 def unit(systemd, name="forged.service"):
     return (systemd.units / name).read_text()
 
@@ -52,7 +56,7 @@ def test_install_writes_the_path_of_this_program_has_systemd_listen_and_says_eac
         f"wrote {systemd.units}/forged.service",
         f"enabled forged.socket: systemd listens at {address}; the first request starts the daemon",
     ]
-    assert f"\nExecStart={sys.executable} serve\n" in unit(systemd)
+    assert f"\nExecStart={_PROGRAM} serve\n" in unit(systemd)
     assert "%h" not in unit(systemd)
     assert systemd.told() == ["daemon-reload", "enable --now forged.socket"]
 
@@ -77,7 +81,7 @@ def test_units_of_another_installation_are_brought_up_to_date_unasked(service, s
     done = service("install")
 
     assert f"replaced {systemd.units}/forged.service" in done.out
-    assert f"ExecStart={sys.executable} serve" in unit(systemd)
+    assert f"ExecStart={_PROGRAM} serve" in unit(systemd)
     assert systemd.told()[-1] == "daemon-reload"
     assert "`forgectl restart` gives it the new ones" in done.out
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from forged.config import install_command
 from forged.postgres.connecting import require_pgvector
 from tests.support.postgres import MODEL, database, empty_database, make_database, server, template
 
@@ -203,7 +204,7 @@ def test_without_the_extra_one_is_told_how_to_install_it(shared, database, monke
 
     found = shared(database, "status")
 
-    assert (found.code, "pip install 'forged-memory[postgres]'" in found.err) == (78, True)
+    assert (found.code, install_command("postgres") in found.err) == (78, True)
 
 
 @pytest.mark.parametrize("version", ["0.7.4", "0.5.1"])

@@ -2,7 +2,7 @@ import pytest
 
 from forged.cli.status import capture_lines, root_lines
 from forged.cli.terminal import Painter
-from forged_client.protocol import EndpointReport, GateReport, Status
+from forged_client.protocol import EndpointReport, GateReport, Status, WaitsElsewhere
 from tests.cli import reports
 
 
@@ -86,6 +86,29 @@ def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
         "  paused: everywhere, /b",
         "  counted since start: coalesced 5, rejected 1, replaced 2, duplicates 3, invalid 4, redacted 6",
     ]
+
+
+def test_a_doubt_is_said_once_and_is_no_pause():
+    why = "another daemon has it open"
+    told = capture_block(state="failing", reason=why, last_error=why, doubt=why)
+    assert (told[0].startswith("FAILING"), sum(why in line for line in told)) == (True, 1)
+    assert "pause" not in "".join(told).lower()
+
+
+def test_what_waits_for_its_folder_is_named_with_why_and_the_commands_that_help():
+    waits = (
+        WaitsElsewhere(root="/w/app", reason="another folder is at this path now", events=2, proposals=1),
+        WaitsElsewhere(root="/w/\x1bb", reason="there is no folder at this path now", steps=1),
+    )
+    first, second = capture_block(elsewhere=waits)[2:]
+    assert first.startswith(
+        "  waits: 2 events, 1 proposal for /w/app: another folder is at this path now. Start "
+    )
+    assert "1 interrupted removal or move for /w/" in second
+    assert "\x1b" not in second
+    assert all(
+        "`forgectl dead list`" in line and "`forgectl dead drop ID`" in line for line in (first, second)
+    )
 
 
 def test_what_capture_says_is_escaped():

@@ -11,6 +11,7 @@ import pytest
 
 from forged.cli.process import Restarted
 from forged.cli.stopping import outcome
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, running
 
 
@@ -26,7 +27,7 @@ def test_stop_ends_the_daemon_and_says_who_starts_it_again(forgectl, served):
 
     assert (stopped.code, stopped.out) == (0, f"stopped forged, pid {served.pid}\n")
     assert "the next `forgectl` or agent that may start it starts it again" in stopped.err
-    assert served.process.wait(10) == 0
+    assert served.process.wait(PATIENCE_S) == 0
     again = forgectl("stop", "--json")
     assert (again.code, again.json["pid"], again.err) == (0, 0, "")
 

@@ -68,7 +68,7 @@ def test_trust_shows_a_person_what_is_there_and_asks_once(daemon, forgectl, monk
     assert "mem_1^Jmem_2: would replace mem_own (x^Jy)" in shown.err
     assert "| Push to ^[[2Jmallory." in shown.err
     assert "and 6 more; `forgectl review` prints all, whole" in shown.err
-    assert "Trust this repository, with 7 memories that forged did not write? [y/N]" in shown.err
+    assert "Trust this repository, with 7 memories of which forged has no record? [y/N]" in shown.err
     assert asked(daemon) == [("show", "/w/", "", ""), ("trust", "/w", "pin", "d1")][: 1 + done]
     assert shown.out == ("/w: trusted, follow, 9 used, 0 withheld\n" if done else "")
 

@@ -13,10 +13,8 @@ import pytest
 
 from forged_client import AsyncClient, Client
 from forged_client.protocol import Reply, Request
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Peer, Script, Talk
-
-# What a call may take above its deadline: scheduling on a busy machine, far below any hanging.
-MARGIN_S = 2.0
 
 
 @pytest.fixture
@@ -70,18 +68,18 @@ Ask = Callable[..., Reply]
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, socket_file: str) -> Ask:
-    """`ask("search", "/w", "query", timeout_s=0.3)` over either client, ended by the margin at the latest."""
+    """`ask("search", "/w", "query", timeout_s=0.3)` over either client, over in a minute or two."""
     once = _ask_blocking if request.param == "blocking" else _ask_asyncio
 
     def ended(
-        verb: str, *args: object, timeout_s: float = 5.0, strict: bool = False, **named: object
+        verb: str, *args: object, timeout_s: float = PATIENCE_S, strict: bool = False, **named: object
     ) -> Reply:
         pool = ThreadPoolExecutor(1)
         try:
             call = pool.submit(
                 once, socket_file, timeout_s, strict, lambda client: getattr(client, verb)(*args, **named)
             )
-            return call.result(MARGIN_S + (max(0, timeout_s)))
+            return call.result(2 * PATIENCE_S)
         finally:
             pool.shutdown(wait=False)
 

@@ -79,7 +79,7 @@ def test_a_slow_request_does_not_hold_up_another(serve, socket_file):
         ping = await client.ping()
         return ping.status, (await slow).status
 
-    assert run(socket_file, ask_both, timeout_s=0.5) == ("ok", "timeout")
+    assert run(socket_file, ask_both, timeout_s=2.0) == ("ok", "timeout")
 
 
 def test_a_request_that_timed_out_does_not_end_the_others(serve, socket_file):
@@ -116,7 +116,7 @@ def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
     async def ask_twice(client: AsyncClient) -> list[str]:
         return [(await client.ping()).status for _ in range(2)]
 
-    assert run(socket_file, ask_twice, timeout_s=0.3) == ["timeout", "ok"]
+    assert run(socket_file, ask_twice, timeout_s=2.0) == ["timeout", "ok"]
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["seen by the loop", "not seen yet"])

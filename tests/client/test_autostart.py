@@ -16,8 +16,10 @@ import forged_client
 from forged_client import AsyncClient, Client, DaemonUnavailable
 from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
 from forged_client.deadline import Deadline
+from tests.support.clock import PATIENCE_S
+from tests.support.shebang import shebang
 
-_DAEMON = """#!{python}
+_DAEMON = """{shebang}
 import os, sys, time
 sys.path[:0] = {path!r}
 with open({seen!r}, "a") as seen:
@@ -28,12 +30,14 @@ print("daemon is up", flush=True)
 """
 
 _SERVES = """
+import threading
 from forged_client.protocol import Pong
 from tests.support.daemon import Peer, answering
 try:
     Peer(os.environ["FORGED_SOCKET"], answering(lambda _: Pong()))
 except OSError:
     os._exit(75)
+threading.Event().wait()  # from Python 3.12 on no thread is started once the main one has ended
 """
 
 
@@ -59,7 +63,7 @@ def install(folder: Path, seen: Seen) -> Callable[[str], str]:
         repo = Path(__file__).parents[2]
         path = [str(repo), str(Path(forged_client.__file__).parents[1]), *filter(os.path.isdir, sys.path)]
         file.write_text(
-            _DAEMON.format(python=sys.executable, path=path, seen=str(folder / "seen"), body=body)
+            _DAEMON.format(shebang=shebang(folder), path=path, seen=str(folder / "seen"), body=body)
         )
         file.chmod(0o755)
         return str(file)
@@ -72,7 +76,7 @@ Seen = Callable[[], list[str]]
 
 def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file, seen, monkeypatch, home):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+    with Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S) as client:
         assert client.ping().status == "ok"
 
     (line,) = seen()
@@ -87,7 +91,9 @@ def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file,
 
 def test_the_daemon_is_started_by_the_asyncio_client_too(install, socket_file):
     async def ping() -> str:
-        async with AsyncClient(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+        async with AsyncClient(
+            socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S
+        ) as client:
             return (await client.ping()).status
 
     assert asyncio.run(ping()) == "ok"
@@ -97,7 +103,7 @@ def test_of_several_clients_at_once_one_starts_the_daemon(install, socket_file, 
     executable = install()
 
     def ping(_: int) -> str:
-        with Client(socket_file, autostart=True, executable=executable, timeout_s=20) as client:
+        with Client(socket_file, autostart=True, executable=executable, timeout_s=PATIENCE_S) as client:
             return client.ping().status
 
     with ThreadPoolExecutor(8) as pool:
@@ -111,13 +117,13 @@ def test_who_waits_for_another_client_goes_on_when_that_one_is_gone(install, soc
     state.mkdir(parents=True)
     with open(state / LOCK_NAME, "w") as held, ThreadPoolExecutor(1) as pool:
         fcntl.flock(held, fcntl.LOCK_EX)
-        waits = Client(socket_file, autostart=True, executable=install(), timeout_s=20)
+        waits = Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S)
         reply = pool.submit(waits.ping)
         assert not wait([reply], 0.2).done
         assert seen() == []
         held.close()
 
-        assert reply.result(20).status == "ok"
+        assert reply.result(PATIENCE_S).status == "ok"
     waits.close()
     assert len(seen()) == 1
 
@@ -156,7 +162,7 @@ def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
 def test_a_log_that_cannot_be_written_is_named_and_not_the_program(install, socket_file, seen, home):
     log = home / ".local/state/forged/forged.log"
     log.mkdir(parents=True)
-    with Client(socket_file, autostart=True, executable=install(), timeout_s=20) as client:
+    with Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S) as client:
         reply = client.ping()
 
     assert reply.status == "unavailable"
@@ -299,12 +305,12 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, i
     starting.check()
 
     assert starting._process is not None
-    starting._process.wait(20)
+    starting._process.wait(PATIENCE_S)
 
 
 def test_the_unit_is_not_asked_for_another_address(env, unit, folder, install, socket_file):
     starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
     starting.check()
 
-    starting._process.wait(20)
+    starting._process.wait(PATIENCE_S)
     assert not (folder / "asked").exists()

@@ -15,10 +15,11 @@ from forged_client import Client, errors, protocol
 from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered, Welcome
 from tests.client.conftest import heard
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Talk, answering, full_backlog, stopped_server
 
 # Of calls that nobody answers, and of those that are answered.
-SHORT_S, LONG_S = 0.1, 10.0
+SHORT_S, LONG_S = 0.1, PATIENCE_S
 
 
 def silent(talk: Talk) -> None:
@@ -89,7 +90,7 @@ LATE = ("timeout", "no answer within 0.1 s", errors.DeadlineExceeded)
         (Talk.wait_for_hang_up, LATE),
         (dripping, LATE),
         (babbling, LATE),
-        (garbage, ("error", "MessagePack", errors.MalformedFrame)),
+        (garbage, ("error", "no message of the protocol", errors.MalformedFrame)),
         (not_our_protocol, ("error", "above the limit", errors.FrameTooLarge)),
         (short_frame, ("error", "closed the connection", errors.ReplyLost)),
         (hangs_up, ("error", "closed the connection", errors.ReplyLost)),

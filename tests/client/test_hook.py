@@ -13,20 +13,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from forged_client import hook, hook_beside, protocol
 from forged_client.address import socket_path
+from forged_client.envelope import identity_of
 from forged_client.framing import decode_request, encode
 from forged_client.version import __version__
-from tests.client.conftest import MARGIN_S
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import answering, full_backlog, stopped_server
 
 COMMAND = (sys.executable, "-I", "-S", hook.__file__)
 PAYLOAD = b'{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt":"hi"}'
 OUTPUT = b'{"hookSpecificOutput":{"additionalContext":"caf\xc3\xa9"}}'
-# Reasons for the runner's machine, not for the hook: what it may take above its own 2.5 s.
-AT_MOST_S = hook.DEADLINE_S + MARGIN_S
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -34,16 +34,13 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def run(env: dict[str, str], *arguments: str, payload: bytes = PAYLOAD, **options: object):
-    began = time.monotonic()
-    done = subprocess.run(
+    return subprocess.run(
         [*COMMAND, *(arguments or ("claude",))],
         **{"input": payload, "stdout": subprocess.PIPE, **options},
         stderr=subprocess.PIPE,
         env=env,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
-    assert time.monotonic() - began < AT_MOST_S
-    return done
 
 
 def is_silent(done: subprocess.CompletedProcess) -> bool:
@@ -92,8 +89,66 @@ def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_
     assert decode_request(body) == protocol.Hook(
         id=2, harness="claude", payload=b"x" * size, within_ms=within_ms, version=__version__
     )
+    assert decode_request(hook.request(b"claude", b"{}", 1)).seen == {}
     assert decode_request(hook.HELLO) == protocol.Hello(id=1, client="forged-hook", version=__version__)
     assert len(body) <= protocol.Hook.limit_bytes
+
+
+FORMS = [{}, {"separators": (",", ":")}, {"separators": (", ", ":" + " " * 20)}, {"indent": 30}]
+_NAMES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="/\0"), min_size=1, max_size=40)
+
+
+@given(
+    name=_NAMES,
+    ascii_only=st.booleans(),
+    form=st.sampled_from(FORMS),
+    is_there=st.booleans(),
+    nested=st.booleans(),
+)
+def test_it_says_which_folders_and_files_the_paths_of_a_payload_are(
+    tmp_path_factory, name, *, ascii_only, form, is_there, nested
+):
+    top = tmp_path_factory.mktemp("top")
+    try:
+        (top / name).mkdir()
+    except OSError:  # `.`, `..`, or longer than a name may be
+        assume(False)
+    folder = top / name / "x"
+    if is_there:
+        folder.mkdir()
+        (folder / "t.jsonl").touch()
+    fields = {
+        "prompt": f'"cwd": "/etc", {name}',
+        **({"tool_input": [{"cwd": f"/{number}"} for number in range(20)]} if nested else {}),
+        "cwd": str(folder),
+        "transcript_path": f"{folder}/t.jsonl",
+        "workspace_roots": [str(top)],
+    }
+    payload = json.dumps(fields, ensure_ascii=ascii_only, **form).encode()
+
+    asked = decode_request(hook.request(b"claude", payload, 1))
+
+    wanted = {str(folder): identity_of(str(folder)), str(top): identity_of(str(top))}
+    if is_there:
+        wanted[f"{folder}/t.jsonl"] = identity_of(f"{folder}/t.jsonl")
+    assert asked.seen == wanted
+    assert asked.payload == payload
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"", b'"cwd"', b'"cwd":', b'"cwd":"', b'"cwd":3', b'"cwd":"relative"', b'"cwd":"/a'),
+        b'"cwd":{"x":"/a"}',
+        b'"cwd":"/' + b"x" * 9000 + b'"',
+        b'"cwd":"\\ud800/"',
+        b'"cwd":"/\\u0000"',
+        b'"cwd":"\\',
+    ],
+)
+def test_a_payload_that_names_no_path_is_sent_as_it_is(payload):
+    asked = decode_request(hook.request(b"claude", payload, 1))
+    assert (asked.seen, asked.payload) == ({}, payload)
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65_536])
@@ -133,7 +188,8 @@ def test_half_a_reply_is_none(cut):
 @pytest.mark.parametrize("state", ["", "/elsewhere/state/", "relative"])
 def test_it_looks_where_every_client_looks(tmp_path, socket, runtime, user, state):
     (tmp_path / "private").mkdir(mode=0o700)
-    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
     (tmp_path / "linked").symlink_to(tmp_path / "private")
     (tmp_path / "a file").write_text("")
     users = tmp_path / "users"
@@ -169,11 +225,8 @@ def test_a_daemon_at_the_default_place_is_found(home, folder, serve, socket_file
 # --- nothing goes wrong --------------------------------------------------------------------------------
 
 
-def test_without_a_daemon_and_any_to_start_it_is_silent_at_once(env):
-    began = time.monotonic()
-
+def test_without_a_daemon_and_any_to_start_it_is_silent(env):
     assert is_silent(run(env))
-    assert time.monotonic() - began < MARGIN_S
 
 
 def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socket_file):
@@ -246,7 +299,7 @@ def test_a_daemon_that_answers_garbage_is_none(serve, env, name):
 def test_wrong_arguments_are_no_error_of_the_agent(serve, env, arguments):
     serve(answering(lambda request: protocol.Failed(status="error", code="invalid")))
     done = subprocess.run(
-        [*COMMAND, *arguments], input=PAYLOAD, capture_output=True, env=env, timeout=30, check=False
+        [*COMMAND, *arguments], input=PAYLOAD, capture_output=True, env=env, timeout=PATIENCE_S, check=False
     )
 
     assert is_silent(done)
@@ -271,7 +324,11 @@ def test_closed_streams_are_no_error(serve, env):
     for closed in ("<&-", ">&-", "<&- >&- 2>&-", "> /dev/full"):
         command = " ".join(f"'{part}'" for part in (*COMMAND, "claude"))
         done = subprocess.run(
-            ["/bin/sh", "-c", f"{command} {closed}"], input=PAYLOAD, capture_output=True, env=env, timeout=30
+            ["/bin/sh", "-c", f"{command} {closed}"],
+            input=PAYLOAD,
+            capture_output=True,
+            env=env,
+            timeout=PATIENCE_S,
         )
         assert is_silent(done), closed
 
@@ -304,7 +361,7 @@ def test_a_signal_ends_it_in_silence(env, socket_file, number):
         process.stdin.flush()
         eventually(lambda: _handles(process))
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=PATIENCE_S)
 
     assert (process.returncode, out, err) == (0, b"", b"")
 
@@ -317,6 +374,7 @@ def _handles(process: subprocess.Popen) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_hundred_calls_at_a_stopped_daemon_end_in_time_and_say_nothing(env, socket_file):
     with stopped_server(socket_file, 8), ThreadPoolExecutor(25) as pool:
         done = list(pool.map(lambda _: run(env), range(100)))
@@ -335,9 +393,11 @@ def test_it_needs_nothing_but_the_interpreter(serve, env):
         input=PAYLOAD,
         capture_output=True,
         env=env,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
-    bare = subprocess.run([*isolated, "import sys; print(*sys.modules)"], capture_output=True, timeout=30)
+    bare = subprocess.run(
+        [*isolated, "import sys; print(*sys.modules)"], capture_output=True, timeout=PATIENCE_S
+    )
 
     assert done.stdout == OUTPUT
     assert b"_socket" in done.stderr.split()
@@ -365,7 +425,7 @@ def test_of_a_payload_that_is_too_large_the_long_texts_end_early(serve, env):
 
 
 @pytest.mark.parametrize(
-    "texts", [["é" * 3_000_000], ["word " * 500_000] * 40, [["a" * 900_000] * 5], ["x y"] * 700_000]
+    "texts", [["é" * 3_000_000], ["word " * 500_000] * 40, [["a" * 900_000] * 5], ["x y"] * 250_000]
 )
 def test_what_is_cut_fits_or_is_left_whole(texts):
     payload = json.dumps(texts).encode()

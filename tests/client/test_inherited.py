@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,8 +11,10 @@ import pytest
 from forged_client.autostart import start
 from forged_client.deadline import Deadline
 from forged_client.errors import DaemonUnavailable
+from tests.support.clock import PATIENCE_S
+from tests.support.shebang import shebang
 
-_PROGRAM = """#!{python} -I
+_PROGRAM = """{shebang} -I
 with open("/proc/self/environ") as given, open({seen!r}, "w") as seen:
     seen.write(given.read())
 """
@@ -102,7 +103,7 @@ def places(folder: Path) -> dict[str, str]:
     }
     for link, target in links.items():
         (folder / link).symlink_to(target)
-    (folder / "program").write_text(_PROGRAM.format(python=sys.executable, seen=f"{folder}/seen"))
+    (folder / "program").write_text(_PROGRAM.format(shebang=shebang(folder), seen=f"{folder}/seen"))
     (folder / "program").chmod(0o755)
     named = {name: str(folder / name) for name in ("clone", "other", "home", "shared")}
     return {**named, "folder": str(folder)}
@@ -117,7 +118,7 @@ def given(places: dict[str, str], socket_file: str) -> Given:
         starting = start(socket_file, executable, Deadline(20), env=env, systemctl=("/none",))
         starting.check()
         assert starting._process is not None
-        assert starting._process.wait(20) == 0
+        assert starting._process.wait(PATIENCE_S) == 0
         variables = Path(places["folder"], "seen").read_text().split("\0")
         return dict(variable.partition("=")[::2] for variable in variables if variable)
 

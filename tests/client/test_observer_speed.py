@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Callable
 
+import pytest
+
 from forged_client import Observer
 from forged_client.protocol import Capture, Captured
 from tests.client.test_observer import said
@@ -13,6 +15,7 @@ from tests.support.clock import PATIENCE_S
 from tests.support.daemon import answering
 
 
+@pytest.mark.speed
 def test_an_agent_hardly_waits_for_a_large_window(socket_file):
     """The texts are taken by reference, whatever is done with them later: 1.5 MB in some tenths of a ms."""
     observer = Observer("/w", "s", address=socket_file)
@@ -29,6 +32,7 @@ def timed(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+@pytest.mark.speed
 def test_the_sender_leaves_the_interpreter_to_the_agent(serve, socket_file):
     """While 10 MB are looked through, a thread that only wants to go on seldom waits the turn of 5 ms."""
     observer = Observer("/w", "s", address=socket_file)

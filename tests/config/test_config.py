@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,7 @@ from forged.config.known_models import known_model
 from forged.errors import ConfigError
 from tests.support.provider import fill, hide, plant
 
-SECRET = "sk-verysecret-0123456789"
+SECRET, PYTHON = "sk-verysecret-0123456789", shlex.quote(sys.executable)
 
 
 class User:
@@ -497,7 +497,10 @@ def test_a_command_is_run_without_a_shell(tmp_path):
         ("cmd:", "names no command"),
         ("cmd:'open", "quote"),
         ("cmd:/nonexistent/program", "cannot be started"),
-        (f"cmd:{sys.executable} -c 'import sys; print(\"{SECRET}\"); sys.exit(3)'", "exit code 3"),
+        (
+            f"cmd:{PYTHON} -c 'import sys; print(\"{SECRET}\"); sys.exit(3)'",
+            "exit code 3",
+        ),
         ("cmd:true", "empty"),
         ("env:TWO_LINES", "blanks or characters"),
     ],
@@ -515,17 +518,15 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path):
     pipe = tmp_path / "alive"
     os.mkfifo(pipe)
     script = tmp_path / "hang.sh"
-    script.write_text(f"#!/bin/sh\n(exec 3>{pipe}; sleep 60) &\nwait\n")
+    script.write_text(f"#!/bin/sh\n(exec 3>{pipe}; sleep 600) &\nwait\n")
     script.chmod(0o700)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    began = time.monotonic()
 
     with pytest.raises(ConfigError, match="took over"):
         resolve_key(f"cmd:{script}", os.environ, timeout_s=0.3)
 
-    assert time.monotonic() - began < 30  # it would go on for 60 s
     os.set_blocking(reader, True)
-    assert os.read(reader, 1) == b""  # end of file: nobody holds the other end any more
+    assert os.read(reader, 1) == b""  # end of file: nobody holds the other end any more, long before 600 s
     os.close(reader)
 
 

@@ -122,7 +122,7 @@ class Parts:
             state=self.state,
             connections=lambda: 3,
             watcher=self.watcher,
-            refused_writes=RefusedWrites(metrics),
+            refused_writes=RefusedWrites(metrics, self.state),
             session_memories=self.session_memories,
             session_views=self.session_views,
             reload=_never,

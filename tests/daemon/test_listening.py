@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,10 @@ import pytest
 
 from forged.daemon import listening
 from forged.daemon.listening import AddressUnusable, AlreadyRunning
+from forged_client.address import checked
+from forged_client.dial import attempt
+from forged_client.errors import AddressError, DaemonAbsent, DaemonUnavailable
+from tests.support.clock import PATIENCE_S
 
 
 @pytest.fixture
@@ -24,9 +29,9 @@ def directory():
         yield Path(path)
 
 
-@pytest.fixture
-def path(directory):
-    return str(directory / "s" / "forged.sock")
+@pytest.fixture(params=["short", "longer than an address"])
+def path(request, directory):
+    return str(directory / ("s" if request.param == "short" else "ü" * 100) / "forged.sock")
 
 
 @pytest.fixture
@@ -107,7 +112,7 @@ def test_a_lock_dies_with_its_process(path):
             listening.lock(path)
     finally:
         holder.send_signal(signal.SIGKILL)
-        holder.communicate(timeout=10)
+        holder.communicate(timeout=PATIENCE_S)
 
     os.close(listening.lock(path))
 
@@ -135,8 +140,7 @@ def test_what_a_dead_daemon_left_is_replaced(path, held, leftover):
     else:
         Path(f"{path[:-1]}~").write_text("")
 
-    with listening.bind(path) as listener, socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
+    with listening.bind(path) as listener, contextlib.closing(attempt(path)):
         listener.accept()[0].close()
     assert sorted(os.listdir(os.path.dirname(path))) == ["forged.sock", "forged.sock.lock"]
 
@@ -186,8 +190,7 @@ def test_a_bind_that_fails_leaves_the_umask_as_it_was(directory):
 
 def test_an_adopted_descriptor_is_the_listening_socket(path, held):
     listener = listening.bind(path)
-    with listening.adopt(listener.detach()) as adopted, socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
+    with listening.adopt(listener.detach()) as adopted, contextlib.closing(attempt(path)):
         adopted.accept()[0].close()
 
 
@@ -213,3 +216,77 @@ def test_a_file_or_a_link_in_place_of_the_socket_is_none(path, held):
         os.unlink(path)
         Path(path).write_text("")
         assert listening.identity(path) is None
+
+
+# --- a path that no address holds ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(directory):
+    return str(directory / ("ü" * 100) / "forged.sock")
+
+
+def _descriptors() -> list[str]:
+    return os.listdir("/proc/self/fd")
+
+
+def test_a_thousand_connections_leave_no_descriptor_open(long):
+    os.close(listening.lock(long))
+    before = _descriptors()
+    with listening.bind(long) as server:
+        for _ in range(1000):
+            attempt(long).close()
+            server.accept()[0].close()
+    with pytest.raises(DaemonAbsent):
+        attempt(long)
+
+    assert _descriptors() == before
+
+
+def test_where_nobody_ever_was_the_daemon_is_absent(long):
+    before = _descriptors()
+    with pytest.raises(DaemonAbsent, match=long):
+        attempt(long)
+
+    assert _descriptors() == before
+
+
+def _open_to_others(folder: Path) -> None:
+    folder.chmod(0o750)
+
+
+def _of_another_user(folder: Path) -> None:
+    os.chown(folder, 12345, 12345)
+
+
+def _a_link(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to("moved")
+
+
+@pytest.mark.parametrize("spoil", [_open_to_others, _of_another_user, _a_link])
+def test_a_directory_that_is_not_ours_alone_is_neither_bound_in_nor_connected_to(long, spoil):
+    if spoil is _of_another_user and os.geteuid() != 0:
+        pytest.skip("only root gives a directory away")
+    os.close(listening.lock(long))
+    listening.bind(long).close()
+    spoil(Path(long).parent)
+    before = _descriptors()
+    with pytest.raises(DaemonUnavailable) as client:
+        attempt(long)
+    with pytest.raises(AddressUnusable, match="FORGED_SOCKET"):
+        listening.bind(long)
+
+    assert isinstance(client.value, DaemonAbsent) == (spoil is _a_link)
+    assert _descriptors() == before
+
+
+def test_a_path_is_refused_where_nothing_shortens_it_and_where_even_that_does_not_help(long, monkeypatch):
+    assert checked(long) == long
+    for other, told in ((f"/{'a' * 4000}", "may have 4000"), (f"{long}{'x' * 90}", "name has 101 bytes")):
+        with pytest.raises(AddressError, match=told):
+            checked(other)
+
+    monkeypatch.setattr("forged_client.address._DESCRIPTORS", "/nowhere/fd")
+    with pytest.raises(AddressError, match="may have 107, as there is no /proc/self/fd: set FORGED_SOCKET"):
+        checked(long)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from forged.daemon import systemd
+from tests.support.clock import PATIENCE_S
 
 REPO = Path(__file__).parents[2]
 ACTIVATE = shutil.which("systemd-socket-activate")
@@ -38,7 +39,7 @@ def manager(tmp_path):
     """The receiving end of NOTIFY_SOCKET."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
-        receiver.settimeout(10)
+        receiver.settimeout(PATIENCE_S)
         yield receiver
 
 
@@ -53,7 +54,7 @@ def test_states_reach_the_service_manager(manager):
 def test_abstract_address_is_understood():
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(f"\0forged-test-{os.getpid()}")
-        receiver.settimeout(10)
+        receiver.settimeout(PATIENCE_S)
 
         assert systemd.notify({"NOTIFY_SOCKET": f"@forged-test-{os.getpid()}"}, "WATCHDOG=1")
         assert receiver.recv(4096) == b"WATCHDOG=1"
@@ -159,7 +160,7 @@ def test_only_a_listening_unix_stream_socket_is_taken(names, kinds, taken, home)
     # A process of its own, because the passed descriptors have fixed numbers.
     command = [sys.executable, "-c", PASS, names, *kinds]
     env = {**os.environ, "PYTHONPATH": str(REPO)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert done.stdout.strip() == taken, done.stderr
     assert ("no listening Unix stream socket" in done.stderr) == (taken == "None")
@@ -184,7 +185,7 @@ def test_service_started_by_systemd_takes_its_socket_and_says_so(manager, tmp_pa
         try:
             answer = ask(path)
             states = [manager.recv(4096), manager.recv(4096)]
-            code = service.wait(10)
+            code = service.wait(PATIENCE_S)
         finally:
             service.kill()
 
@@ -194,10 +195,10 @@ def test_service_started_by_systemd_takes_its_socket_and_says_so(manager, tmp_pa
 
 
 def ask(path: Path) -> str:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(PATIENCE_S)
             try:
                 client.connect(str(path))
             except (FileNotFoundError, ConnectionRefusedError):

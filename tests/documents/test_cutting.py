@@ -148,6 +148,7 @@ def test_a_piece_repeats_as_much_as_it_is_to_and_a_character_more_at_the_most(te
         assert overlap * 4 - 8 <= len(shared.encode()) <= overlap * 4 + 32
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize(
     "text",
     ["# a" + " " * 900_000 + "x", "\n" * 900_000, "." * 900_000, "#" * 900_000, "```\n" * 200_000,

@@ -99,6 +99,7 @@ def test_half_of_what_comes_at_most_names_the_thing_itself():
     assert "mem_2" in ids(found)
 
 
+@pytest.mark.speed
 def test_of_a_thing_that_all_speak_of_a_bounded_number_is_looked_at_in_a_moment():
     many = [memory(f"mem_{at:05}", f"`apollo` with `part{at}` and `piece{at % 7}x`") for at in range(5000)]
     graph = graph_of(many)
@@ -143,6 +144,7 @@ def test_an_everyday_word_that_was_once_put_in_backticks_is_not_meant_by_a_quest
     assert named_in([graph], "what time does the gate open") == ("gate",)
 
 
+@pytest.mark.speed
 def test_a_hostile_question_takes_a_moment():
     graph = graph_of([RULED, KEPT])
 

@@ -11,6 +11,7 @@ import pytest
 from forged.evaluation import session_scores, session_trial, sessions, settings
 from forged.evaluation.dataset import DatasetError
 from forged.evaluation.settings import Subject
+from tests.support.clock import eventually
 from tests.support.daemon import processes_with
 
 
@@ -104,7 +105,7 @@ def ask(written, home, monkeypatch):
 
         yield run
         assert os.listdir(place) == []
-        assert processes_with(place) == []
+        eventually(lambda: processes_with(place) == [])
 
 
 def test_turns_are_asked_in_order_and_what_was_heard_stays_in_context(ask):

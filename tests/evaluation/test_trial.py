@@ -15,6 +15,7 @@ from forged.evaluation.settings import Subject
 from forged.evaluation.trial import MeasurementFailed
 from forged.maps.identity import SENTENCES
 from forged.text.everyday import MESSAGES
+from tests.support.clock import eventually
 from tests.support.daemon import processes_with
 from tests.support.provider import Answer, ScriptedProvider, embedded
 
@@ -29,7 +30,7 @@ def scratch(monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", place)
         yield place
         assert os.listdir(place) == []
-        assert processes_with(place) == []
+        eventually(lambda: processes_with(place) == [])
 
 
 @pytest.fixture
@@ -80,6 +81,7 @@ def test_what_a_daemon_injects_is_scored(scratch, env):
     assert found.off_topic.rate == pytest.approx(1 / 6)
 
 
+@pytest.mark.long
 def test_a_threshold_changes_what_is_injected(scratch, env):
     strict = Subject("builtin:lexical", "direct", (("retrieval_min_score", "1"),))
 
@@ -89,6 +91,7 @@ def test_a_threshold_changes_what_is_injected(scratch, env):
     assert found.total.recall_at_10 < 1.0
 
 
+@pytest.mark.long
 def test_the_strategy_caller_sends_the_recorded_hypotheses_and_no_off_topic_messages(scratch, env):
     (found,) = outcomes(WORLD, Subject("builtin:lexical", "caller"), env=env)
 
@@ -96,6 +99,7 @@ def test_the_strategy_caller_sends_the_recorded_hypotheses_and_no_off_topic_mess
     assert found.off_topic is None
 
 
+@pytest.mark.long
 def test_small_stores_are_measured_each_for_itself(scratch, env):
     (found,) = outcomes(stores.small(SMALL, 1), Subject("builtin:lexical", "direct"), env=env)
 
@@ -123,6 +127,7 @@ def everyday(request):
     return sum(text.removeprefix("ask: ") in MESSAGES for text in request.inputs)
 
 
+@pytest.mark.long
 def test_nothing_is_asked_before_the_gate_knows_the_model(scratch, env, provider):
     """With a slow model the first questions would be decided by words."""
     provider.dimension = 64
@@ -163,6 +168,7 @@ def test_hyde_asks_the_users_chat_model(scratch, env, provider):
     assert {request.json["model"] for request in provider.requests()} == {"writer"}
 
 
+@pytest.mark.long
 def test_a_query_without_an_answer_scores_nothing_and_is_counted(scratch, env, provider):
     def refuses_queries(provider, request):
         return Answer(status=401) if is_query(request) else embedded(provider, request)

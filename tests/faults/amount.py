@@ -1,7 +1,7 @@
 """How much is run: all of it, or with FORGED_FAULTS=short what `make test` has time for.
 
 A short run strikes in every state and phase, only fewer times, and leaves out what takes a minute of waiting.
-Outside of the fault tier it draws fewer examples; `make test-faults` draws all.
+Outside of the fault tier it draws fewer examples; `make test-all` draws all.
 """
 
 from __future__ import annotations

@@ -24,12 +24,11 @@ from pathlib import Path
 from forged_client import Client
 from forged_client.protocol import Captured, CaptureReport
 from tests.faults.orders import Faults
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, configuration, processes_with, state_of
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, proposal, reply
 
 # What a killed daemon may leave its helpers, to notice and to end.
-GONE_S = 2.0
 DISK_BYTES = 1 << 20
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
@@ -124,25 +123,25 @@ class Telling:
 
         return eventually(idle)
 
-    def asked(self, name: str, timeout_s: float = 10.0) -> None:
+    def asked(self, name: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the model has been asked about a fact."""
         self.provider.wait_until(
             lambda: any(name in facts_in(request) for request in self.provider.requests(CHAT)), timeout_s
         )
 
-    def finished(self, count: int, timeout_s: float = 10.0) -> None:
+    def finished(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so many events have been finished since the daemon started."""
         eventually(lambda: self.report().finished >= count, timeout_s, 0.01)
 
-    def drained(self, timeout_s: float = 30.0) -> None:
+    def drained(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until nothing waits any more."""
         eventually(lambda: self.report().state == "idle", timeout_s)
 
-    def killed(self, timeout_s: float = 10.0) -> None:
+    def killed(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a fault has killed the daemon."""
         eventually(lambda: self.daemon.process.poll() is not None, timeout_s, 0.005)
 
-    def back(self, within_s: float = 10.0) -> None:
+    def back(self, within_s: float = PATIENCE_S) -> None:
         """Start the daemon again once it is dead."""
         self.killed(within_s)
         self.daemon.start()
@@ -157,7 +156,7 @@ class Telling:
 
     def gone(self, since: float) -> float:
         """Wait until no process of a dead daemon is left; seconds that took."""
-        eventually(lambda: not self.remaining(), GONE_S, 0.005)
+        eventually(lambda: not self.remaining(), pause_s=0.005)
         return time.monotonic() - since
 
     def remaining(self) -> list[int]:

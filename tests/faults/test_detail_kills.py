@@ -10,6 +10,7 @@ import pytest
 from forged_client.protocol import Remembered
 from tests.faults.orders import Faults
 from tests.faults.telling import REPO
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess
 
 # As in the kills of writers; a row without a file is completed by the request that comes again.
@@ -52,7 +53,7 @@ def test_a_memory_that_is_there_has_its_details_wherever_the_kill_came(killed, p
         lost = client.remember(workspace, "second", **asked)
         assert lost.status != "ok"
     assert daemon.process is not None
-    daemon.process.wait(10)
+    daemon.process.wait(PATIENCE_S)
     assert len(faults.fired) == 1
 
     daemon.start()

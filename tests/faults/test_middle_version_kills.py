@@ -6,15 +6,17 @@ import itertools
 import sys
 from pathlib import Path
 
+import pytest
+
 from forged_client import Client
 from forged_client.protocol import Chain
 from tests.faults.amount import times
 from tests.faults.orders import Faults
 from tests.faults.telling import REPO
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess
 
 _KILLS = times(100, 7)
-_STRIKES_S = 5.0
 _MEMORY, _TRASH = r"\.forge/memory/mem_[^/]*\.md$", r"/trash/.*\.md$"
 # Where a kill strikes: call, what it is about, before or after it; and whether the version is erased at once.
 _SPOTS = (
@@ -41,6 +43,7 @@ def links(chain: Chain) -> list[tuple[str, str | None]]:
     return [(each.id, each.supersedes) for each in chain.memories]
 
 
+@pytest.mark.long
 def test_a_hundred_kills_around_the_link_leave_every_chain_whole(place, promised):
     top = place / "repo"
     (top / ".git").mkdir(parents=True)
@@ -51,29 +54,32 @@ def test_a_hundred_kills_around_the_link_leave_every_chain_whole(place, promised
         config='[memory]\nembedding_model = "builtin:lexical"\n',
         command=(sys.executable, "-m", "tests.faults.faulty"),
     )
+    expected: dict[str, tuple[int, str]] = {}
     try:
         daemon.start()
         for kill, (call, about, after, erase) in zip(range(_KILLS), itertools.cycle(_SPOTS), strict=False):
-            with daemon.client(trusts=False, timeout_s=10.0) as client:
+            with daemon.client(trusts=False, timeout_s=PATIENCE_S) as client:
                 one, two, three = a_chain(client, top, f"chain {kill}")
+                expected |= dict.fromkeys((one, three) if erase else (one, two, three), (kill, call))
                 faults.arm("daemon", call, about, after=after)
                 assert client.forget(str(top), two, version_only=True, erase_now=erase).status != "ok"
             assert daemon.process is not None
-            daemon.process.wait(_STRIKES_S)
+            daemon.process.wait(PATIENCE_S)
             daemon.start()
-            with daemon.client(trusts=False, timeout_s=10.0) as client:
+            with daemon.client(trusts=False, timeout_s=PATIENCE_S) as client:
                 chain = finished(client, top, three)
                 assert (links(chain), chain.flags) == ([(one, None), (three, one)], ()), (kill, call, after)
                 assert {each.origin for each in chain.memories} == {"agent"}
                 if not erase:
                     assert client.restore(str(top), two).status == "ok"
                     assert links(client.history(str(top), three)) == [(one, None), (two, one), (three, two)]
-        files = len(list((top / ".forge/memory").glob("*.md")))
+        kept = {path.stem for path in (top / ".forge/memory").glob("*.md")}
         assert daemon.stop() == 0
     finally:
         daemon.close()
-    assert files == sum(2 if spot[-1] else 3 for spot in itertools.islice(itertools.cycle(_SPOTS), _KILLS))
-    promised("killed around the link of a middle version: the chain is whole", _KILLS, f"{files} files")
+    lost = {each: spot for each, spot in expected.items() if each not in kept}
+    assert (lost, kept - expected.keys()) == ({}, set())
+    promised("killed around the link of a middle version: the chain is whole", _KILLS, f"{len(kept)} files")
 
 
 def finished(client: Client, top: Path, memory_id: str) -> Chain:

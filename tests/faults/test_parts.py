@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
+
 from forged_client.protocol import Capture, Message
 from tests.faults.amount import times
 from tests.faults.telling import telling
@@ -39,6 +41,7 @@ def _parts(top: str, event_id: str) -> list[Capture]:
     ]
 
 
+@pytest.mark.long
 def test_a_compaction_with_kills_between_its_parts_is_judged_whole_and_once(place, promised):
     judged: Counter[int] = Counter()
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from forged.files import Root
 from forged.files.scan import scan
 from forged.memory import Memory, Scope
@@ -44,7 +46,7 @@ class Racing:
 
     def judged(self) -> None:
         """Wait until nothing waits any more."""
-        eventually(lambda: self.client.status().capture.state == "idle", 30)
+        eventually(lambda: self.client.status().capture.state == "idle")
 
     def memories(self) -> tuple[Memory, ...]:
         return scan(Root(str(self.top), Scope.REPO)).memories
@@ -95,6 +97,7 @@ def test_a_hundred_times_a_remembered_and_a_captured_version_replace_the_same_me
     promised("remember and capture replace one memory: no fork, none lost", _VERSIONS, f"{moved} moved")
 
 
+@pytest.mark.long
 def test_two_hundred_times_something_is_forgotten_that_a_capture_is_about_to_write(place, promised):
     """Of every event one sentence is forgotten; the other one is kept, whenever that happens."""
     chance = random.Random(12)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
+
 from tests.faults.amount import times
 from tests.faults.spots import PHASES, SPOTS, Spot
 from tests.faults.telling import Telling, telling
@@ -14,6 +16,7 @@ _EVENTS, _SESSIONS = times(500, 200), 10
 _TIMES = times(5, 2)  # that each kind of kill happens
 
 
+@pytest.mark.long
 def test_five_hundred_events_and_kills_in_eight_phases(place, promised):
     chance = random.Random(6)
     names = [f"s{n % _SESSIONS}-{n // _SESSIONS:03}" for n in range(_EVENTS)]

@@ -21,11 +21,11 @@ from forged_client.protocol import Remember, Remembered
 from tests.faults.amount import times
 from tests.faults.orders import Faults
 from tests.faults.telling import REPO
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess
 
 _KILLS = times(200, 8)
 _WRITERS = 6
-_STRIKES_S = 5.0
 # Where a kill strikes; None is any moment. Between "recorded" and "linked" there is a key without a file.
 _SPOTS = {
     "before the record": ("commit", "INTO requests", False),
@@ -51,7 +51,7 @@ class Writing:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self, writer: int) -> None:
-        with self.daemon.client(trusts=False, timeout_s=5.0) as client:
+        with self.daemon.client(trusts=False, timeout_s=PATIENCE_S) as client:
             for number in itertools.count():
                 if self.ended.is_set():
                     return
@@ -79,7 +79,7 @@ def struck(daemon: DaemonProcess, faults: Faults, spot: str) -> None:
         call, about, after = where
         faults.arm("daemon", call, about, at=3, after=after)
     assert daemon.process is not None
-    daemon.process.wait(_STRIKES_S)
+    daemon.process.wait(PATIENCE_S)
 
 
 def test_two_hundred_killed_daemons_lose_and_double_nothing_that_was_written(place, promised):
@@ -106,7 +106,7 @@ def test_two_hundred_killed_daemons_lose_and_double_nothing_that_was_written(pla
             daemon.start()
         writing.ended.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
         with daemon.client() as client:
             client.rebuild(str(top), wait=True)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clock import PATIENCE_S
+
 REPO = Path(__file__).parents[2]
 
 # Numbers of x86-64; the architecture is part of the filter.
@@ -35,7 +37,7 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join((str(REPO), str(REPO / "client")))},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
 
 

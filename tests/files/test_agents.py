@@ -13,6 +13,7 @@ from forged.errors import StoreError, WorkspaceError
 from forged.files import Root, agent_ids, agent_root, org_root, root_at, root_of_agent
 from forged.files import agents as module
 from forged.memory import Scope
+from tests.support.clock import PATIENCE_S
 
 
 def test_many_that_want_the_same_agent_at_once_get_it(home, monkeypatch):
@@ -21,13 +22,13 @@ def test_many_that_want_the_same_agent_at_once_get_it(home, monkeypatch):
 
     def looked(place):
         found = listed(place)
-        at_once.wait(10)
+        at_once.wait(PATIENCE_S)
         return found
 
     monkeypatch.setattr(module, "agent_ids", looked)
     with ThreadPoolExecutor(8) as threads:
         made = [threads.submit(partial(root_of_agent, str(home), "claude", make=True)) for _ in range(8)]
-        assert {each.result(10) for each in made} == {agent_root(str(home), "claude")}
+        assert {each.result(PATIENCE_S) for each in made} == {agent_root(str(home), "claude")}
     assert os.listdir(home / ".forge/agents") == ["claude"]
 
 

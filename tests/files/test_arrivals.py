@@ -7,10 +7,13 @@ import shutil
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forged.files import arrivals, atomic
 from forged.files.arrivals import Arrivals
 
+pytestmark = [pytest.mark.inotify, pytest.mark.usefixtures("kernel")]
 needs_inotify = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
 
@@ -135,3 +138,111 @@ def test_no_descriptor_stays_open(folder):
     assert opened() == before + 1
     del found
     assert opened() == before
+
+
+# --- one instance for all -------------------------------------------------------------------------------
+
+
+@needs_inotify
+def test_hundreds_of_roots_share_one_instance_and_give_it_back(tmp_path):
+    before = arrivals.instances_held()
+    folders = [tmp_path / str(number) for number in range(300)]
+    for folder in folders:
+        folder.mkdir()
+    every = [Arrivals((str(folder),)) for folder in folders]
+    for each in every:
+        assert each.taken() is None
+    assert arrivals.instances_held() == before + 1
+    (folders[7] / "a.md").write_text("x")
+    told = [each.taken() for each in every]
+    assert [number for number, paths in enumerate(told) if paths] == [7]
+    for folder in folders:
+        shutil.rmtree(folder)
+    arrivals.tidy()
+    assert arrivals.instances_held() == before
+    assert every[0].taken() is None
+    del every, each
+    assert arrivals.instances_held() == before
+
+
+@needs_inotify
+def test_who_waits_for_the_same_folder_is_told_too_and_goes_on_when_the_other_leaves(folder):
+    one, two = Arrivals((str(folder),)), Arrivals((str(folder),))
+    assert (one.taken(), two.taken()) == (None, None)
+    (folder / "a.md").write_text("x")
+    assert one.taken() == two.taken() == {str(folder / "a.md")}
+    del one
+    (folder / "b.md").write_text("x")
+    assert two.taken() == {str(folder / "b.md")}
+
+
+@needs_inotify
+def test_what_is_given_up_in_the_midst_of_another_call_is_given_back_after_it(folder, kernel, monkeypatch):
+    """A collection may run the end of an `Arrivals` in any thread, this one included, at any moment."""
+    kept, gone = Arrivals((str(folder),)), [Arrivals((str(folder.with_name("memories")),))]
+    folder.with_name("memories").mkdir()
+    assert (kept.taken(), gone[0].taken()) == (None, None)
+    dispatch = kernel._dispatch
+
+    def with_a_collection():
+        gone.clear()
+        dispatch()
+
+    monkeypatch.setattr(kernel, "_dispatch", with_a_collection)
+    assert kept.taken() == frozenset()
+    assert len(kernel._waiting) == 1
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "touch", "remove", "swap", "take", "leave", "join", "overflow"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=40,
+)
+
+
+@needs_inotify
+@given(steps=_STEPS)
+def test_nothing_that_happened_is_missed_by_anybody_who_waits(tmp_path_factory, steps):
+    """Whatever is made, swapped, joined and left: a change is told, or everything has to be looked at."""
+    top = tmp_path_factory.mktemp("top")
+    folders = [top / name for name in "abc"]
+    for each in folders:
+        each.mkdir()
+    everybody = [Arrivals((str(folders[0]), str(folders[1]))) for _ in range(2)]
+    everybody += [Arrivals((str(folders[number]),)) for number in (1, 2)]
+    due = [None] * 4
+    for step, place, who in steps:
+        folder, path = folders[place], folders[place] / f"{who}.md"
+        if step in ("write", "remove", "touch"):
+            (path.unlink(missing_ok=True) if step == "remove" else path.write_text(step))
+            changed = {str(path)} if step != "remove" else set()
+        elif step == "swap":
+            shutil.rmtree(folder)
+            folder.mkdir()
+            changed = {None}
+        else:
+            changed = set()
+        for number, each in enumerate(everybody):
+            if str(folder) in each._folders and due[number] is not None:
+                due[number] = None if None in changed else due[number] | changed
+        if step == "overflow":
+            with arrivals._KERNEL._held():
+                for waiting in arrivals._KERNEL._waiting.values():
+                    for pending in waiting:
+                        arrivals._lose(pending)
+            due = [None] * 4
+        elif step in ("leave", "join"):
+            everybody[who], due[who] = Arrivals(everybody[who]._folders), None
+        elif step == "take":
+            told = everybody[who].taken()
+            if due[who] is None:
+                assert told is None
+            else:
+                assert told is None or told >= due[who]
+            due[who] = set() if everybody[who]._places is not None else None
+    for number, each in enumerate(everybody):
+        told = each.taken()
+        assert told is None or (due[number] is not None and told >= due[number])

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from forged.errors import WorkspaceError
-from forged.files.roots import Root, resolve
+from forged.files import roots
+from forged.files.roots import Root, repo_root, resolve
 from forged.memory import Scope
 from tests.support.git import git
 
@@ -23,9 +24,24 @@ def repo_top(workspace: Path | str, home: Path) -> str | None:
     return repo[0].top if repo else None
 
 
+def stores(workspace: Path, home: Path) -> tuple[str, ...]:
+    """The first directory of each repo root, the one that is written to first."""
+    *repo, _ = resolve(str(workspace), str(home))
+    assert all(repo_root(root.top) == root for root in repo if os.path.isdir(root.top))
+    return tuple(root.directories[0] for root in repo)
+
+
 def make(path: Path) -> Path:
     path.mkdir(parents=True)
     return path
+
+
+def as_git(directory: Path) -> Path:
+    """A directory that looks like one of git's own."""
+    for name in ("objects", "refs"):
+        (directory / name).mkdir(parents=True, exist_ok=True)
+    (directory / "HEAD").write_text("ref: refs/heads/main\n")
+    return directory
 
 
 def link_worktree(main: Path, worktree: Path, *, relative: bool = False) -> Path:
@@ -140,11 +156,99 @@ def test_symlinked_link_file_is_not_followed(tmp_path, home):
 
 
 @pytest.mark.parametrize("file", ["config", "config.worktree"])
-def test_worktree_of_a_bare_repo_is_its_own_root(tmp_path, home, file):
+def test_worktree_of_a_bare_repo_shares_a_store_in_git_and_sees_its_own_files(tmp_path, home, file):
     link_worktree(tmp_path / "project", tmp_path / "project" / "feature")
-    (tmp_path / "project" / ".git" / file).write_text("[core]\n\tfilemode = true\n\tbare = true\n")
+    (as_git(tmp_path / "project" / ".git") / file).write_text("[core]\n\tfilemode = true\n\tbare = true\n")
 
-    assert repo_top(tmp_path / "project" / "feature", home) == str(tmp_path / "project" / "feature")
+    assert stores(tmp_path / "project" / "feature", home) == (
+        f"{tmp_path}/project/.git/forged/memory",
+        f"{tmp_path}/project/feature/.forge/memory",
+    )
+
+
+def test_store_in_git_stays_found_when_the_repository_is_bare_no_more(tmp_path, home):
+    make(as_git(tmp_path / "project" / ".git") / "forged" / "memory")
+
+    assert stores(tmp_path / "project", home) == (
+        f"{tmp_path}/project/.forge/memory",
+        f"{tmp_path}/project/.git/forged/memory",
+    )
+
+
+# What a `.git` file may say that git's side does not: `evil/.git`, and what is written beside it.
+FORGED = {
+    "a bare clone": ("gitdir: ../victim.git\n", {}),
+    "a main worktree": ("gitdir: ../victim/.git\n", {}),
+    "a linked worktree": ("gitdir: ../victim/.git/worktrees/feature\n", {}),
+    "a worktree of a bare clone": ("gitdir: ../victim.git/worktrees/feature\n", {}),
+    "a commondir of a bare clone": (
+        "gitdir: fake/worktrees/evil\n",
+        {"fake/worktrees/evil/gitdir": "{evil}/.git\n", "fake/worktrees/evil/commondir": "{victim}.git\n"},
+    ),
+    "a commondir of a main worktree": (
+        "gitdir: fake/worktrees/evil\n",
+        {"fake/worktrees/evil/gitdir": "{evil}/.git\n", "fake/worktrees/evil/commondir": "{victim}/.git\n"},
+    ),
+    "a directory whose core.worktree is elsewhere": (
+        "gitdir: fake\n",
+        {"fake/config": "[core]\n\tworktree = {victim}\n"},
+    ),
+    "a common directory whose main worktree is elsewhere": (
+        "gitdir: fake/worktrees/evil\n",
+        {
+            "fake/config": "[core]\n\tworktree = {victim}\n",
+            "fake/worktrees/evil/gitdir": "{evil}/.git\n",
+            "fake/worktrees/evil/commondir": "../..\n",
+        },
+    ),
+    "a directory with a commondir": ("", {".git/commondir": "{victim}.git\n", ".git/HEAD": "x"}),
+}
+
+
+@pytest.mark.parametrize(("pointer", "beside"), FORGED.values(), ids=FORGED)
+def test_folder_with_a_forged_link_sees_nothing_of_another_repository(tmp_path, home, pointer, beside):
+    victim, evil = tmp_path / "victim", make(tmp_path / "evil")
+    link_worktree(victim, tmp_path / "feature")
+    make(victim.with_suffix(".git") / "worktrees" / "feature")
+    as_git(victim / ".git")
+    (as_git(victim.with_suffix(".git")) / "config").write_text("[core]\n\tbare = true\n")
+    for folder in ("victim.git/forged/memory", "victim/.git/forged/memory", "victim/.forge/memory"):
+        make(tmp_path / folder)
+    if pointer:
+        (evil / ".git").write_text(pointer)
+    for name, text in beside.items():
+        (evil / name).parent.mkdir(parents=True, exist_ok=True)
+        (evil / name).write_text(text.format(evil=evil, victim=victim))
+    for folder in ("fake", ".git"):
+        if (evil / folder).is_dir():
+            as_git(evil / folder)
+
+    assert all(store.startswith(f"{evil}/") for store in stores(evil, home))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a stranger's directory: NOT checked")
+@pytest.mark.parametrize("strangers", ["main/.git", "main/.git/worktrees/feature"])
+def test_worktree_shares_a_store_with_its_own_owner_only(tmp_path, home, strangers):
+    link_worktree(tmp_path / "main", tmp_path / "feature")
+    os.chown(tmp_path / strangers, 12345, 12345)
+
+    assert repo_top(tmp_path / "feature", home) == str(tmp_path / "feature")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("worktree = ../project", "../project"),
+        ('worktree = "/a # b" ; comment', "/a # b"),
+        ('WorkTree="/a\\\\b\\"c"', '/a\\b"c'),
+        ("worktree = /a b  # comment", "/a b"),
+        ("worktree", None),
+    ],
+)
+def test_core_is_read_as_git_reads_it(tmp_path, line, value):
+    (tmp_path / "config").write_text(f"[user]\n\tworktree = /x\n[CORE]\n\t{line}\n[other]\nworktree = /y\n")
+
+    assert roots._core(str(tmp_path)) == {"worktree": value}
 
 
 def test_dangling_git_file_makes_its_directory_the_root(tmp_path, home):
@@ -262,20 +366,77 @@ class TestRealGit:
         assert repo_top(main / "library", home) == str(main / "library")
         assert repo_top(tmp_path / "feature" / "library", home) == str(tmp_path / "feature" / "library")
 
-    def test_worktree_of_a_submodule_is_its_own_root(self, main, tmp_path, home):
+    def test_worktree_of_a_submodule_shares_the_store_of_the_submodule(self, main, tmp_path, home):
         git(tmp_path, "init", "-q", "library")
         git(tmp_path / "library", "commit", "-q", "--allow-empty", "-m", "first")
-        git(main, "submodule", "--quiet", "add", f"{tmp_path}/library", "library")
-        git(main / "library", "worktree", "add", "-q", f"{tmp_path}/feature")
+        git(main, "submodule", "--quiet", "add", f"{tmp_path}/library", "deep/library")
+        git(main / "deep/library", "worktree", "add", "-q", f"{tmp_path}/feature")
 
-        assert repo_top(tmp_path / "feature", home) == str(tmp_path / "feature")
+        assert stores(tmp_path / "feature", home) == stores(main / "deep/library", home)
+        assert repo_top(tmp_path / "feature", home) == str(main / "deep/library")
 
-    @pytest.mark.parametrize("name", [".bare", ".git"])
-    def test_worktree_of_a_bare_clone_is_its_own_root(self, main, tmp_path, home, name):
-        git(tmp_path, "clone", "-q", "--bare", "main", f"project/{name}")
-        git(tmp_path / "project" / name, "worktree", "add", "-q", "../feature")
+    def test_absorbed_and_nested_submodules_are_roots_of_their_own(self, main, tmp_path, home):
+        for name in ("outer", "inner"):
+            git(tmp_path, "init", "-q", name)
+            git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", "first")
+        git(tmp_path / "outer", "submodule", "--quiet", "add", f"{tmp_path}/inner", "inner")
+        git(tmp_path / "outer", "commit", "-q", "-m", "inner")
+        git(main, "clone", "-q", f"{tmp_path}/outer", "outer")
+        git(main, "submodule", "--quiet", "add", "./outer", "outer")
+        git(main, "submodule", "absorbgitdirs")
+        git(main, "submodule", "--quiet", "update", "--init", "--recursive")
 
-        assert repo_top(tmp_path / "project" / "feature", home) == str(tmp_path / "project" / "feature")
+        assert repo_top(main / "outer", home) == str(main / "outer")
+        assert repo_top(main / "outer/inner", home) == str(main / "outer/inner")
+        assert all(roots.layout(str(main / each)).common for each in ("outer", "outer/inner"))
+
+    @pytest.mark.parametrize("name", [".bare", ".git", "project.git"])
+    def test_worktrees_of_a_bare_clone_share_a_store_that_outlives_them(self, main, tmp_path, home, name):
+        bare = tmp_path / "project" / name
+        git(tmp_path, "clone", "-q", "--bare", "main", str(bare))
+        for tree in ("one", "two"):
+            git(bare, "worktree", "add", "-q", f"../{tree}")
+        git(bare, "worktree", "move", "../two", "../three")
+        shared = f"{bare}/forged/memory"
+
+        for tree in ("one", "three"):
+            own = f"{tmp_path}/project/{tree}/.forge/memory"
+            assert stores(make(tmp_path / "project" / tree / "src"), home) == (shared, own)
+        for workspace in (bare, bare / "refs" / "heads"):
+            assert stores(workspace, home)[0] == shared
+
+    def test_top_with_a_git_file_that_names_the_bare_clone_in_it_shares_its_store(self, main, tmp_path, home):
+        project = tmp_path / "project"
+        git(tmp_path, "clone", "-q", "--bare", "main", "project/.bare")
+        (project / ".git").write_text("gitdir: ./.bare\n")
+        git(project, "worktree", "add", "-q", "feature")
+
+        for workspace in (project, project / "feature", project / ".bare"):
+            assert stores(workspace, home)[0] == f"{project}/.bare/forged/memory"
+
+    def test_separate_git_directory_is_shared_once_it_names_its_work_tree(self, main, tmp_path, home):
+        git(tmp_path, "clone", "-q", "--separate-git-dir", "elsewhere", "main", "project")
+        git(tmp_path / "project", "worktree", "add", "-q", "../feature")
+        project = f"{tmp_path}/project/.forge/memory"
+
+        assert stores(tmp_path / "project", home) == (project,)
+        assert stores(tmp_path / "feature", home)[0] == f"{tmp_path}/elsewhere/forged/memory"
+        git(tmp_path / "project", "config", "core.worktree", "../project")
+        assert stores(tmp_path / "project", home) == stores(tmp_path / "feature", home) == (project,)
+
+    def test_store_is_in_git_once_the_main_worktree_is_gone(self, main, tmp_path, home):
+        git(tmp_path, "clone", "-q", "--separate-git-dir", "elsewhere", "main", "project")
+        git(tmp_path / "project", "config", "core.worktree", "../project")
+        git(tmp_path / "project", "worktree", "add", "-q", "../feature")
+        shutil.rmtree(tmp_path / "project")
+
+        assert stores(tmp_path / "feature", home)[0] == f"{tmp_path}/elsewhere/forged/memory"
+
+    def test_git_that_is_a_link_keeps_its_directory_as_root(self, main, tmp_path, home):
+        (main / ".git").rename(tmp_path / "elsewhere")
+        (main / ".git").symlink_to("../elsewhere")
+
+        assert stores(main, home) == (f"{main}/.forge/memory",)
 
     def test_separate_git_directory_keeps_the_worktree_as_root(self, tmp_path, home):
         git(tmp_path, "init", "-q", "--separate-git-dir", "elsewhere", "project")

@@ -209,7 +209,7 @@ while True:
 
 def test_killed_writer_leaves_whole_files_and_every_acknowledged_one(tmp_path):
     chance = random.Random(14)
-    kills, writers = 30, 3
+    kills, writers = times(30, 9), 3
     acknowledged: set[str] = set()
     for _ in range(kills // writers):
         running = [start_writer(tmp_path / "repo") for _ in range(writers)]

@@ -13,23 +13,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import FORGECTL, FORGED, Shell, is_alive, processes_with, wait_for_end
 from tests.support.provider import ScriptedProvider
+
+pytestmark = pytest.mark.long
 
 _SECRET = "sk-do-not-inherit-me"
 _AGENT = """
 import sys
 from forged_client import Client
-with Client(autostart=True, executable=sys.argv[1], timeout_s=20) as client:
+with Client(autostart=True, executable=sys.argv[1], timeout_s=60) as client:
     report = client.status()
     print(report.status, report.pid, report.reason)
 """
 _ASYNC_AGENT = """
 import asyncio, sys
 from forged_client import AsyncClient
+
 async def main():
-    async with AsyncClient(autostart=True, executable=sys.argv[1], timeout_s=20) as client:
+    async with AsyncClient(autostart=True, executable=sys.argv[1], timeout_s=60) as client:
         reports = await asyncio.gather(*(client.status() for _ in range(10)))
         print(*sorted({f"{report.status} {report.pid}" for report in reports}))
 asyncio.run(main())
@@ -114,7 +117,7 @@ def test_the_daemon_gets_nothing_of_its_starter_but_what_it_needs(shell):
 def test_ten_agents_at_once_get_one_daemon(shell):
     agents = [_agent(shell) for _ in range(10)]
 
-    told = {agent.communicate(timeout=60)[0] for agent in agents}
+    told = {agent.communicate(timeout=PATIENCE_S)[0] for agent in agents}
 
     assert told == {f"ok {_pid(shell)} \n"}
     assert _daemons(shell) == {_pid(shell)}
@@ -125,7 +128,7 @@ def test_ten_agents_at_once_get_one_daemon(shell):
 def test_ten_requests_at_once_of_an_asyncio_agent_get_one_daemon(shell):
     agent = _agent(shell, _ASYNC_AGENT)
 
-    assert agent.communicate(timeout=60)[0] == f"ok {_pid(shell)}\n"
+    assert agent.communicate(timeout=PATIENCE_S)[0] == f"ok {_pid(shell)}\n"
     assert _daemons(shell) == {_pid(shell)}
 
 
@@ -168,7 +171,7 @@ def test_a_workspace_cannot_choose_what_is_started(shell, before):
     )
 
     written = caught.run("remember", "the walrus sings")
-    told = _agent(caught).communicate(timeout=60)[0]
+    told = _agent(caught).communicate(timeout=PATIENCE_S)[0]
 
     assert (written.code, written.err) == (0, "")
     assert told == f"ok {_pid(caught)} \n"
@@ -211,7 +214,7 @@ def test_an_environment_made_by_the_workspace_neither_configures_the_daemon_nor_
             cwd=shell.directory,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
 
         assert "the walrus sings" in found.stdout

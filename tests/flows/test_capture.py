@@ -77,6 +77,7 @@ def test_the_next_event_knows_what_the_last_one_left(rules, repo):
     assert (new.version, new.supersedes) == (2, old.id)
 
 
+@pytest.mark.speed
 def test_the_rules_judge_fifty_events_a_second(rules, repo, capsys):
     """Each a turn of another session, from the first call to the last that is judged; the best of three."""
     text, rate = "The gateway is slow today, and I looked at its log for a while. " * 20, 0.0

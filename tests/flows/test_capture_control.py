@@ -13,6 +13,9 @@ from forged_client.observer import Observer
 from tests.data.memories import memory, put
 from tests.support.daemon import Shell, Stage, capturing, contents, on_disk, said
 from tests.support.provider import CHAT, proposal, reply
+from tests.support.reading import bytes_of
+
+pytestmark = pytest.mark.long
 
 
 def _shell(stage: Stage, repo: Path) -> Shell:
@@ -167,10 +170,11 @@ def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, re
     assert (left.turns, left.spooled, left.dead) == (1, 2, 0)
     assert ["Seals swim." in prompt for prompt in stage.prompts] == [False, True]
     state = stage.daemon.home / ".local/state/forged"
-    assert b"on ice" not in b"".join(path.read_bytes() for path in state.glob("state*"))
+    assert b"on ice" not in b"".join(bytes_of(state.glob("state*")).values())
     assert on_disk(repo) == []  # also what the model said of the event that was in hand
 
 
+@pytest.mark.long
 def test_dead_events_are_listed_shown_tried_again_and_dropped(stage, repo):
     shell = _shell(stage, repo)
     dead_id = stage.buried(repo, "poison, for now", kind="compaction")

@@ -17,6 +17,8 @@ from tests.data.secrets import ALNUM, Draw
 from tests.support.daemon import Shell, Stage, contents, on_disk
 from tests.support.provider import Answer, completion, proposal, reply
 
+pytestmark = pytest.mark.long
+
 NOW = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -61,7 +63,18 @@ NO_ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", NO_ANSWERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "refused",
+        "empty",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in NO_ANSWERS
+            if name not in {"refused", "empty"}
+        ),
+    ],
+)
 def test_eight_compactions_that_a_model_does_not_answer_are_failures_in_status_and_wait(alone, repo, name):
     """None of them is lost: they are remembered once the model does what it is asked for."""
     alone.provider.chat, told = NO_ANSWERS[name]
@@ -248,6 +261,7 @@ def test_an_endpoint_without_structured_output_is_asked_again_without(stage, rep
     assert contents(stage.captured(repo, "hello")) == ["Kept."]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broken", ["repo", "user", "both"])
 def test_a_scope_that_cannot_be_listed_does_not_stop_the_other(stage, repo, broken):
     """The rest of the batch is written, and what could not be is when it can."""

@@ -39,8 +39,11 @@ from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
 from tests.data.secrets import ALNUM, TOKENS, Draw, Planted, planted
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, Stage, children_of, configuration, contents, on_disk, said
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion, proposal, reply
+
+pytestmark = pytest.mark.long
 
 KINDS = ("turn", "compaction", "explicit", "session_end")
 # Of the daemon's own endpoint; in the environment of daemon and worker, and nowhere else.
@@ -133,7 +136,9 @@ def _playing(
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugged]:
     home = tmp_path_factory.mktemp("home")
     with ScriptedProvider(dimension=3) as provider:
-        config = configuration(provider, classifier_model="m", retrieval_model="m", retrieval_timeout_s=5.0)
+        config = configuration(
+            provider, classifier_model="m", retrieval_model="m", retrieval_timeout_s=PATIENCE_S
+        )
         url = provider.base_url.replace("://", f"://forged:{URL_KEY}@")
         env = {
             "FORGED_LLM__CALLS_PER_MINUTE": "0",
@@ -704,7 +709,7 @@ def test_what_an_embedding_endpoint_echoes_in_an_error_is_not_told_on(stage, rep
         return _echoed(form, f"{request.inputs[0]} forged:{URL_KEY} {request.headers['authorization']}")
 
     stage.provider.embeddings = refuse
-    built = stage.client.rebuild(str(repo), wait=True, timeout_s=20)
+    built = stage.client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
     shown = {
         "built": msgspec.json.encode(built),
         "status": msgspec.json.encode(stage.client.status(str(repo))),
@@ -791,7 +796,7 @@ def test_a_frame_that_cannot_be_read_is_not_quoted(stage):
 def _dialled(path: str) -> Iterator[Callable[[dict[str, object]], dict[str, object]]]:
     """A greeted connection of a client without types: values go as they are, replies come as they are."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-        peer.settimeout(5)
+        peer.settimeout(PATIENCE_S)
         peer.connect(path)
         stream = peer.makefile("rb")
 

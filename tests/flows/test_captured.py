@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from forged.cli.tables import cells
 from tests.support.daemon import Shell, Stage, capturing, on_disk, said
+
+pytestmark = pytest.mark.long
 
 ASKED = "remember that our API speaks REST on port 8080"
 RULE = "We always run the tests with nose2 here."

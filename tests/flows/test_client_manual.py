@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from forged_client import Client
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Stage, capturing, contents, on_disk
 
 REPO = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def run(text: str, top: Path, stage: Stage) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout

@@ -11,10 +11,12 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.data.secrets import planted
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, Shell, capturing, staged
 from tests.support.provider import CHAT, Answer, proposal, reply
 from tests.support.provider.server import well_behaved
+
+pytestmark = pytest.mark.long
 
 PAUSED = "paused; `forgectl resume` ends it"
 EVERYWHERE = "paused everywhere; `forgectl resume --all` ends it"
@@ -71,7 +73,7 @@ def test_what_is_remembered_while_paused_is_on_disk_and_found_and_leaves_only_af
     paused(scene, repo)
 
     written = scene.client.remember(str(repo), "The harbour opens at noon.")
-    eventually(lambda: scene.report(repo).state == "paused")
+    eventually(lambda: scene.report(repo).state == "held")
     found = scene.client.search(str(repo), "harbour noon", min_generation=written.generation)
 
     assert (written.status, Path(written.path).exists()) == ("ok", True)
@@ -110,7 +112,7 @@ def test_a_daemon_that_starts_paused_reads_its_state_before_the_first_text_leave
         scene.provider.received.clear()
 
         scene.daemon.start()
-        eventually(lambda: scene.report(home).state == "paused")
+        eventually(lambda: scene.report(home).state == "held")
         scene.client.search(str(repo), "harbour")
         assert scene.provider.requests() == []
 
@@ -126,7 +128,7 @@ def test_a_pause_in_the_middle_of_a_build_lets_no_further_request_go(scene, repo
     scene.provider.received.clear()
 
     def held(provider, request):
-        gate.wait(20)
+        gate.wait(PATIENCE_S)
         return well_behaved(provider, request)
 
     scene.provider.embeddings = held
@@ -134,7 +136,7 @@ def test_a_pause_in_the_middle_of_a_build_lets_no_further_request_go(scene, repo
     scene.provider.wait_for(1)
     scene.client.pause(everywhere=True)
     gate.set()
-    eventually(lambda: scene.report(home).state == "paused")
+    eventually(lambda: scene.report(home).state == "held")
 
     assert scene.client.search(str(repo), "memory number").reason == EVERYWHERE
     assert len(scene.provider.requests()) == 1
@@ -223,7 +225,7 @@ def test_the_record_agrees_with_the_providers_own_log_to_the_call(home, repo):
         stage.load(home)
         stage.ask(repo, "When does the harbour open?")
         stage.client.search(str(repo), "harbour")
-        assert len(stage.client.try_endpoints(timeout_s=20).trials) == 3
+        assert len(stage.client.try_endpoints(timeout_s=PATIENCE_S).trials) == 3
         stage.provider.embeddings = [Answer(status=500)]
         stage.ask(repo, "and when does it close?")
         stage.provider.embeddings = [Answer(ending="reset")]

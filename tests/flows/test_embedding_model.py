@@ -55,6 +55,7 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
 # --- another model behind the name ---------------------------------------------------------------------
 
 
+@pytest.mark.inotify
 def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_itself(home, filled):
     with staged(home, dimension=64) as scene:
         scene.load(filled)

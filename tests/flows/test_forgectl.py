@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import FORGECTL, DaemonProcess, Shell, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider, items
 
@@ -171,7 +171,7 @@ def test_status_without_a_daemon_is_3_and_starts_none(alone):
     assert shown.err.startswith("forgectl: forged is not running, `forgectl ping` starts it: no daemon")
     assert alone.run("status", "--json").json["error"]["code"] == "not_running"
     assert alone.run("list", "--no-autostart").code == 3
-    assert processes_with(alone.socket) == []
+    eventually(lambda: processes_with(alone.socket) == [])
     assert list(alone.home.rglob("*")) == []
     assert not os.path.exists(alone.socket)
 
@@ -221,13 +221,15 @@ def test_a_directory_that_is_gone_is_named_as_the_trouble(shell, tmp_path):
             cwd=place,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
         )
 
     listed, pinged = from_nowhere("list"), from_nowhere("ping")
 
     assert (listed.returncode, listed.stdout) == (2, "")
-    assert listed.stderr == "forgectl: the current directory is gone; say --workspace PATH\n"
+    # A shell that starts it, as pip has one where the path has blanks, may complain first.
+    *_, told = listed.stderr.splitlines()
+    assert told == "forgectl: the current directory is gone; say --workspace PATH"
     assert (pinged.returncode, pinged.stdout) == (0, "pong\n")
 
 
@@ -307,6 +309,7 @@ def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
 # --- what is wrong is shown --------------------------------------------------------------------------
 
 
+@pytest.mark.inotify
 def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell):
     put(shell.directory, memory("mem_a", "the walrus sings"))
     broken = shell.directory / ".forge/memory/mem_b.md"
@@ -388,6 +391,7 @@ def test_where_memory_is_not_enabled_no_verb_reads_sends_or_writes_anything(home
     assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_a.md"]
 
 
+@pytest.mark.long
 def test_no_control_of_a_hostile_memory_reaches_the_terminal(shell):
     put(shell.directory, memory("mem_evil", _HOSTILE), memory("mem_b", "b", supersedes="mem_old\x1b[2J"))
     fields = "\n".join(f"{name}: {_yaml(_HOSTILE)}" for name in ("category", "session_id", "created_at"))
@@ -450,7 +454,7 @@ def test_in_a_pipe_a_rebuild_adds_plain_lines_on_stderr(slow):
 
     with shell.start("rebuild", "--full", "--wait") as process:
         release()
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 0
     # The answer may overtake the last of them.
@@ -464,7 +468,7 @@ def test_watching_status_ends_on_ctrl_c_as_a_success(shell):
     with shell.start("status", "--watch") as process:
         assert process.stdout.readline().startswith(("ok", "degraded"))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
 
     assert (process.returncode, err) == (0, "")
     assert "Traceback" not in out
@@ -506,7 +510,76 @@ def test_a_demo_that_is_ended_takes_its_daemon_and_its_directory_along(home, rep
         ) as process:
             eventually(lambda: os.listdir(scratch) and processes_with(f"{os.listdir(scratch)[0]}/run"))
             process.terminate()
-            assert process.wait(20) == 128 + signal.SIGTERM
+            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
         assert os.listdir(scratch) == []
         eventually(lambda: processes_with(scratch) == [])
+
+
+# --- text in a locale that cannot say it -----------------------------------------------------------------
+
+LOCALES = {
+    "C": {"LANG": "C", "LC_ALL": "C"},
+    "C, not coerced": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "ASCII streams": {"PYTHONIOENCODING": "ascii"},
+    "latin-1 streams": {"PYTHONIOENCODING": "latin-1"},
+    "no locale": {"LANG": ""},
+}
+_WORDS = "Größe 页边距 naïve 🦊"
+
+
+def _in_locales(*values: str) -> list[object]:
+    """The first of these in every locale and the others in one; `make test-all` has all of them in all."""
+    return [
+        pytest.param(value, LOCALES[locale], id=f"{value}-{locale}", marks=marks)
+        for value in values
+        for locale in LOCALES
+        for marks in [() if value == values[0] or locale == "C, not coerced" else pytest.mark.long]
+    ]
+
+
+@pytest.mark.parametrize(("way", "locale"), _in_locales("stdin", "argument", "path"))
+def test_a_text_is_utf_8_whatever_the_locale_says(daemon, repo, locale, way):
+    deeper = repo / _WORDS
+    deeper.mkdir()
+    daemon.trust(repo)
+    shell = Shell(daemon.home, daemon.socket, deeper if way == "path" else repo, locale)
+    told = f"The margin is called {_WORDS}."
+
+    done = subprocess.run(
+        [FORGECTL, "remember", "-" if way == "stdin" else told],
+        env=shell.env,
+        cwd=shell.directory,
+        input=told.encode(),
+        capture_output=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    (path,) = (repo / ".forge/memory").iterdir()
+    assert path.read_text("utf-8").endswith(f"---\n{told}")
+    shown = subprocess.run(
+        [FORGECTL, "list"], env=shell.env, cwd=shell.directory, capture_output=True, timeout=60
+    )
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert path.stem.encode() in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "locale"), _in_locales("remember -", "retrieve -", "retrieve --stdin-json", "edit mem_x -")
+)
+def test_bytes_that_are_no_utf_8_are_refused_and_nothing_is_stored(daemon, repo, locale, verb):
+    shell = Shell(daemon.home, daemon.socket, repo, locale)
+
+    done = subprocess.run(
+        [FORGECTL, *verb.split()],
+        env=shell.env,
+        cwd=repo,
+        input="café is the word".encode("latin-1"),
+        capture_output=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"stdin is not UTF-8 at byte 3; nothing was done: convert it first" in done.stderr
+    assert not (repo / ".forge").exists()

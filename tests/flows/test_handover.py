@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import (
     FORGED,
     FREE,
@@ -34,7 +33,9 @@ from tests.support.daemon import (
 )
 from tests.support.provider import EMBEDDINGS, Answer, Request, ScriptedProvider, proposal, reply
 
-_CLIENTS, _NOTICED_S = 8, 2.0
+pytestmark = pytest.mark.long
+
+_CLIENTS = 8
 _SERVE = (sys.executable, "-m", "forged", "serve", "--replace")
 
 
@@ -57,10 +58,9 @@ def stage(home: Path) -> Iterator[Stage]:
         yield stage
 
 
-def assert_nobody_noticed(agents: Agents, repo: Path, took_s: float, embedded: Sequence[str]) -> None:
-    """No request failed or waited for 2 s; on a busy machine, for twice what a new daemon takes to begin."""
+def assert_nobody_noticed(agents: Agents, repo: Path, embedded: Sequence[str]) -> None:
+    """No request failed, and what was told is kept once."""
     assert agents.failures == []
-    assert agents.longest_s < max(_NOTICED_S, 2 * took_s)
     kept = Counter(each.content for each in on_disk(repo))
     wanted = [*agents.remembered, *map(known, agents.told)]
     assert {text: kept[text] for text in wanted} == dict.fromkeys(wanted, 1)
@@ -79,16 +79,15 @@ def test_an_upgrade_under_eight_agents_fails_no_request_loses_nothing_and_embeds
     stage.load(repo)
 
     with Agents(stage.daemon.client, repo) as agents:
-        since = time.monotonic()
-        assert stage.daemon.replace().wait(10) == 0
-        took_s = time.monotonic() - since
+        assert stage.daemon.replace().wait(PATIENCE_S) == 0
         agents.go_on()
     stage.settle()
 
-    assert_nobody_noticed(agents, repo, took_s, stage.embedded)
+    assert_nobody_noticed(agents, repo, stage.embedded)
     assert stage.ask(repo, "The walrus 7 sings on Tuesdays.").legs == ("lexical", "dense")
 
 
+@pytest.mark.long
 @needs_user_manager
 def test_a_restart_by_systemd_under_eight_agents_does_neither(home, repo):
     walruses(repo)
@@ -105,15 +104,13 @@ def test_a_restart_by_systemd_under_eight_agents_does_neither(home, repo):
             before = client.status().pid
 
             with Agents(manager.client, repo) as agents:
-                since = time.monotonic()
                 manager.systemctl("restart", "forged.service")
-                took_s = time.monotonic() - since
                 agents.go_on()
             assert client.status().pid != before
-            eventually(lambda: client.status().capture.state == "idle", 30)
+            eventually(lambda: client.status().capture.state == "idle")
 
         asked = [text for request in provider.requests(EMBEDDINGS) for text in request.inputs]
-        assert_nobody_noticed(agents, repo, took_s, asked)
+        assert_nobody_noticed(agents, repo, asked)
 
 
 # --- who does not get the place -----------------------------------------------------------------------
@@ -130,7 +127,9 @@ def test_a_successor_with_a_wrong_configuration_says_so_and_the_daemon_goes_on(d
         epoch = client.status().epoch
         (home / ".config/forged/config.toml").write_text("[memory]\nretrieval_top_k = 900\n")
 
-        done = subprocess.run(_SERVE, env=daemon.env, capture_output=True, text=True, timeout=30, cwd="/")
+        done = subprocess.run(
+            _SERVE, env=daemon.env, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
+        )
 
         assert done.returncode == os.EX_CONFIG
         assert "memory.retrieval_top_k" in done.stderr.splitlines()[-1]
@@ -142,7 +141,9 @@ def test_a_daemon_of_the_service_manager_stays_and_names_what_restarts_it(home):
     with activated(home) as one, one.daemon.client() as client:
         pid = client.status().pid
 
-        done = subprocess.run(_SERVE, env=one.daemon.env, capture_output=True, text=True, timeout=30, cwd="/")
+        done = subprocess.run(
+            _SERVE, env=one.daemon.env, capture_output=True, text=True, timeout=PATIENCE_S, cwd="/"
+        )
 
         assert done.returncode == os.EX_TEMPFAIL
         assert "`systemctl --user restart forged.service`" in done.stderr.splitlines()[-1]
@@ -154,18 +155,18 @@ def test_of_two_successors_at_once_one_serves_at_the_end_and_nobody_else_is_left
         old = daemon.process
         both = [daemon.successor(), daemon.successor()]
         try:
-            assert old.wait(10) == 0
+            assert old.wait(PATIENCE_S) == 0
             ended = eventually(lambda: [each for each in both if each.poll() is not None])
             assert len(ended) == 1
             assert ended[0].returncode in {0, os.EX_TEMPFAIL}  # it had the place, or never got it
             (left,) = (each for each in both if each.poll() is None)
             assert client.status().pid == left.pid
             left.terminate()
-            assert left.wait(10) == 0
+            assert left.wait(PATIENCE_S) == 0
         finally:
             for each in both:
                 each.kill()
-                each.wait(10)
+                each.wait(PATIENCE_S)
     eventually(lambda: not processes_with(daemon.socket))
 
 
@@ -216,7 +217,7 @@ def ending(home: Path, tmp_path: Path) -> Iterator[Ending]:
     finally:
         if ending is not None:
             ending.successor.kill()
-            ending.successor.wait(10)
+            ending.successor.wait(PATIENCE_S)
         daemon.close()
 
 
@@ -225,10 +226,10 @@ def test_who_connects_while_nobody_accepts_waits_and_is_served_by_the_successor(
         waiting = [threads.submit(ending.served_by, autostart=each % 2 > 0) for each in range(_CLIENTS)]
         assert not wait(waiting, 0.1).done
         ending.go()
-        served = {each.result(10) for each in waiting}
+        served = {each.result(PATIENCE_S) for each in waiting}
 
     assert served == {ending.successor.pid}
-    assert ending.old.wait(10) == 0
+    assert ending.old.wait(PATIENCE_S) == 0
 
 
 def test_a_successor_that_dies_while_it_waits_leaves_the_daemon_as_it_was(ending):
@@ -244,7 +245,7 @@ def test_a_daemon_that_is_told_to_end_meanwhile_ends_and_its_successor_serves(en
     ending.old.send_signal(signal.SIGTERM)
     ending.go()
 
-    assert ending.old.wait(10) == 0
+    assert ending.old.wait(PATIENCE_S) == 0
     assert ending.served_by() == ending.successor.pid
 
 
@@ -253,14 +254,14 @@ def test_a_daemon_that_is_told_to_end_and_whose_successor_dies_leaves_nobody(end
     ending.successor.kill()
     ending.go()
 
-    assert ending.old.wait(10) == 0
+    assert ending.old.wait(PATIENCE_S) == 0
     assert ending.served_by() == 0
     assert not os.path.exists(ending.daemon.socket)
 
 
 def test_a_successor_takes_the_free_place_when_the_old_daemon_is_killed_meanwhile(ending):
     ending.old.kill()
-    ending.old.wait(10)
+    ending.old.wait(PATIENCE_S)
 
     eventually(lambda: ending.served_by() == ending.successor.pid)
 
@@ -268,9 +269,9 @@ def test_a_successor_takes_the_free_place_when_the_old_daemon_is_killed_meanwhil
 def test_a_daemon_that_hangs_as_it_ends_gives_its_place_all_the_same(ending):
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(ending.served_by)
-        assert ending.old.wait(10) == 0  # nobody lets it go
+        assert ending.old.wait(PATIENCE_S) == 0  # nobody lets it go
 
-        assert waiting.result(10) == ending.successor.pid
+        assert waiting.result(PATIENCE_S) == ending.successor.pid
     assert "stopped late" in ending.daemon.log()
     with ending.daemon.client() as client:
         done = client.remember(str(ending.daemon.home), "The walrus hums.", scope="user")

@@ -10,7 +10,7 @@ import pytest
 
 from forged_client import Client
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
@@ -28,7 +28,7 @@ def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
 def client(daemon, repo) -> Iterator[Client]:
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with daemon.client() as client:
-        assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+        assert client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S).status == "ok"
         yield client
 
 
@@ -59,7 +59,7 @@ def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client
     newer = client.remember(str(repo), "The walrus eats squid.", supersedes="m0")
     second = ask(client, repo, TUSKS, min_generation=newer.generation)
     put(repo, memory("m2", "It sleeps on the ice."))
-    client.rebuild(str(repo), wait=True, timeout_s=20)
+    client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
     third = ask(client, repo, ICE)
     for earlier, later in ((first, second), (second, third)):
         assert later.text.startswith(before_tail(earlier.text))
@@ -73,7 +73,7 @@ def test_a_block_goes_on_from_the_one_before_with_a_correction_at_its_end(client
 def test_the_same_turn_has_the_same_bytes_whatever_is_corrected_meanwhile(client, repo, mode):
     first = ask(client, repo, WALRUS, mode=mode)
     client.remember(str(repo), "The walrus eats squid.", supersedes="m0")
-    client.rebuild(str(repo), wait=True, timeout_s=20)
+    client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
     again = [ask(client, repo, WALRUS, mode=mode, token_budget=budget).text for budget in (None, 0, None)]
     following = ask(client, repo, TUSKS, mode=mode)
 
@@ -104,7 +104,7 @@ def test_what_a_turn_left_out_as_heard_is_found_when_it_was_compacted_away_withi
     put(repo, memory("m0", "The walrus eats clams."))
     put(repo, *(memory(f"n{number}", f"Lamp number {number} is dimmed at night.") for number in range(9)))
     with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=20)
+        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
         first = ask(client, repo, WALRUS, "1", mode="append")
         left_out = ask(client, repo, "And the walrus, what else does it eat?", "2", mode="append")
         client.capture(str(repo), [{"role": "user", "content": WALRUS}], "s", kind="compaction")
@@ -196,7 +196,7 @@ def test_where_memory_is_off_nothing_stands(client, tmp_path):
 def test_two_turns_of_a_session_at_once_have_each_memory_once_and_their_own(daemon, client, repo, mode):
     """Of several processes of one agent, each with a connection of its own, and two in the same turn."""
     put(repo, *(memory(f"n{number}", f"The zebra{number} eats grass. {'x' * 400}") for number in range(8)))
-    client.rebuild(str(repo), wait=True, timeout_s=20)
+    client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
     texts = [f"What does the zebra{number // 2} eat?" for number in range(16)]
 
     def call(text: str):
@@ -218,7 +218,7 @@ def test_a_daemon_that_is_killed_has_a_list_that_is_whole(home, repo):
     """As it was written last: what came since comes again, and no turn fails."""
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with running(home) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=20)
+        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
         first = ask(client, repo, WALRUS, mode="append")
         daemon.kill()
         daemon.start()
@@ -233,11 +233,11 @@ def test_a_daemon_that_is_killed_has_a_list_that_is_whole(home, repo):
 def test_what_was_heard_outlives_the_daemon(home, repo):
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with running(home) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=20)
+        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
         appended = ask(client, repo, WALRUS, mode="append", agent="a")
         block = ask(client, repo, WALRUS, agent="b")
     with running(home) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=20)
+        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
         assert appended.text
         assert ask(client, repo, TUSKS, mode="append", agent="a").text == ""
         assert ask(client, repo, TUSKS, agent="b").text == block.text
@@ -246,7 +246,7 @@ def test_what_was_heard_outlives_the_daemon(home, repo):
 def test_no_standing_budget_nothing_stands(home, repo):
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=20)
+        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
 
         assert eventually(lambda: ids(ask(client, repo, WALRUS, mode="append")) == ["m0"])
 

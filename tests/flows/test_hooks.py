@@ -14,7 +14,7 @@ import pytest
 
 from forged_client import Client, hook
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import FORGECTL, FORGED, DaemonProcess, Shell, processes_with, running
 
 WALRUS, TUSKS = "What does the walrus eat?", "How long do tusks grow?"
@@ -37,7 +37,7 @@ class Harness:
             env=self._env,
             cwd=self._base["cwd"],
             capture_output=True,
-            timeout=20,
+            timeout=PATIENCE_S,
         )
         assert (done.returncode, done.stderr) == (0, b"")
         return json.loads(done.stdout) if done.stdout else {}
@@ -65,7 +65,7 @@ def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
 def client(daemon, repo) -> Iterator[Client]:
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
     with daemon.client() as client:
-        assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+        assert client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S).status == "ok"
         yield client
 
 
@@ -116,7 +116,7 @@ def test_forgectl_does_the_same_for_a_person(client, daemon, repo):
     def call(*arguments: str) -> subprocess.CompletedProcess[bytes]:
         data = json.dumps(payload).encode()
         return subprocess.run(
-            [FORGECTL, "hook", *arguments], input=data, env=env, capture_output=True, timeout=20
+            [FORGECTL, "hook", *arguments], input=data, env=env, capture_output=True, timeout=PATIENCE_S
         )
 
     done = call("claude")
@@ -137,7 +137,7 @@ def test_what_a_session_has_heard_outlives_the_daemon(home, repo):
     put(repo, memory("m0", "The walrus eats clams."))
     with running(home) as daemon:
         with daemon.client() as client:
-            assert client.rebuild(str(repo), wait=True, timeout_s=20).status == "ok"
+            assert client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S).status == "ok"
         claude = Harness(daemon, repo)
         assert "clams" in claude.prompt(WALRUS, "1")
         daemon.stop()

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 from forged_client import framing, protocol
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, cut, running
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +107,13 @@ def test_what_is_no_request_here_gets_a_typed_error_with_its_id(daemon, requests
     assert (replies[-1].id, replies[-1].code) == refusal
 
 
+@pytest.mark.long
 def test_one_byte_a_second_is_cut_off_while_others_are_served(daemon):
     slow = [_connect(daemon) for _ in range(50)]
     before = _counter(daemon, "slow_senders_closed")
     frame = _frame(protocol.Hello(id=1))
 
-    ended = time.monotonic() + 12
+    ended = time.monotonic() + 2 * PATIENCE_S
     sent = 0
     while _counter(daemon, "slow_senders_closed") < before + 50:
         assert time.monotonic() < ended
@@ -136,7 +139,7 @@ def test_a_client_that_never_reads_is_dropped(daemon, tmp_path):
     with _connect(daemon) as peer:
         peer.settimeout(0.5)
         _send(peer, _frame(protocol.Hello(id=1)) + request * 200)
-        eventually(lambda: _counter(daemon, "slow_readers_closed") > before, 15)
+        eventually(lambda: _counter(daemon, "slow_readers_closed") > before)
 
 
 def test_a_thousand_idle_connections_do_not_lock_others_out(daemon):
@@ -154,7 +157,7 @@ def test_a_thousand_idle_connections_do_not_lock_others_out(daemon):
 
 def _connect(daemon: DaemonProcess) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(10)
+    peer.settimeout(PATIENCE_S)
     peer.connect(daemon.socket)
     return peer
 

@@ -17,6 +17,8 @@ from tests.support.clock import eventually
 from tests.support.daemon import Scene, Shell, ids, staged
 from tests.support.provider import Answer, completion, streamed
 
+pytestmark = pytest.mark.long
+
 TOO_LONG = Answer(
     {"error": {"message": "This model's maximum context length is 2048 tokens", "type": "invalid"}},
     status=400,

@@ -11,8 +11,10 @@ import pytest
 
 from forged_client.protocol import Message
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, running
+
+pytestmark = pytest.mark.long
 
 FILES = Path(__file__).parents[1] / "data/imports"
 SAMPLES = Path(__file__).parents[1] / "data/samples"
@@ -346,7 +348,7 @@ def cut_off(shell, daemon, top, *arguments, after):
     begun = shell.start("import", *arguments, "--yes", "--no-autostart", "--timeout", "30")
     eventually(lambda: len(stored(top)) > after)
     daemon.kill()
-    _, told = begun.communicate(timeout=30)
+    _, told = begun.communicate(timeout=PATIENCE_S)
     assert begun.returncode != 0, told
     return stored(top)
 
@@ -366,6 +368,7 @@ def test_an_import_whose_daemon_is_killed_goes_on_where_it_was_and_doubles_nothi
     assert sorted(said) == sorted(wanted)
 
 
+@pytest.mark.long
 def test_memory_files_whose_import_is_cut_off_are_equal_once_it_is_asked_for_again(
     daemon, at, repo, tmp_path
 ):

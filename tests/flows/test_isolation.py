@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.daemon import running
 from tests.support.git import git
 
@@ -14,6 +16,7 @@ _AGENT = Path(__file__).parent / "agents" / "retrieving.py"
 _EACH = 125
 
 
+@pytest.mark.long
 def test_sixteen_agents_on_two_repositories_never_get_a_foreign_memory(home, tmp_path):
     first, second = tmp_path / "first", home / "work" / "second"
     worktree = tmp_path / "linked"

@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 
 from forged.memory import utc
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Shell, Stage, capturing, on_disk, stored
 from tests.support.history import LEAK, rule, written
 from tests.support.provider import CHAT, proposal, reply
+
+pytestmark = pytest.mark.long
 
 COUNT = 50
 # A month ago, to the second: by itself it looks three back.
@@ -63,6 +66,7 @@ def small(home):
         yield found
 
 
+@pytest.mark.long
 def test_what_is_killed_in_the_middle_comes_to_the_same_as_what_is_not(tmp_path):
     with learning(tmp_path / "whole") as (stage, shell):
         assert shell.run("learn", "--yes").code == 0
@@ -95,7 +99,9 @@ def test_what_is_killed_in_the_middle_comes_to_the_same_as_what_is_not(tmp_path)
 OLDER, NEWER = "Always indent Go files with tabs.", "Always indent Go files with four spaces."
 
 
-@pytest.mark.parametrize(("agent", "first"), [("claude", OLDER), ("qwen", NEWER)])
+@pytest.mark.parametrize(
+    ("agent", "first"), [("claude", OLDER), pytest.param("qwen", NEWER, marks=pytest.mark.long)]
+)
 def test_of_two_words_about_one_thing_the_newer_waits_alone_whichever_is_read_first(home, agent, first):
     """By the built-in rules: it takes the place of the older one, which is no news once the newer waits."""
     with learning(home, 4, classifier_model="builtin:rules") as (stage, shell):
@@ -200,7 +206,7 @@ def test_live_turns_go_before_past_sessions(small):
         stage.provider.wait_for(1, path=CHAT)
         stage.capture(shell.directory, "We always answer letters.", session="live")
         stage.provider.chat = _propose
-    assert ctl.wait(60) == 0
+    assert ctl.wait(PATIENCE_S) == 0
     ctl.communicate()
 
     assert "We always answer letters." in stage.prompts[1]
@@ -212,7 +218,7 @@ def test_ctrl_c_ends_it_and_says_how_to_go_on(small):
         ctl = shell.start("learn", "--yes")
         stage.provider.wait_for(1, path=CHAT)
         ctl.send_signal(signal.SIGINT)
-        _, err = ctl.communicate(timeout=30)
+        _, err = ctl.communicate(timeout=PATIENCE_S)
         stage.provider.chat = _propose
     stage.settle()
 

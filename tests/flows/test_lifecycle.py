@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import FORGED, DaemonProcess, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
-_STOP_S = 4.0  # sooner than the daemon ends itself the hard way
 _SUPERSEDING = """
 import sys
 from forged_client import Client
 
-with Client(sys.argv[1], timeout_s=20, strict=True) as client:
+with Client(sys.argv[1], timeout_s=60, strict=True) as client:
     client.remember(sys.argv[2], f"from {sys.argv[4]}", supersedes=sys.argv[3])
 """
 
@@ -48,9 +47,9 @@ def test_nothing_acknowledged_is_lost_when_the_daemon_is_killed(daemon, repo):
             acknowledged.update([first.readline().rstrip("\n").split("\t")])
         daemon.kill()
         for agent in agents:
-            lines = agent.communicate(timeout=60)[0].splitlines()
+            lines = agent.communicate(timeout=PATIENCE_S)[0].splitlines()
             acknowledged.update(line.split("\t") for line in lines)
-        assert processes_with(daemon.socket) == []
+        eventually(lambda: processes_with(daemon.socket) == [])  # its helpers end a moment after it
         daemon.start()
 
     directory = repo / ".forge/memory"
@@ -63,11 +62,12 @@ def test_nothing_acknowledged_is_lost_when_the_daemon_is_killed(daemon, repo):
     assert len(found.memories) == len(acknowledged)
 
 
+@pytest.mark.long
 def test_twenty_starts_at_once_give_one_daemon(home):
     daemon = DaemonProcess(home)
     starts = [_serve(daemon) for _ in range(20)]
     try:
-        eventually(lambda: sum(start.poll() is not None for start in starts) == 19, 60)
+        eventually(lambda: sum(start.poll() is not None for start in starts) == 19)
         with daemon.client(strict=True) as client:
             (alive,) = (start for start in starts if start.poll() is None)
             assert client.status().pid == alive.pid
@@ -75,7 +75,7 @@ def test_twenty_starts_at_once_give_one_daemon(home):
     finally:
         for start in starts:
             start.kill()
-            start.communicate(timeout=10)
+            start.communicate(timeout=PATIENCE_S)
         daemon.close()
 
 
@@ -90,7 +90,7 @@ def test_what_a_killed_daemon_leaves_behind_does_not_stop_the_next(daemon):
 
 def test_a_second_daemon_leaves_the_first_alone(daemon):
     with _serve(daemon) as second:
-        _, told = second.communicate(timeout=30)
+        _, told = second.communicate(timeout=PATIENCE_S)
 
     assert second.returncode == os.EX_TEMPFAIL
     assert str(daemon.pid) in told
@@ -102,7 +102,7 @@ def test_a_wrong_configuration_ends_with_78_and_names_the_key(home):
     daemon = DaemonProcess(home, config="[memory]\nretrieval_top_k = 900\n")
     try:
         with _serve(daemon) as ended:
-            _, told = ended.communicate(timeout=30)
+            _, told = ended.communicate(timeout=PATIENCE_S)
         assert ended.returncode == os.EX_CONFIG
         assert "memory.retrieval_top_k" in told
         assert "900" in told
@@ -121,7 +121,7 @@ def test_sigterm_ends_a_daemon_and_removes_the_socket(daemon, clients):
     with contextlib.ExitStack() as stack:
         for peer in [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(clients)]:
             peer.connect(daemon.socket)
-        assert daemon.stop(_STOP_S) == 0
+        assert daemon.stop() == 0
 
     assert not os.path.exists(daemon.socket)
 
@@ -134,7 +134,7 @@ def test_sigterm_ends_a_daemon_in_the_middle_of_a_rebuild(daemon, repo):
     with daemon.client(strict=True) as client:
         client.rebuild(str(repo))
 
-        assert daemon.stop(_STOP_S) == 0
+        assert daemon.stop() == 0
 
 
 def test_sigterm_ends_a_daemon_whose_provider_hangs(home, repo):
@@ -144,9 +144,9 @@ def test_sigterm_ends_a_daemon_whose_provider_hangs(home, repo):
         provider.embeddings = Answer(hold=threading.Event())
         with running(home, config=configuration(provider)) as daemon, daemon.client(strict=True) as client:
             client.status(str(repo))
-            provider.wait_for(1, timeout=10)
+            provider.wait_for(1)
 
-            assert daemon.stop(_STOP_S) == 0
+            assert daemon.stop() == 0
 
 
 def test_the_executable_is_recorded_for_clients_to_start(daemon, home):
@@ -206,7 +206,7 @@ def test_concurrent_new_versions_of_one_memory_make_one_chain(daemon, repo):
         )
         for number in range(6)
     ]
-    assert [agent.wait(60) for agent in agents] == [0] * 6
+    assert [agent.wait(PATIENCE_S) for agent in agents] == [0] * 6
 
     with daemon.client(strict=True) as client:
         client.rebuild(str(repo), wait=True)
@@ -252,7 +252,7 @@ def test_an_odd_address_ends_the_daemon_with_one_sentence(home, address, code, t
     os.chmod(home.parent, 0o700)
     env = {"HOME": str(home), "FORGED_SOCKET": address.format(home=home)}
 
-    done = subprocess.run([FORGED, "serve"], env=env, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([FORGED, "serve"], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert done.returncode == code
     assert done.stderr.startswith(f"forged: {told.format(home=home)}")

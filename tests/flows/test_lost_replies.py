@@ -11,6 +11,7 @@ import pytest
 
 from forged_client import Client
 from forged_client.protocol import Edge, Forgotten, Moved, Remembered
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, Peer, Talk, running
 
 
@@ -36,7 +37,7 @@ def lossy(daemon: DaemonProcess) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="fg") as folder:
         peer = Peer(f"{folder}/s", script)
         try:
-            with Client(peer.path, timeout_s=20) as client:
+            with Client(peer.path, timeout_s=PATIENCE_S) as client:
                 yield client
                 assert len(peer.talks) == 2, "the connection has broken once"
         finally:

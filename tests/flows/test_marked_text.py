@@ -10,6 +10,7 @@ import pytest
 from forged_client.protocol import Capture, Message, Retrieve, Search, Why
 from tests.data.forms import HIDDEN, SAID
 from tests.data.harness_forms import HARNESS_FORMS
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Stage, capturing
 from tests.support.provider import Answer, Request, ScriptedProvider, completion, reply
 
@@ -17,7 +18,7 @@ from tests.support.provider import Answer, Request, ScriptedProvider, completion
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     models = {"embedding_model": "m", "classifier_model": "m", "retrieval_model": "m"}
-    with capturing(tmp_path_factory.mktemp("home"), **models, retrieval_timeout_s=5.0) as stage:
+    with capturing(tmp_path_factory.mktemp("home"), **models, retrieval_timeout_s=PATIENCE_S) as stage:
         yield stage
 
 
@@ -74,7 +75,7 @@ def test_of_every_form_only_what_was_said_reaches_a_model(stage, repo, form):
     messages = msgspec.convert(form, tuple[Message, ...])
 
     found = stage.client.ask(
-        Retrieve(workspace=str(repo), session_id="s", turn_id="t", messages=messages, timeout_s=5.0)
+        Retrieve(workspace=str(repo), session_id="s", turn_id="t", messages=messages, timeout_s=PATIENCE_S)
     )
     taken = stage.client.ask(
         Capture(workspace=str(repo), session_id="s", messages=messages, kind="compaction")

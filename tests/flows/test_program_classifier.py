@@ -56,8 +56,8 @@ def test_a_daemon_that_is_killed_leaves_no_program_behind(home, repo, tmp_path):
     command = tool(tmp_path / "bin", "trap '' TERM", "echo $$ > $OUT/new; mv $OUT/new $OUT/pid", "sleep 77")
     with capturing(home, env={"FORGED_LLM__COMMAND": command}, classifier_model="cmd:mine") as stage:
         stage.capture(repo, "we deploy on fridays, remember that")
-        eventually((tmp_path / "bin" / "pid").exists, 20)
+        eventually((tmp_path / "bin" / "pid").exists)
         stage.daemon.kill()
 
     pid = int((tmp_path / "bin" / "pid").read_text())
-    eventually(lambda: not is_alive(pid), 10)
+    eventually(lambda: not is_alive(pid))

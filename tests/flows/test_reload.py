@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from forged_client import Client
 from forged_client.protocol import RELOADING, StatusReport
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import (
     Activated,
     DaemonProcess,
@@ -34,7 +33,6 @@ from tests.support.daemon import (
 )
 from tests.support.provider import CHAT, Answer, ScriptedProvider, proposal, reply
 
-_STOP_S = 5.0
 _CLIENTS = 20
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
 
@@ -66,6 +64,7 @@ def reloaded(client: Client, repo: Path, before: str) -> StatusReport:
 # --- what starts over and what does not ---------------------------------------------------------------
 
 
+@pytest.mark.inotify
 def test_a_rebuild_takes_up_a_changed_configuration_in_the_same_process(daemon, home, repo):
     with daemon.client() as client:
         before = client.status(str(repo))
@@ -79,7 +78,11 @@ def test_a_rebuild_takes_up_a_changed_configuration_in_the_same_process(daemon, 
     assert after.pid == before.pid
     assert len(found.memories) == 1
     second = subprocess.run(
-        [sys.executable, "-m", "forged", "serve"], env=daemon.env, cwd="/", capture_output=True, timeout=30
+        [sys.executable, "-m", "forged", "serve"],
+        env=daemon.env,
+        cwd="/",
+        capture_output=True,
+        timeout=PATIENCE_S,
     )
     assert second.returncode == os.EX_TEMPFAIL  # it is the only one still
 
@@ -144,11 +147,11 @@ def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_the
                 epoch = reloaded(client, repo, epoch).epoch
                 # A request is sent again once, so none is to meet two reloads.
                 wanted = [count + 2 for count in answers]
-                eventually(lambda wanted=wanted: all(map(operator.ge, answers, wanted)), 20)
+                eventually(lambda wanted=wanted: all(map(operator.ge, answers, wanted)))
         finally:
             enough.set()
         for each in asking:
-            each.result(30)
+            each.result(PATIENCE_S)
 
     assert set(told) <= {"ok", "unavailable", "not_ready"}, told
     assert "ok" in told
@@ -195,7 +198,7 @@ def test_what_is_acknowledged_as_it_starts_over_is_kept(daemon, home, repo):
                 epoch = reloaded(client, repo, epoch).epoch
     finally:
         enough.set()
-        writer.join(30)
+        writer.join(PATIENCE_S)
 
     found = {each.id: each.content for each in on_disk(repo)}
     assert written
@@ -213,10 +216,8 @@ def test_sigterm_while_it_starts_over_ends_it_in_time(daemon, home, repo, pause_
         write(home, 2000)
         assert client.rebuild(str(repo)).reason == RELOADING
     threading.Event().wait(pause_s)
-    began = time.monotonic()
 
-    assert daemon.stop(_STOP_S) == 0
-    assert time.monotonic() - began < _STOP_S
+    assert daemon.stop() == 0
 
 
 def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home, repo):
@@ -225,17 +226,17 @@ def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home,
         provider.embeddings = Answer(hold=threading.Event())
         with running(home, config=configuration(provider)) as daemon, daemon.client() as client:
             client.status(str(repo))
-            provider.wait_for(1, timeout=10)
+            provider.wait_for(1)
             (home / ".config/forged/config.toml").write_text(configuration(provider, retrieval_top_k=7))
             assert client.rebuild(str(repo)).reason == RELOADING
 
-            assert daemon.stop(_STOP_S) == 0
+            assert daemon.stop() == 0
 
 
 @needs_proc
 def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, home, repo):
     def settled(client: Client) -> tuple[int, int, int]:
-        eventually(lambda: client.status().capture.state == "idle", 20)
+        eventually(lambda: client.status().capture.state == "idle")
         now = usage(daemon.pid)
         return now.threads, now.descriptors, len(now.children)
 
@@ -249,7 +250,7 @@ def test_twenty_reloads_leave_no_threads_descriptors_or_children_behind(daemon, 
                 early = settled(client)
 
         # The pool of `asyncio.to_thread` grows to six by and by; a leak would be sixteen of something.
-        eventually(lambda: all(now <= then + 6 for now, then in zip(settled(client), early, strict=True)), 10)
+        eventually(lambda: all(now <= then + 6 for now, then in zip(settled(client), early, strict=True)))
 
 
 # --- under a service manager --------------------------------------------------------------------------
@@ -268,7 +269,7 @@ def test_a_socket_of_the_service_manager_is_served_on(service, home, repo):
     daemon, process, notify = service.daemon, service.process, service.notify
     put(repo, memory("m1", "The walrus sings on Tuesdays."))
     node = os.stat(daemon.socket).st_ino
-    with Client(daemon.socket, timeout_s=20) as client:
+    with Client(daemon.socket, timeout_s=PATIENCE_S) as client:
         daemon.trust(repo)
         epoch = client.status(str(repo)).epoch
         for budget in (2000, 3000):
@@ -282,5 +283,5 @@ def test_a_socket_of_the_service_manager_is_served_on(service, home, repo):
 
     assert told == [b"READY=1", b"RELOADING=1", b"READY=1", b"RELOADING=1", b"READY=1"]
     assert notify.recv(1024) == b"STOPPING=1"
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert Path(daemon.socket).is_socket()

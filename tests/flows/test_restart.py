@@ -18,6 +18,8 @@ from forged_client import Client
 from tests.support.clock import eventually
 from tests.support.daemon import FORGECTL, Shell, needs_user_manager, processes_with, user_manager
 
+pytestmark = pytest.mark.long
+
 _RIGHT = '[memory]\nembedding_model = "builtin:lexical"\n'
 _WRONG = "[memory]\nretrieval_top_k = 900\n"
 
@@ -84,6 +86,7 @@ def test_a_wrong_configuration_ends_no_daemon_and_once_mended_the_next_request_i
     assert shell.run("ping").code == 0
 
 
+@pytest.mark.long
 @needs_user_manager
 def test_under_systemd_a_restart_with_a_wrong_configuration_is_refused_until_it_is_mended(home):
     configure(home, _RIGHT)

@@ -632,14 +632,14 @@ def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(replaced,
 
 def test_a_model_replaced_behind_its_name_heals_by_being_asked(replaced, repo):
     """Without words nothing is found meanwhile."""
-    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1"], 15)
+    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1"])
 
 
 def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(replaced, repo):
     """No map ever holds two dimensions, and nobody has to ask for a rebuild."""
     put(repo, memory("m2", "an edit"))
 
-    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1", "m2"], 15)
+    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1", "m2"])
 
 
 def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
@@ -657,8 +657,8 @@ def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
     assert "build broke" not in scene.daemon.log()
 
 
-@pytest.mark.parametrize("kind", ["scene", "plain"])
-def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
+@pytest.mark.parametrize(("kind", "skipped"), [("scene", "error"), ("plain", "empty")])
+def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind, skipped):
     scene = request.getfixturevalue(kind)
     put(repo, memory("m0", "walrus"), memory("m1", "something"))
     scene.load(repo)
@@ -671,9 +671,9 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind):
     reply = scene.ask(repo, "a question")
 
     assert (built.status, "dense" in root.legs) == ("error", True)
-    # Two calls in a row may have failed, the watcher's build among them: then none is made for a question.
+    # Two calls in a row may have failed, the watcher's build among them: then words answer where they may.
     asked = "dense" in reply.legs
-    assert (reply.status, sorted(ids(reply))) == (("ok", ["m0", "m1"]) if asked else ("empty", []))
+    assert (reply.status, sorted(ids(reply))) == (("ok", ["m0", "m1"]) if asked else (skipped, []))
 
 
 # --- switches ----------------------------------------------------------------------------------------
@@ -726,8 +726,8 @@ def test_chat_and_embeddings_may_be_at_two_places(tmp_path_factory, repo):
 
 
 def test_memories_that_do_not_fit_into_one_reply_are_left_out_and_counted(home, repo):
-    """Twenty memories of 200 KB are more than a reply may have; what fits is answered all the same."""
-    for number in range(20):
+    """Fourteen memories of 200 KB are more than a reply may have; what fits is answered all the same."""
+    for number in range(14):
         put(repo, memory(f"m{number:02d}", f"walrus {number} " + "x" * 200_000))
 
     ungated = {"FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0"}  # one word is no evidence in 200 KB of others
@@ -737,4 +737,4 @@ def test_memories_that_do_not_fit_into_one_reply_are_left_out_and_counted(home, 
 
     assert asked.status == "ok"
     assert 0 < asked.included < asked.included + asked.omitted
-    assert 0 < len(found.memories) < 20
+    assert 0 < len(found.memories) < 14

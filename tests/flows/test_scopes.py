@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import running
 
 CONFIG = '[memory]\nembedding_model = "builtin:lexical"\n[scopes]\nretrieve = "session agent"\n'
@@ -63,4 +64,4 @@ def test_two_programs_that_answer_as_two_agents_never_see_each_other(home, tmp_p
         works = [
             threads.submit(at_work, daemon, *names) for names in (("claude", "codex"), ("codex", "claude"))
         ]
-        assert all(work.result(60) for work in works)
+        assert all(work.result(PATIENCE_S) for work in works)

@@ -18,7 +18,7 @@ from tests.support.daemon import (
     user_manager,
 )
 
-pytestmark = needs_user_manager
+pytestmark = [pytest.mark.long, needs_user_manager]
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, Stage, capturing, contents, of_threads, on_disk, running, stored
+from tests.support.reading import bytes_of
 
 OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 FACT = "Walruses keep the harbour keys in the blue box."
@@ -26,7 +27,7 @@ def state_of(home: Path) -> Path:
 
 
 def raw(home: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in state_of(home).rglob("*") if path.is_file()}
+    return {str(path): held for path, held in bytes_of(state_of(home).rglob("*")).items()}
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_what_0_1_0_left_becomes_memories_once(old, home, repo):
 def damaged(home: Path, needle: bytes) -> Iterator[Stage]:
     """A daemon whose file had a byte flipped between two runs."""
     with capturing(home) as stage:
-        eventually((state_of(home) / "state.copy").exists, 10)
+        eventually((state_of(home) / "state.copy").exists)
         stage.daemon.stop()
         path = state_of(home) / "state.db"
         data = bytearray(path.read_bytes())
@@ -141,7 +142,7 @@ def test_ping_and_status_do_not_wait_for_the_file(home, repo):
 def test_a_retrieve_waits_for_no_disk(stage, repo, tmp_path):
     put(repo, memory("m1", FACT))
     stage.load(repo)
-    eventually((state_of(stage.daemon.home) / "state.copy").exists, 10)
+    eventually((state_of(stage.daemon.home) / "state.copy").exists)
     log = tmp_path / "calls"
     calls = "trace=fsync,fdatasync,sync_file_range,pread64,pwrite64,openat,rename,unlink"
     tracing = subprocess.Popen(
@@ -158,7 +159,7 @@ def test_a_retrieve_waits_for_no_disk(stage, repo, tmp_path):
         eventually(lambda: "fdatasync" in log.read_text())  # it would have been seen
     finally:
         tracing.send_signal(signal.SIGINT)
-        tracing.communicate(timeout=10)
+        tracing.communicate(timeout=PATIENCE_S)
     assert [line for line in seen.splitlines() if "sync" in line or "/state" in line or "64(" in line] == []
 
 
@@ -168,7 +169,7 @@ def _is_traced(pid: int) -> bool:
     def tracers() -> set[str]:
         return {status.split("TracerPid:\t")[1].split()[0] for status in of_threads(pid, "status")}
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while "0" in tracers() and time.monotonic() < deadline:
         time.sleep(0.01)
     return "0" not in tracers()

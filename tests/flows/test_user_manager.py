@@ -19,6 +19,7 @@ def manager(home: Path) -> Iterator[UserManager]:
         yield manager
 
 
+@pytest.mark.inotify
 def test_the_first_request_starts_the_service_and_one_during_a_restart_waits(manager):
     manager.install()
     first = asked(manager)

@@ -22,6 +22,8 @@ from tests.support.daemon import (
 )
 from tests.support.provider import ScriptedProvider
 
+pytestmark = pytest.mark.long
+
 needs_sealed_memory = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no sealed memory here")
 TEXTS = {f"m{at}": f"The walrus number {at} sleeps in harbor {at} since {2000 + at}." for at in range(8)}
 ASKED = "in which harbor does the walrus sleep?"

@@ -149,6 +149,7 @@ def test_no_line_of_any_text_is_lost(text):
         assert number in left or all(word in told for word in words), (number, line)
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize(
     "unit",
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.install.conftest import REPO, Place, blocks
+from tests.support.clock import PATIENCE_S, eventually
 
 PAGE = "forged/docs/upgrade.md"
 
@@ -36,5 +37,5 @@ def test_pipx_takes_it_away_again(installed, work):
 
     installed.run("\n".join([*stop, remove]), work)
 
-    assert installed.daemons() == []
+    eventually(lambda: not installed.daemons(), PATIENCE_S)
     assert not (installed.home / ".local" / "bin" / "forgectl").exists()

@@ -12,6 +12,7 @@ import pytest
 
 import forged
 from tests.install.conftest import REPO, Place, blocks
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import needs_user_manager, user_manager
 
 PAGE = "forged/docs/upgrade.md"
@@ -63,7 +64,7 @@ def test_an_agent_needs_the_client_alone(installed, checkout, work, tmp_path):
     environment = tmp_path / "agent"
     agent = Place(installed.home, f"{environment}/bin:/usr/bin:/bin")
     agent.run(f"python3 -m venv {environment}", tmp_path)
-    agent.run("pip install ./client", checkout)
+    agent.run("pip install -c constraints.txt ./client", checkout)
     code = blocks("README.md", "Daily use", "python")[0].replace("/path/to/repo", str(work))
     messages = [{"role": "user", "content": "How do we run migrations?"}]
     (tmp_path / "agent.py").write_text(
@@ -85,7 +86,7 @@ def test_readmes_last_commands_show_the_log_and_restart_and_stop_the_daemon(inst
 
     assert " serving socket=" in printed
     assert "stopped forged, pid " in printed
-    assert installed.daemons() == []
+    eventually(lambda: not installed.daemons(), PATIENCE_S)
 
 
 @pytest.mark.skipif(
@@ -164,6 +165,6 @@ def test_uninstalling_stops_the_daemon_and_leaves_the_memories(installed, work):
 
     installed.run(blocks(PAGE, "Uninstall")[0], work)
 
-    assert installed.daemons() == []
+    eventually(lambda: not installed.daemons(), PATIENCE_S)
     assert [path.name for path in (installed.home / ".local").rglob("*forged*")] == []
     assert len(list((work / ".forge" / "memory").iterdir())) == 1

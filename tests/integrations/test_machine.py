@@ -24,7 +24,7 @@ def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
 
 
 def test_a_path_with_blanks_is_one_word_for_the_shell_that_runs_it(machine):
-    spaced = msgspec.structs.replace(machine, python="/opt/my python/bin/python")
+    spaced = msgspec.structs.replace(machine, python="/opt/my python/bin/python", hook="/opt/hook.py")
 
     assert spaced.hook_line("qwen").startswith("'/opt/my python/bin/python' -I -S /")
 
@@ -107,7 +107,7 @@ def test_an_agents_own_variable_moves_its_folder(home, repo):
     assert machine.folder(rows()["opencode"]) == f"{home}/.config/opencode"
 
 
-def test_a_server_is_told_where_forgeds_things_are_only_if_the_person_has_moved_them(machine):
+def test_what_the_person_has_moved_is_known_by_its_variables(machine):
     moved = {
         **machine.environ,
         "FORGED_SOCKET": "/s/forged.sock",
@@ -115,10 +115,15 @@ def test_a_server_is_told_where_forgeds_things_are_only_if_the_person_has_moved_
         "OPENAI_API_KEY": "sk",
     }
 
-    assert "env" not in machine.server("claude")
-    assert msgspec.structs.replace(machine, environ=moved).server("claude")["env"] == {
-        "FORGED_SOCKET": "/s/forged.sock"
-    }
+    assert machine.moved == {}
+    assert msgspec.structs.replace(machine, environ=moved).moved == {"FORGED_SOCKET": "/s/forged.sock"}
+
+
+def test_a_runtime_directory_is_moved_only_where_nobody_would_look(machine):
+    usual, moved = ({"XDG_RUNTIME_DIR": place} for place in (f"/run/user/{os.geteuid()}/", "/srv/run"))
+
+    assert msgspec.structs.replace(machine, environ=usual).moved == {}
+    assert msgspec.structs.replace(machine, environ=moved).moved == moved
 
 
 def test_without_a_home_there_is_a_sentence(monkeypatch):

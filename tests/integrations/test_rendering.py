@@ -12,6 +12,7 @@ import pytest
 
 import forged
 from forged.integrations import rendering, rows
+from forged.integrations.machine import SERVER_VARIABLES
 from forged.integrations.rows import template
 from forged.text.harnesses import HOOKS
 
@@ -53,6 +54,7 @@ def test_a_plug_in_has_the_version_its_hooks_with_their_timeouts_and_the_server(
 
 
 def test_each_agent_is_named_to_the_hook_that_it_runs(machine):
+    machine = msgspec.structs.replace(machine, hook="/opt/forged/hook.py")
     for row in rows().values():
         for text in (*rendering.files(row, machine).values(), json.dumps(rendering.hooks(row, machine))):
             assert text.count("hook.py") == text.count(f"hook.py {row.name}") + text.count(
@@ -67,6 +69,21 @@ def test_agents_have_hooks_and_servers_in_their_own_forms(machine):
     assert rendering.hooks(vscode, machine)["Stop"][0]["type"] == "command"
     assert rendering.server(vscode, machine)["type"] == "stdio"
     assert rendering.server(opencode, machine)["command"][0] == machine.python
+
+
+@pytest.mark.parametrize("row", rows().values(), ids=lambda row: row.name)
+def test_a_server_sees_where_forgeds_things_lie_as_the_hooks_of_its_agent_do(row, machine):
+    """What the agent passes on or is asked for by name is never frozen as it was when setup ran."""
+    places = {name: f"/moved/{name}" for name in SERVER_VARIABLES if name != "FORGED_BYPASS"}
+    environ = {**machine.environ, **places, "FORGED_BYPASS": "1"}
+    moved = msgspec.structs.replace(machine, environ=environ)
+    now, then = rendering.server(row, machine), rendering.server(row, moved)
+
+    if row.server_env == "written":
+        assert then.pop("env") == places
+    assert then == now
+    assert "/moved/" not in json.dumps([rendering.files(row, moved), then])
+    assert now.get("env_vars", []) == (list(SERVER_VARIABLES) if row.server_env == "named" else [])
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from forged import map as door
+from tests.support.clock import PATIENCE_S
 
 
 def test_every_name_of_the_door_is_there():
@@ -23,6 +24,6 @@ def test_the_chains_are_had_without_numpy():
     """The capture worker imports them, and every module more is memory that it holds for good."""
     code = "import sys; from forged.map import link; print(link(()).head_of, 'numpy' in sys.modules)"
 
-    said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=PATIENCE_S)
 
     assert said.split() == ["{}", "False"]

@@ -543,6 +543,7 @@ def intruders(maps, asked, vectors, find):
     return np.mean([sum(hit.map_index == 1 for hit in each) for each in hits])
 
 
+@pytest.mark.long
 def test_small_unrelated_map_does_not_crowd_out_the_repo():
     # Recall of one draw moves by a hundredth either way, so three of them; what intrudes tells more.
     draws = [crowded(seed) for seed in (1, 11, 21)]

@@ -21,7 +21,7 @@ from forged.memory import Scope
 from forged.trust import Admitted, Withheld
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
-from tests.support.clock import run
+from tests.support.clock import PATIENCE_S, run
 from tests.support.provider import vector
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -521,7 +521,7 @@ def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder)
         bench.builder.retry_quarantined()
         bench.build()
     stop.set()
-    looking.join(10)
+    looking.join(PATIENCE_S)
 
     assert failures == []
 

@@ -28,7 +28,7 @@ from tests.data.memories import memory, put
 from tests.maps.indexing import built, embedding, indexing, opened, soon
 from tests.state.conftest import a_governor
 from tests.state.conftest import opened as state_in
-from tests.support.clock import turns, until
+from tests.support.clock import PATIENCE_S, turns, until
 from tests.support.provider import FakeEmbedder
 
 BOTH = pytest.mark.parametrize("lexical", [True, False], ids=["with_words", "weight_0"])
@@ -171,7 +171,7 @@ async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_fo
         assert len(await seen(indexer, [root], 10**30)) == 2
         embedder.hold = asyncio.Event()
         index.mark()
-        assert len(await asyncio.wait_for(seen(indexer, [root]), 1)) == 2
+        assert len(await asyncio.wait_for(seen(indexer, [root]), PATIENCE_S)) == 2
 
 
 async def test_a_first_build_that_is_late_is_waited_for_until_the_deadline(root, embedder):
@@ -719,10 +719,10 @@ async def test_closing_ends_the_learning(root, model):
 
 
 async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(root, embedder):
-    embedder.down = "paused"
+    embedder.down = "held"
     async with indexing(embedder) as indexer:
         index = indexer.open(root)
-        await until(lambda: index.progress.state == "paused")
+        await until(lambda: index.progress.state == "held")
         assert (index.map.parts[0].dense, index.progress.error) == (None, "")
 
         embedder.down = ""

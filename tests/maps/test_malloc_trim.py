@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.clock import PATIENCE_S
+
 # In a process of its own: what this one has allocated before would blur the sizes. The small blocks that
 # stay lie between those that are freed, so that the C library does not return these by itself.
 PROGRAM = """
@@ -24,8 +26,9 @@ assert resident() < before / 2, (before, resident())
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_freed_memory_goes_back_to_the_system():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=PATIENCE_S)
 
     assert done.returncode == 0, done.stderr

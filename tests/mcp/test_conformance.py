@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from tests.mcp.agent import COMMAND
+from tests.support.clock import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def sdk():
+    """The SDK, of which an import takes as much as the collection of a thousand tests."""
+    importlib.import_module("mcp.client.stdio")
+    return importlib.import_module("mcp")
 
 
 @asynccontextmanager
-async def connected(shared, repo, mode: str = "auto") -> AsyncIterator[Client]:
+async def connected(sdk, shared, repo, mode: str = "auto") -> AsyncIterator:
     shared.trust(repo)
     command, *arguments = (*COMMAND, "sdk")
-    server = StdioServerParameters(command=command, args=arguments, env=dict(shared.env), cwd=str(repo))
-    async with Client(stdio_client(server), mode=mode, read_timeout_seconds=30) as client:
+    server = sdk.StdioServerParameters(command=command, args=arguments, env=dict(shared.env), cwd=str(repo))
+    transport = sdk.client.stdio.stdio_client(server)
+    async with sdk.Client(transport, mode=mode, read_timeout_seconds=PATIENCE_S) as client:
         yield client
 
 
@@ -28,9 +36,9 @@ def text(result) -> str:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_its_client_negotiates_and_reads_what_is_offered(shared, repo, mode):
+async def test_its_client_negotiates_and_reads_what_is_offered(sdk, shared, repo, mode):
     """`auto` asks for a discovery of a later version first, and falls back to the handshake."""
-    async with connected(shared, repo, mode) as client:
+    async with connected(sdk, shared, repo, mode) as client:
         tools = (await client.list_tools()).tools
         prompts = (await client.list_prompts()).prompts
         templates = (await client.list_resource_templates()).resource_templates
@@ -48,8 +56,8 @@ async def test_its_client_negotiates_and_reads_what_is_offered(shared, repo, mod
     assert resources == []
 
 
-async def test_its_client_calls_every_tool_and_reads_resource_and_prompt(shared, repo):
-    async with connected(shared, repo) as client:
+async def test_its_client_calls_every_tool_and_reads_resource_and_prompt(sdk, shared, repo):
+    async with connected(sdk, shared, repo) as client:
         kept = text(await client.call_tool("remember", {"text": "Backups run at dawn.", "cues": ["backup"]}))
         memory_id = re.search(r"mem_[\w-]+", kept)[0]
         found = text(await client.call_tool("search_memories", {"hypotheses": ["Backups run at dawn."]}))
@@ -65,12 +73,12 @@ async def test_its_client_calls_every_tool_and_reads_resource_and_prompt(shared,
     assert "This repository: 1 memory." in status
 
 
-async def test_its_client_is_told_what_it_does_wrong(shared, repo):
-    async with connected(shared, repo) as client:
+async def test_its_client_is_told_what_it_does_wrong(sdk, shared, repo):
+    async with connected(sdk, shared, repo) as client:
         wrong = await client.call_tool("search_memories", {"hypotheses": []})
-        with pytest.raises(MCPError) as unknown:
+        with pytest.raises(sdk.MCPError) as unknown:
             await client.call_tool("drop_memories", {})
-        with pytest.raises(MCPError) as missing:
+        with pytest.raises(sdk.MCPError) as missing:
             await client.read_resource("memory://mem_nothing")
 
     assert wrong.is_error

@@ -16,6 +16,7 @@ from forged.mcp import chosen, offered
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
 from tests.mcp.agent import BRIDGE, COMMAND, started
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import FORGECTL, Shell
 from tests.support.daemon.shell import Terminal
 
@@ -59,7 +60,7 @@ def test_until_a_tool_is_called_nothing_is_imported_that_costs_time(tmp_path):
         input=b"\n".join(BEFORE) + b"\n",
         capture_output=True,
         cwd=tmp_path,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     imported = set(re.findall(r"\| +([\w.]+)$", done.stderr.decode(), re.MULTILINE))
 
@@ -130,7 +131,7 @@ def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
     agent.process.stdout.close()
     agent.begin("ping")
 
-    assert agent.process.wait(30) == 0
+    assert agent.process.wait(PATIENCE_S) == 0
     assert agent.complaints() == ""
 
 
@@ -141,7 +142,7 @@ def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
         agent.result("ping")
         agent.process.send_signal(signal.SIGINT)
 
-        assert agent.process.wait(30) == 130
+        assert agent.process.wait(PATIENCE_S) == 130
         assert agent.complaints() == ""
 
 
@@ -159,7 +160,7 @@ def test_a_ping_is_answered_while_a_tool_waits_for_the_daemon(daemon, tmp_path):
     daemon.answers[ListMemories] = lambda _: daemon.stop_answering()
     with started(tmp_path) as agent:
         agent.begin("tools/call", name="list_memories", arguments={})
-        assert daemon.waits.wait(30)
+        assert daemon.waits.wait(PATIENCE_S)
 
         assert agent.result("ping") == {}
         assert agent.result("tools/list")["tools"]
@@ -170,13 +171,13 @@ def test_a_call_that_is_cancelled_is_not_answered_and_its_id_is_free_again(daemo
 
     def answer(_: object) -> Memories:
         waits.set()
-        goes_on.wait(30)
+        goes_on.wait(PATIENCE_S)
         return Memories(status="empty")
 
     daemon.answers[ListMemories] = answer
     with started(tmp_path) as agent:
         agent.begin("tools/call", "a", name="list_memories", arguments={})
-        assert waits.wait(30)
+        assert waits.wait(PATIENCE_S)
         agent.begin("tools/call", "a", name="list_memories", arguments={})
         refused = agent.next()
         agent.notify("notifications/cancelled", requestId="a", reason="the user said stop")
@@ -280,7 +281,7 @@ def test_a_command_line_names_a_harness_and_a_workspace_or_is_none(arguments, ex
 
 def test_a_command_line_that_is_none_is_answered_with_the_usage(tmp_path):
     with started(tmp_path, None, "--wrong") as agent:
-        assert agent.process.wait(30) == 2
+        assert agent.process.wait(PATIENCE_S) == 2
         assert agent.complaints().startswith("usage:")
 
 

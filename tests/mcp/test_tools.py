@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from forged.text.injected_text import without_blocks
 from forged_client.protocol import (
     CaptureReport,
@@ -17,7 +19,8 @@ from forged_client.protocol import (
 )
 from tests.data.memories import memory, put
 from tests.mcp.agent import started
-from tests.support.daemon import Shell
+from tests.support.clock import PATIENCE_S, eventually
+from tests.support.daemon import Shell, running
 
 KEY = "AKIA" + "QZ7RT2M4LXWB9KD3"
 HOSTILE = (
@@ -181,6 +184,7 @@ def test_what_has_no_room_is_named_and_asked_for_in_another_call(at_work, repo):
     assert len(told) < 60_000
 
 
+@pytest.mark.inotify
 def test_status_tells_of_this_repository_and_the_user_and_of_no_other(at_work, shared, tmp_path):
     other = tmp_path / "secret-project"
     (other / ".git").mkdir(parents=True)
@@ -228,6 +232,10 @@ def test_status_says_what_is_in_the_way(daemon, tmp_path):
         elsewhere = agent.tool("memory_status")
         daemon.answers[Trust] = Trusted(roots=(RootTrust(root="/r"),))
         paused = agent.tool("memory_status")
+        doubt = "cannot use /s/state.db: another daemon has it open; `forgectl resume --all` ends it"
+        capture = CaptureReport(state="paused", paused=("*",), doubt=doubt)
+        daemon.answers[Status] = StatusReport(roots=roots[1:], capture=capture)
+        doubted = agent.tool("memory_status")
 
     assert off.splitlines() == [
         "Memory is degraded: no vectors.",
@@ -238,6 +246,21 @@ def test_status_says_what_is_in_the_way(daemon, tmp_path):
     assert paused.splitlines()[1:] == [
         "The user has paused memory here: nothing is injected and nothing captured."
     ]
+    assert doubted.splitlines()[1:] == [
+        "Nothing is injected and nothing captured: cannot use /s/state.db: another daemon has it open."
+    ]
+
+
+def test_a_second_daemon_on_one_state_is_not_called_a_pause(shared, repo):
+    """What Codex' server started: nobody paused, and the model is told what is in the way."""
+    with running(shared.home) as second, started(repo, second.env, "codex") as agent:
+        told = eventually(
+            lambda: told if "another daemon of yours" in (told := agent.tool("memory_status")) else "",
+            PATIENCE_S,
+        )
+
+    assert "paused" not in told
+    assert "\nNothing is injected and nothing captured: another daemon of yours " in told
 
 
 def test_what_an_agent_keeps_for_itself_is_seen_and_taken_away_by_that_agent_alone(at_work, shared, repo):

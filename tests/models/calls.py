@@ -12,6 +12,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Completion, Door, Prompt, Vectors
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import ScriptedProvider
 from tests.support.provider.embedders import QUERY
 
@@ -42,7 +43,7 @@ def chatter(provider: ScriptedProvider, **settings: object) -> OpenAICompatibleC
 
 
 def embed(
-    provider: ScriptedProvider, texts: list[str], *, within: float = 30.0, **settings: object
+    provider: ScriptedProvider, texts: list[str], *, within: float = PATIENCE_S, **settings: object
 ) -> Vectors:
     return using(
         embedder(provider, **settings),
@@ -51,7 +52,10 @@ def embed(
 
 
 def refused(
-    provider: ScriptedProvider, *texts: str, kind: type[ProviderError] = ProviderError, within: float = 30.0
+    provider: ScriptedProvider,
+    *texts: str,
+    kind: type[ProviderError] = ProviderError,
+    within: float = PATIENCE_S,
 ) -> ProviderError:
     """The error that embedding these texts raises."""
     with pytest.raises(kind) as caught:
@@ -63,7 +67,7 @@ def chat(
     provider: ScriptedProvider,
     *,
     times: int = 1,
-    within: float = 10.0,
+    within: float = PATIENCE_S,
     schema: dict[str, object] | None = None,
     **settings: object,
 ) -> Completion:

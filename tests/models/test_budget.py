@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.errors import ProviderError
 from forged.models import Completion, Prompt
 from forged.models.budget import Day, GovernedChat, Governor
-from tests.support.clock import Clock, run, turns
+from tests.support.clock import PATIENCE_S, Clock, run, turns
 from tests.support.provider.embedders import QUERY
 
 NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
@@ -178,7 +178,9 @@ def test_accounts_of_before_a_restart_count_with_what_was_spent_before_they_were
 
 
 def ask(model, system="s" * 40, user="u" * 4):
-    return model.complete(Prompt(system, user, QUERY, {"type": "array"}), deadline=time.monotonic() + 5)
+    return model.complete(
+        Prompt(system, user, QUERY, {"type": "array"}), deadline=time.monotonic() + PATIENCE_S
+    )
 
 
 def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governor):

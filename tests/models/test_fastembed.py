@@ -113,7 +113,7 @@ def test_its_key_names_model_version_folder_and_prefix(asked, tmp_path):
     assert embedder.key.split("\n") == [NAME, "fastembed 0.9.9", str(tmp_path), "p: "]
 
 
-@pytest.mark.skipif(not _HERE, reason="fastembed is not installed: pip install 'forged-memory[fastembed]'")
+@pytest.mark.skipif(not _HERE, reason="fastembed is not installed (`make install EXTRAS=fastembed`)")
 @pytest.mark.skipif(not _REAL, reason="FORGED_FASTEMBED_MODEL is not set to a folder with a model's files")
 @pytest.mark.filterwarnings("default")  # of packages that are not ours
 def test_a_real_model_finds_the_fact_that_answers():
@@ -127,7 +127,7 @@ def test_a_real_model_finds_the_fact_that_answers():
     assert int(np.argmax(passages @ query)) == 0
 
 
-@pytest.mark.skipif(not _HERE, reason="fastembed is not installed: pip install 'forged-memory[fastembed]'")
+@pytest.mark.skipif(not _HERE, reason="fastembed is not installed (`make install EXTRAS=fastembed`)")
 @pytest.mark.filterwarnings("default")
 def test_real_fastembed_downloads_nothing_when_files_are_missing(tmp_path):
     with pytest.raises(ProviderError, match=str(tmp_path / "model_optimized.onnx")):

@@ -105,7 +105,7 @@ def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, cloc
     assert health.trouble() is None
 
 
-@pytest.mark.parametrize("reason", ["limit", "paused", "storage", "internal", "slow"])
+@pytest.mark.parametrize("reason", ["limit", "held", "storage", "internal", "slow"])
 def test_what_was_no_call_says_nothing_about_the_endpoint(health, reason):
     for _ in range(9):
         health.failed(ProviderError("no", reason=reason, retry_after_s=30))

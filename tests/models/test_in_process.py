@@ -18,6 +18,7 @@ from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, Loaded, threads
 from forged.models.texts import ready
+from tests.support.clock import PATIENCE_S
 from tests.support.provider.embedders import QUERY
 
 
@@ -44,7 +45,7 @@ class Model:
     def encode(self, texts: list[str], kind: Kind) -> Vectors:
         self.calls.append((kind, tuple(texts)))
         self.begun[kind].set()
-        assert self.hold[kind].wait(10)
+        assert self.hold[kind].wait(PATIENCE_S)
         if self.rows is not None:
             return self.rows
         return np.array([[3.0, float(len(text))] for text in texts], dtype=np.float32)

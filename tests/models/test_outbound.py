@@ -69,7 +69,7 @@ def test_while_it_is_shut_nothing_leaves_and_a_retry_meets_it_too():
         for _ in range(2):
             with pytest.raises(ProviderError) as caught:
                 using(embedder(provider, door), lambda m: m.embed(["a"], purpose=Purpose("query", ("/r",))))
-            assert (caught.value.reason, str(caught.value)) == ("paused", "shut")
+            assert (caught.value.reason, str(caught.value)) == ("held", "shut")
 
         assert len(provider.requests()) == 1
     assert asked == [("/r",)] * 3

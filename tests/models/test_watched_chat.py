@@ -14,6 +14,7 @@ from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.retrieval import musings
 from tests.models.calls import chat, chatter, using
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
 from tests.support.provider.embedders import QUERY
 
@@ -30,7 +31,7 @@ def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], 
     """What one model says to the same question, so many times."""
 
     async def ask(model: OpenAICompatibleChat) -> list[str]:
-        prompt, deadline = Prompt("s", "u", QUERY, enough=enough), time.monotonic() + 10
+        prompt, deadline = Prompt("s", "u", QUERY, enough=enough), time.monotonic() + PATIENCE_S
         return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
 
     return using(chatter(provider), ask)
@@ -46,13 +47,17 @@ BABBLE = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
 
 
 def watch(
-    provider: ScriptedProvider, enough: Callable[[str], bool], *, within: float = 10.0, **settings: object
+    provider: ScriptedProvider,
+    enough: Callable[[str], bool],
+    *,
+    within: float = PATIENCE_S,
+    **settings: object,
 ) -> Completion:
     """The second reply of a model, as the first is read to its end; what was asked first is forgotten."""
 
     async def ask(model: OpenAICompatibleChat) -> Completion:
         script = provider.script(CHAT, None)
-        await model.complete(Prompt("s", "u", QUERY, enough=never), deadline=time.monotonic() + 10)
+        await model.complete(Prompt("s", "u", QUERY, enough=never), deadline=time.monotonic() + PATIENCE_S)
         provider.received.clear()
         provider.chat = script
         return await model.complete(
@@ -127,7 +132,7 @@ def first_reply(
     provider: ScriptedProvider,
     answer: Answer,
     *,
-    within: float = 10.0,
+    within: float = PATIENCE_S,
     times: int = 1,
     enough: Callable[[str], bool] = lambda text: "\n" in text,
 ) -> Completion:

@@ -14,6 +14,8 @@ from tests.mutations import operators, reach, run
 from tests.mutations.mutation import Ambiguous, Gone, Mutation, head_of, load, place, save
 from tests.mutations.scratch import scratch
 
+pytestmark = pytest.mark.long
+
 SOURCE = """\
 def larger(one, other):
     if one > other:
@@ -40,7 +42,7 @@ def shared():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     child = subprocess.Popen([sys.executable, "-c", code], **pipes)
     yield child
-    child.communicate("\\n", timeout=30)
+    child.communicate("\\n", timeout=60)
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_of_a_shared_process(shared, n):
@@ -147,6 +149,7 @@ STRANGERS = ("that_fills_the_stack", "nothing")
 NOWHERE = "if one == other:"
 
 
+@pytest.mark.long
 def test_bugs_that_are_noticed_are_a_success(tree, capsys):
     bugs = [
         mutation(name="noticed"),
@@ -191,6 +194,7 @@ def test_tests_that_prove_nothing_are_a_failure(tests, word, tree, capsys):
     assert words(capsys) == {"m": word}
 
 
+@pytest.mark.long
 def test_a_killer_is_looked_for_among_tests_that_are_green_without_the_bug(tree):
     names = ("that_fails", "nothing", "larger", "larger_in_another_process")
     tests = [f"tests/test_it.py::test_{name}" for name in names]
@@ -228,6 +232,7 @@ def test_one_after_the_other_is_taken_back_and_leaves_no_bytecode(tree):
     assert not copy.tree.exists()
 
 
+@pytest.mark.long
 def test_a_hang_is_red_and_ends_with_all_that_it_started(tree):
     with scratch(tree) as copy, copy.mutated(mutation()):
         result = copy.run(
@@ -242,7 +247,7 @@ def test_a_hang_is_red_and_ends_with_all_that_it_started(tree):
 
 def ends(pid: int) -> bool:
     """A killed process is there for a moment; a zombie whose parent has not looked is dead."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
         if not state or state.startswith("Z"):

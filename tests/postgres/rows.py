@@ -19,6 +19,7 @@ from forged.models import Door
 from forged.postgres import Shared, Stored
 from forged.state import State
 from tests.state.conftest import a_governor
+from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
 
 DIMENSION = 8
@@ -99,12 +100,12 @@ async def running(
         await state.close()
 
 
-def soon(seconds: float = 5.0) -> float:
+def soon(seconds: float = PATIENCE_S) -> float:
     """A deadline."""
     return time.monotonic() + seconds
 
 
-async def until(holds: Any, seconds: float = 60.0) -> None:
+async def until(holds: Any, seconds: float = PATIENCE_S) -> None:
     """Wait until something holds that no event tells of."""
     deadline = time.monotonic() + seconds
     while not holds():

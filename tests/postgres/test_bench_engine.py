@@ -47,6 +47,7 @@ def test_a_row_that_is_not_found_is_seen(empty_database):
         assert "user" in engine_inside.wrong_of_four(tables, store)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words", [("four", 1_000, "engine"), ("recalls", 1_000, "daemon")], ids=lambda words: words[0]
 )

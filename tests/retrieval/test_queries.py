@@ -11,6 +11,7 @@ import pytest
 from forged.models import Purpose
 from forged.retrieval import queries
 from forged.retrieval.queries import Queried, queried
+from tests.support.clock import PATIENCE_S
 
 ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
 
@@ -26,7 +27,7 @@ class Model:
 
 
 def found_by(model: Model) -> Queried:
-    return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + 5))
+    return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + PATIENCE_S))
 
 
 def test_the_local_model_is_asked_once_for_its_layers_the_last_of_which_is_the_vector():

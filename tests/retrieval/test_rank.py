@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forged.retrieval.rank import fused, search_all
 from forged.scopes import Question, Ranked, Rows
 from tests.data.memories import memory
+from tests.support.clock import PATIENCE_S
 
 
 def rows(*names: str, text: str = "x") -> list[Ranked]:
@@ -79,7 +80,7 @@ async def test_several_sources_bring_no_more_than_one_might(fields, wanted):
         message="q",
         top_k=10,
         hop_depth=0,
-        deadline=time.monotonic() + 10,
+        deadline=time.monotonic() + PATIENCE_S,
         **{"vectors": None} | fields,
     )
     sources = [Known(name, *(f"{name}{number}" for number in range(9))) for name in "abc"]

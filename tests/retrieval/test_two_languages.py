@@ -11,6 +11,7 @@ from forged.errors import ProviderError
 from forged.retrieval.two_languages import TwoLanguages, merged
 from forged.scopes import Question, Ranked, Rows, Stayed
 from tests.data.memories import memory
+from tests.support.clock import PATIENCE_S
 
 TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测试", "z3": "喝茶"}
 
@@ -21,7 +22,7 @@ def rows(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidenc
     return Rows(ranked, out, evidence)
 
 
-def question(message: str = "when", top_k: int = 10, within_s: float = 5.0) -> Question:
+def question(message: str = "when", top_k: int = 10, within_s: float = PATIENCE_S) -> Question:
     deadline = time.monotonic() + within_s
     return Question(
         texts=(message,), message=message, vectors=None, top_k=top_k, hop_depth=0, deadline=deadline

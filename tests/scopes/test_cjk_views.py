@@ -16,7 +16,7 @@ from forged.models import Waiting
 from forged.scopes import CjkSource, CjkViews, Question, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
-from tests.support.clock import until
+from tests.support.clock import PATIENCE_S, until
 from tests.support.provider import FakeEmbedder, vector
 
 THREAD = ThreadPoolExecutor(1)
@@ -45,7 +45,7 @@ class Roots:
 
     async def found(self, text: str = "茶", view: View | None = None) -> list[str]:
         source = CjkSource(self.views, view or self.view, ("/repo",), THREAD)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         wanted = Question(texts=(text,), message=text, vectors=None, top_k=10, hop_depth=0, deadline=deadline)
         return [each.memory.id for each in (await source.search(wanted)).ranked]
 
@@ -156,6 +156,6 @@ async def test_who_asks_the_same_query_at_once_shares_one_call_and_a_failure_is_
 
         roots.embedder.down = "server"
         with pytest.raises(ProviderError):
-            await roots.views.vector("咖啡", (), Waiting(time.monotonic() + 5))
+            await roots.views.vector("咖啡", (), Waiting(time.monotonic() + PATIENCE_S))
         roots.embedder.down = ""
-        assert len(await roots.views.vector("咖啡", (), Waiting(time.monotonic() + 5))) == 12
+        assert len(await roots.views.vector("咖啡", (), Waiting(time.monotonic() + PATIENCE_S))) == 12

@@ -25,6 +25,7 @@ from forged.state import (
     Intent,
     Judgement,
     Known,
+    Looked,
     OwnFile,
     Part,
     Place,
@@ -35,6 +36,7 @@ from forged.state import (
     digest,
 )
 from forged.state.database import connect, transaction
+from forged.state.excludes import Exclude
 from forged.state.tables import TABLES, VERSION, put
 from tests.state.conftest import a_governor, documents, event, opened, raw
 from tests.state.stepped import killed_at_every_call
@@ -42,7 +44,7 @@ from tests.support.clock import run
 
 TOP = "/srv/repo"
 TEXTS = [f"forgotten text {number}" for number in range(40)]
-PAUSED = "paused everywhere: state.db was damaged"
+DOUBT = "state.db was damaged"
 TRUSTED = RootRecord(
     "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
 )
@@ -69,6 +71,8 @@ async def filled(directory: Path) -> None:
         await state.trust.put_root(TRUSTED)
         await state.trust.put_own("1:2:3", [OwnFile(f"mem_own{number}", "beef") for number in range(9)])
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
+        found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
+        assert state.trust.note(found)
         state.heard.set("of-a-session", Watermark(b"12345678", ((1, 7),)))
         await state.events.put_all([], state.heard.writing())
         await state.parts.put("a-capture", 0, Part((), b""), on_disk=True)
@@ -91,6 +95,7 @@ async def filled(directory: Path) -> None:
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
+        await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -122,6 +127,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "roots": b"/srv/trusted",
         "own_files": b"mem_own7",
         "approvals": b"f00d7",
+        "brought": b"b20d7",
         "outbound": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
@@ -138,6 +144,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "accesses": b"mem_accessed7",
         "outbox": b"mem_outbox7",
         "replicas": b"mem_replica7",
+        "excludes": b"/srv/excluded7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
@@ -163,7 +170,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
                 assert state.events.documents(event(number).id) == documents(f"decided {number}")
         # The copy fills what the file lost of these.
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS}
-        assert state.pauses.listed() == ("*", "/srv/other")
+        assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         assert {(day.purpose, day.tokens) for day in governor.accounts()} == {("hyde", 5), ("capture", 7)}
         (left,) = state.outbound.days(90)
         assert (left.host, left.purpose, left.calls, left.characters) == ("models.example", "build", 3, 70)
@@ -173,7 +180,7 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         (warning,) = state.warnings
         assert "state.db was damaged" in warning
         assert "`forgectl resume --all` ends that" in warning
-        assert state.pauses.reason(("/srv/any",)).startswith(PAUSED)
+        assert state.pauses.reason(("/srv/any",)).startswith(DOUBT)
         (aside,) = directory.glob("state.db.damaged-*")
         assert aside.read_bytes() == damaged
         assert str(aside) in warning
@@ -181,13 +188,14 @@ async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(direct
         assert state.trust.roots() == (TRUSTED,)
         assert state.trust.own("1:2:3").keys() == {f"mem_own{number}" for number in range(9)}
         assert state.trust.hashes("1:2:3") == {"beef", *(f"f00d{number}" for number in range(9))}
+        assert state.trust.brought("1:2:3") == {f"b20d{number}" for number in range(9)}
 
 
 async def test_the_doubt_lasts_until_a_person_ends_it(directory):
     flip(directory, a_byte_of(directory, "events"))
     for ends in (False, True):
         async with opened(directory) as state:
-            assert state.pauses.listed() == ("*", "/srv/other")
+            assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
             await state.pauses.set(TOP, False)  # says nothing about everything
             if ends:
                 await state.pauses.set(None, False)
@@ -216,14 +224,15 @@ async def test_file_that_is_damaged_as_a_whole_is_survived(directory, what):
 
     async with opened(directory) as state:
         assert not state.problem
-        assert state.pauses.reason(()).startswith(PAUSED)
+        assert state.pauses.reason(()).startswith(DOUBT)
         assert state.forgotten.digests() >= {digest(TOP, TEXTS[0])}
         assert await state.events.put(event(99))
-        assert state.pauses.listed() == ("*", "/srv/other")
+        assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ("/srv/other",))
         if what in ("header", "schema"):
             assert len(state.events.left()) == 12
 
 
+@pytest.mark.long
 async def test_every_page_may_be_lost(directory, tmp_path):
     """Zeros in place of any page: what is elsewhere is taken over, and the next daemon finds a whole file."""
     found = []
@@ -235,7 +244,7 @@ async def test_every_page_may_be_lost(directory, tmp_path):
             file.write(bytes(4096))
         async with opened(place) as state:
             assert not state.problem
-            assert state.pauses.listed()[0] == "*"
+            assert state.pauses.doubt
             found.append((len(state.events.left()), state.events.dead_count))
         async with opened(place) as state:
             assert not state.problem
@@ -261,7 +270,7 @@ async def test_damaged_copy_is_as_good_as_none_and_harms_nothing(directory, how)
     flip(directory, a_byte_of(directory, "forgotten"))
 
     async with opened(directory) as state:
-        assert state.pauses.listed() == ("*",)
+        assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
         assert state.forgotten.digests() == {digest(TOP, text) for text in TEXTS if text != TEXTS[7]}
 
 
@@ -280,14 +289,14 @@ async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
         assert b"waits 5" not in raw(directory)
 
 
-async def test_file_of_a_newer_forged_stays_as_it_is_and_everything_is_paused(directory):
+async def test_file_of_a_newer_forged_stays_as_it_is_and_nothing_is_injected(directory):
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
         put(connection, "meta", "version", str(VERSION + 1))
     before = (directory / "state.db").read_bytes()
 
     async with opened(directory) as state:
         assert f"a newer forged has written it (version {VERSION + 1})" in state.problem
-        assert state.pauses.listed() == ("*",)
+        assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
         assert state.events.left() == ()
 
     assert (directory / "state.db").read_bytes() == before
@@ -304,7 +313,7 @@ async def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(direc
         path.symlink_to(tmp_path / "kept")
 
     async with opened(directory) as state:
-        assert state.pauses.listed() == ("*",)
+        assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
         assert "state.db" in state.problem
     assert list(directory.glob("*.damaged-*")) == []
 
@@ -332,7 +341,7 @@ def act(directory):
     for place in left:
         async with opened(place) as state:
             assert not state.problem
-            assert state.pauses.reason(()).startswith(PAUSED)
+            assert state.pauses.reason(()).startswith(DOUBT)
             assert (len(state.events.left()), len(await state.events.dead())) == (11, 7)
     assert {"rename", "unlink"} <= set(left.values())
 

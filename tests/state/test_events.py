@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import re
@@ -70,6 +71,17 @@ async def test_count_and_bytes_are_those_of_the_events_and_a_removed_one_leaves_
     async with opened(directory) as state:
         assert (state.events.count, state.events.bytes) == (count, size)
         assert state.events.left() == (event(1), event(2))
+
+
+async def test_event_counts_as_stored_once_it_is_on_disk_and_takes_room_before(directory):
+    async with opened(directory) as state:
+        await state.events.put(event(1))
+        before = state.events.stored
+        storing = [asyncio.create_task(state.events.put(event(number))) for number in (1, 2)]
+        await asyncio.sleep(0)
+        assert (state.events.count, state.events.stored) == (2, before)
+        await asyncio.gather(*storing)
+        assert (state.events.count, state.events.bytes) == state.events.stored == (2, 2 * before[1])
 
 
 @pytest.mark.parametrize("cap", ["events", "bytes"])
@@ -412,8 +424,12 @@ async def test_the_journal_of_the_file_holds_what_was_removed_until_traces_are_e
 
 async def test_the_file_is_the_daemons_alone(state, directory):
     await state.events.put(event())
-    with pytest.raises(sqlite3.OperationalError, match="locked"):
-        sqlite3.connect(directory / "state.db", timeout=0).execute("SELECT * FROM events").fetchall()
+    with (
+        contextlib.closing(sqlite3.connect(directory / "state.db", timeout=0)) as connection,
+        pytest.raises(sqlite3.OperationalError) as caught,
+    ):
+        connection.execute("SELECT * FROM events").fetchall()
+    assert caught.value.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
     files = list(directory.iterdir())
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}

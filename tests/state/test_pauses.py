@@ -12,7 +12,7 @@ from tests.state.flaky import FlakyDatabase
 REPO, OTHER, HOME = "/w/repo", "/w/other", "/home/me"
 
 
-def test_before_anything_is_known_everything_is_paused(directory):
+def test_before_anything_is_known_nothing_goes_on(directory):
     pauses = State(str(directory), a_governor()).pauses
 
     assert "has not been read yet" in pauses.reason((REPO,))
@@ -73,7 +73,7 @@ async def test_a_resumption_that_cannot_be_written_does_not_happen(directory, to
         await state.pauses.set(top, True)
         state._database.__class__ = FlakyDatabase
         state._database.failing = frozenset({"change"})
-        with pytest.raises(StoreError, match="still paused"):
+        with pytest.raises(StoreError, match="nothing was resumed"):
             await state.pauses.set(top, False)
         assert state.pauses.reason((REPO,))
 

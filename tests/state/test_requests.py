@@ -11,6 +11,7 @@ from forged.errors import StoreError
 from forged.state import Begun, Known, OwnFile, State
 from forged.state.requests import KEPT_S, Requests
 from tests.state.conftest import a_governor, opened
+from tests.support.clock import PATIENCE_S
 
 HERE = "1:2:3"
 
@@ -86,7 +87,7 @@ async def test_threads_that_wait_together_share_a_transaction(tmp_path):
             return real(work, **named)
 
         state._database.change = change
-        state._database.submit(lambda: go.wait(10) and None)
+        state._database.submit(lambda: go.wait(PATIENCE_S) and None)
         waiting = [asyncio.wrap_future(state.requests.begin([begun(str(n), f"mem_{n}")])) for n in range(20)]
         go.set()
         assert await asyncio.gather(*waiting) == [(None,)] * 20

@@ -113,22 +113,13 @@ async def test_a_file_that_cannot_be_opened_is_tried_again_and_its_pauses_hold_t
     (directory / "state.db").mkdir()
     async with opened(directory) as state:
         assert "cannot use" in state.problem
-        assert state.pauses.listed() == ("*",)
+        assert (state.pauses.reason(()), state.pauses.listed()) == (state.problem, ())
         (directory / "state.db").rmdir()
         (directory / "kept").rename(directory / "state.db")
         await later(5.1)
         await asyncio.wait_for(state.events.restored.wait(), 5)
         assert (state.problem, state.pauses.listed()) == ("", ("/srv/repo",))
         assert len(state.events.left()) == 1
-
-
-async def test_a_file_that_another_daemon_has_open_is_a_problem_that_says_what_to_do(directory, monkeypatch):
-    monkeypatch.setattr("forged.state.database._BUSY_S", 0.1)
-    async with opened(directory), opened(directory) as second:
-        told = "a daemon of yours at another address has it open: make FORGED_SOCKET the same for both"
-        assert second.problem.endswith(told)
-        with pytest.raises(StoreError, match=told):
-            await second.events.put(event())
 
 
 async def test_what_is_written_while_the_file_is_closed_is_refused_with_the_reason(directory):
@@ -145,7 +136,8 @@ async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_
         await state.events.put(event())
 
     assert [path.name for path in directory.iterdir()] == ["state.db"]
-    (count,) = sqlite3.connect(directory / "state.db").execute("SELECT count(*) FROM events").fetchone()
+    with contextlib.closing(sqlite3.connect(directory / "state.db")) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM events").fetchone()
     assert count == 1
     assert b"errors.As" in raw(directory)
 

@@ -43,7 +43,7 @@ async def everything(directory: Path) -> dict[str, object]:
                 for item in dead
             },
             "forgotten": state.forgotten.digests(),
-            "paused": state.pauses.listed(),
+            "paused": (state.pauses.reason(("/srv/any",)), *state.pauses.listed()),
             "spent": [(day.purpose, day.calls, day.failed, day.tokens) for day in governor.accounts()],
             "warnings": state.warnings,
         }
@@ -66,7 +66,7 @@ def expected(directory: Path) -> dict[str, object]:
             ID[8]: (unreadable, []),
         },
         "forgotten": {digest("/srv/repo", "Use tabs."), digest("/srv/repo", "Deploy on Fridays.")},
-        "paused": ("/srv/other",),
+        "paused": ("", "/srv/other"),
         "spent": [("capture", 1, 0, 7), ("hyde", 2, 1, 110)],
         "warnings": (),
     }
@@ -183,7 +183,7 @@ async def test_pauses_that_cannot_be_read_hold_everywhere_until_a_person_acts(di
     (directory / "paused.json").write_bytes(data)
 
     for found in (await everything(directory), await everything(directory)):
-        assert found["paused"] == ("*",)
+        assert found["paused"] == found["warnings"]
     assert "`forgectl resume --all` ends that" in found["warnings"][0]
 
 

@@ -25,10 +25,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import PATIENCE_S
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: the page was NOT looked at")
 
-_PATIENCE_S = 60.0
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"),
     *(
@@ -80,7 +81,7 @@ class Chromium:
         if session:
             message["sessionId"] = session
         os.write(self._out, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + PATIENCE_S
         while (told := self._next(until)).get("id") != message["id"]:
             self.events.append(told)
         assert "error" not in told, (method, told["error"])
@@ -99,7 +100,7 @@ class Chromium:
 
     def close(self) -> None:
         os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(_PATIENCE_S)
+        self._process.wait(PATIENCE_S)
         os.close(self._in)
         os.close(self._out)
 
@@ -190,7 +191,7 @@ class Page:
 
     def wait(self, script: str) -> None:
         """Until an expression is true."""
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + PATIENCE_S
         while not self.value(script):
             assert time.monotonic() < until, f"never true: {script}"
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.support.clock import PATIENCE_S
+
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "HOME": "/nonexistent",
@@ -33,7 +35,7 @@ def git(top: Path | str, *arguments: str, check: bool = True) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert not check or not done.returncode, done.stderr
     return done.stdout.strip()

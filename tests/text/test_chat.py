@@ -52,6 +52,7 @@ def test_by_words_hardly_any_work_is_taken_for_chat_and_some_chat_is_found():
     assert sum(map(is_chat, judged("chat"))) >= 15
 
 
+@pytest.mark.long
 @needs_onnxruntime
 def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_work(tmp_path):
     texts = [*judged("work"), *judged("chat")]

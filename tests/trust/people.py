@@ -18,7 +18,7 @@ from tests.support.git import git
 def commit(top: Path, *memories: Memory, folder: str = ".forge/memory") -> None:
     """A commit with these memories, or with whatever lies there."""
     put(top, *memories, folder=folder)
-    git(top, "add", "--all")
+    git(top, "add", "--all", "--force")
     git(top, "commit", "--quiet", "--allow-empty", "--message", "more")
 
 

@@ -336,7 +336,7 @@ async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):
         state.pauses.doubt = "it was damaged"
         known = await one.describe(str(ours))
         assert (known.state, known.accepted, [each.why for each in known.withheld], known.reason) == (
-            "unknown",
+            "unread",
             0,
             [admission.UNSURE],
             "it was damaged",

@@ -156,7 +156,7 @@ SCRIPTS = [
     (colleague_s_branch, {BASE}, {"new": brought.OTHER_BRANCH}),
     (cherry_pick, {BASE}, {"new": brought.OTHER_BRANCH}),
     (branch_merged_into_a_branch, {BASE}, {"new": brought.OTHER_BRANCH}),
-    (conflict, set(), {BASE: brought.CONFLICT}),
+    (conflict, set(), {}),  # it is no memory at all: `tests/files` says how it is named
     (remote_of_a_stranger, {BASE}, {"new": brought.OTHER_BRANCH}),
 ]
 

@@ -9,7 +9,8 @@ import pytest
 
 from forged.files import Root
 from forged.files.frontmatter import render
-from forged.memory import Entity, Related, Relation, Scope
+from forged.memory import Entity, Origin, Related, Relation, Scope
+from forged.state import OwnFile
 from forged.trust import own_file, presenting
 from forged.trust.presenting import Presented, presented
 from tests.data.memories import memory, put
@@ -168,3 +169,17 @@ def test_what_front_matter_says_that_it_speaks_of_is_shown_without_secrets_and_p
     assert shown.entities == (Entity("goose "), Entity("goose", "tool", CLEAN))
     assert shown.relations == (Relation("goose", "needs", "[redacted]", 0.5),)
     assert shown.redacted == ("GitHub token",)
+
+
+@pytest.mark.parametrize("claimed", ["", *Origin, "somebody else"])
+@pytest.mark.parametrize("record", ["none", "of other bytes", "of these bytes"])
+def test_without_a_record_an_origin_is_believed_where_it_makes_less_of_the_file(claimed, record):
+    one = with_origin(memory("mem_1", "we use goose"), claimed)
+    on_record = {
+        "of other bytes": OwnFile("mem_1", "other", "typed"),
+        "of these bytes": OwnFile("mem_1", "here", "typed"),
+    }
+    found = on_record.get(record)
+    (shown,) = presented((one,), ("here",), lambda _: found, Presented(), is_sure=True).memories
+    lowers = claimed if claimed in {"import", "model", "agent"} else ""
+    assert shown.origin == ("typed" if record == "of these bytes" else lowers)

@@ -14,7 +14,7 @@ from forged_client import Client, Observer
 
 
 def main(address: str, workspace: str, session: str) -> None:
-    client = Client(address, timeout_s=30.0, strict=True)
+    client = Client(address, timeout_s=60.0, strict=True)
     observer = Observer(workspace, session, address=address)
     for line in sys.stdin.buffer:
         name, arguments, named = msgspec.json.decode(line)

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.walks.stage import SESSION, Flow, Stage, staged
 
-_PATIENCE_S = 60.0
 _SUBJECTS = ("billing", "search", "login", "upload", "mail", "report", "export", "import", "audit", "backup")
 _SENTENCES = (
     "The {} service writes its log to the shared disk every night.",
@@ -61,7 +60,7 @@ def _by_model() -> Flow:
     model = "local:multilingual-e5-small"
     with tempfile.TemporaryDirectory(prefix="walks") as top, staged(Path(top), model) as stage:
         _fill(stage)
-        eventually(lambda: _has_learned(stage), _PATIENCE_S)
+        eventually(lambda: _has_learned(stage), PATIENCE_S)
         stage.learn_heartbeats()
         return _retrieve(stage, "Retrieve, local model", 20)
 
@@ -69,7 +68,7 @@ def _by_model() -> Flow:
 def _fill(stage: Stage) -> None:
     for text in (*MEMORIES, _FACT):
         stage.say("remember", str(stage.repo), text)
-    eventually(lambda: _finds(stage, _FACT), _PATIENCE_S)
+    eventually(lambda: _finds(stage, _FACT), PATIENCE_S)
 
 
 def _finds(stage: Stage, text: str) -> bool:
@@ -116,7 +115,7 @@ def _turn(stage: Stage) -> Flow:
     def tell(number: int) -> None:
         before = stage.memory_files()
         stage.say("on_turn_complete", _conversation(_ORDERS[number]))
-        eventually(lambda: stage.memory_files() > before, _PATIENCE_S)
+        eventually(lambda: stage.memory_files() > before, PATIENCE_S)
 
     def is_whole(number: int) -> bool:
         return _is_settled(stage, len(MEMORIES) + 2 + number)

@@ -1,7 +1,7 @@
 """Flows as text: tables for a person, and the section of a page that a test holds against a new recording.
 
-The section stands between two markers and holds, for each flow and process, the files that were entered:
-first those of the request's own task, in its order, then the others by name.
+The section stands between two markers and holds, for each flow and process, how many files every run entered.
+Which files those are depends on timing here and there, so only their number is on the page.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.walks.stage import PROCESSES, Flow, Walk
 
 BEGIN, END = "<!-- flows: written by `make flows`, begin -->", "<!-- flows: end -->"
 _LEGEND = (
-    "Files of which a function ran, not counting imports; a file that only holds values is not entered. "
-    "Numbers are the order of the request's own task, dots the rest."
+    "How many files a flow enters in each of three runs; a file counts if a function of it ran. "
+    "`make flows` prints which files they are, in the order of the request."
 )
-Sets = dict[tuple[str, str], frozenset[str]]
-"""The files of a flow and process, by the title of the flow and the name of the process."""
+Counts = dict[tuple[str, str], int]
+"""How many files a flow enters in a process, by the title of the flow and the name of the process."""
 
 
 def table(flow: Flow) -> str:
@@ -54,32 +54,12 @@ def _limits(flow: Flow) -> Iterator[str]:
         yield f"{process} {most}" + (f" (exceeded by {count - most})" if count > most else "")
 
 
-def sets(flows: Sequence[Flow]) -> Sets:
-    walked = {
-        (flow.title, name): frozenset(getattr(flow, name).files) for flow in flows for name in PROCESSES
-    }
-    return {key: files for key, files in walked.items() if files}
-
-
 def section(flows: Sequence[Flow]) -> str:
-    lines = [_LEGEND, "", "| flow | client | daemon | worker |", "|---|---|---|---|"]
+    lines = [_LEGEND, "", f"| flow | {' | '.join(PROCESSES)} |", f"|---|{'---|' * len(PROCESSES)}"]
     for flow in flows:
-        counts = " | ".join(f"{len(getattr(flow, name).files) or '-'}" for name in PROCESSES)
+        counts = " | ".join(f"{len(getattr(flow, name).always) or '-'}" for name in PROCESSES)
         lines.append(f"| {flow.title} | {counts} |")
-    for flow in flows:
-        lines += ["", f"### {flow.title}"]
-        for name in PROCESSES:
-            lines += _listed(name, getattr(flow, name))
-    return "\n".join([BEGIN, *lines, "", END])
-
-
-def _listed(process: str, walk: Walk) -> Iterator[str]:
-    if walk.files:
-        yield ""
-        yield f"{process}, {len(walk.files)} files:"
-        yield ""
-        yield from (f"{place}. `{file}`" for place, file in enumerate(walk.own, 1))
-        yield from (f"- `{file}`" for file in sorted(set(walk.files) - set(walk.own)))
+    return "\n".join([BEGIN, *lines, END])
 
 
 def write(page: Path, flows: Sequence[Flow]) -> None:
@@ -88,18 +68,15 @@ def write(page: Path, flows: Sequence[Flow]) -> None:
     page.write_text(text.replace(_section_of(page), section(flows)), encoding="utf-8")
 
 
-def read(page: Path) -> Sets:
+def read(page: Path) -> Counts:
     """What the section of a page says. Raises ValueError if the page has no markers."""
-    found: dict[tuple[str, str], set[str]] = {}
-    title = process = ""
+    found: Counts = {}
     for line in _section_of(page).splitlines():
-        if line.startswith("### "):
-            title = line.removeprefix("### ")
-        elif heading := re.fullmatch(r"(\w+), \d+ files:", line):
-            process = heading[1]
-        elif item := re.fullmatch(r"(?:\d+\.|-) `(.+)`", line):
-            found.setdefault((title, process), set()).add(item[1])
-    return {key: frozenset(files) for key, files in found.items()}
+        title, *counts = (cell.strip() for cell in line.strip("|").split("|"))
+        for process, count in zip(PROCESSES, counts, strict=False):
+            if count.isdecimal():
+                found[title, process] = int(count)
+    return found
 
 
 def _section_of(page: Path) -> str:

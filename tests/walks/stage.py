@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess
 from tests.walks.traces import Call, Traces
 
@@ -33,7 +33,6 @@ PROCESSES = ("client", "daemon", "worker")
 RUNS, _NEEDED, _MOST_RUNS = 3, 2, 8
 _QUIET_S = 0.3
 _IDLE_S = 1.3  # longer than the longest period of a heartbeat, which is a second
-_PATIENCE_S = 60.0
 # Methods through which asyncio hands a connection what came in: where a request begins.
 _RECEIVING = ("data_received", "buffer_updated")
 
@@ -43,7 +42,7 @@ class Walk(NamedTuple):
 
     `calls` and `switches` (a call into another file than the call before it) are those of the last run. `own`
     are the files that the request's own task entered, in its order; all where no request came in.
-    `sometimes` were entered in one run only.
+    `sometimes` were entered in one run only, `always` in each.
     """
 
     files: tuple[str, ...] = ()
@@ -51,6 +50,7 @@ class Walk(NamedTuple):
     switches: int = 0
     own: tuple[str, ...] = ()
     sometimes: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
 
 
 class Flow(NamedTuple):
@@ -127,7 +127,7 @@ class Stage:
         self._wait_until_quiet(time.monotonic_ns())
         since = time.monotonic_ns()
         act()
-        eventually(lambda: self._traces.calls(since), _PATIENCE_S)
+        eventually(lambda: self._traces.calls(since), PATIENCE_S)
         self._wait_until_quiet(since)
         return self._traces.calls(since)
 
@@ -137,7 +137,7 @@ class Stage:
             last = calls[-1].at if calls else since
             return time.monotonic_ns() - last > _QUIET_S * 1e9
 
-        eventually(is_quiet, _PATIENCE_S)
+        eventually(is_quiet, PATIENCE_S)
 
     def _role(self, call: Call) -> str:
         return {self._agent.pid: "client", self.daemon.pid: "daemon"}.get(call.pid, "worker")
@@ -156,6 +156,7 @@ def _walk(runs: Sequence[Sequence[Call]]) -> Walk:
         switches=sum(one.file != other.file for one, other in itertools.pairwise(last)),
         own=tuple(file for file in own if file in files),
         sometimes=tuple(sorted(set(entered) - set(files))),
+        always=tuple(file for file in files if entered[file] == len(runs)),
     )
 
 
@@ -193,7 +194,7 @@ def _agent(daemon: DaemonProcess, repo: Path) -> Iterator[subprocess.Popen[bytes
             yield agent
             assert agent.stdin is not None
             agent.stdin.close()
-            agent.wait(10)
+            agent.wait(PATIENCE_S)
         finally:
             agent.kill()
 

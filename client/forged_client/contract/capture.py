@@ -153,7 +153,11 @@ class Pause(Request[Paused], frozen=True, tag="pause"):
 
 
 class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A capture event that was given up; `text` (its window, redacted) only when it is shown."""
+    """A capture event that was given up; `text` (its window, redacted) only when it is shown.
+
+    One that `waits` was not: its folder is not at the path of `root` now. It may be a `proposal` for review,
+    or a `remove`, `restore` or `move` that a kill interrupted, as `kind` says.
+    """
 
     id: str
     kind: str = ""
@@ -164,17 +168,24 @@ class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     bytes: int = 0
     text: str = ""
+    waits: bool = False
 
 
 class DeadEvents(Reply, frozen=True, tag="dead_events"):
-    """What the action was about; `missing` are ids that are not (or no longer) dead."""
+    """What the action was about; `missing` are ids that are not (or no longer) dead.
+
+    So are those that may not be tried again, as their folder is not at its path: `reason` says why.
+    """
 
     events: tuple[DeadEvent, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 class Dead(Request[DeadEvents], frozen=True, tag="dead"):
-    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all."""
+    """Capture events that were given up. `action`: list, show, retry, drop; no `ids` means all of them.
+
+    What waits for a folder that is not at its path is listed as well, and dropped when an id names it.
+    """
 
     repeatable: ClassVar[bool] = False
 

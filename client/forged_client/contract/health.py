@@ -19,16 +19,19 @@ class FileProblem(msgspec.Struct, frozen=True):
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one root. `state`: loading, building, ready, failed, or paused (no text may leave).
+    """State of one root. `state`: loading, building, ready, failed, held (no text may leave, `held`: why).
 
     Of `cut` memories only the beginning was embedded, as the model takes no more; `cut_ids` names some.
     `withheld` counts files that are not used until a person says so; `notice` is the sentence about them,
-    with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode.
+    with the command that mends it. `trust` is the state of a `RootTrust`, of a trusted root its mode; with
+    `unread` the files count as long as the daemon's records cannot be read, and nobody need decide on them.
     `redacted` counts memories that are shown without a secret in their file; `redacted_ids` names some.
     `forks` counts memories with more than one newest version; `fork_ids` names some.
     While texts are embedded, `rate` is how many a second, of all roots, and `left_s` how long this root's
     take if nobody asks for another; None while that is not known. `stale` counts memories that stand on files
-    which changed or went since.
+    which changed or went since. `owner` says what root made there and could not give to the owner of `root`.
+    New memories go to `directory`. `git` is a sentence on whether git ignores them, `git_problem` on why that
+    is not as was chosen.
     """
 
     root: str
@@ -58,6 +61,25 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     left_s: float | None = None
     stale: int = 0
+    owner: str = ""
+    directory: str = ""
+    git: str = ""
+    git_problem: str = ""
+    held: str = ""
+
+
+class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """Count of what waits because another folder, or none, is at the path of a root; `reason` says which.
+
+    `events` of capture are not judged or written, `proposals` not shown for review, and `steps` (removals,
+    returns and moves that a kill interrupted) not brought to their end.
+    """
+
+    root: str
+    reason: str = ""
+    events: int = 0
+    proposals: int = 0
+    steps: int = 0
 
 
 class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +90,8 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     `to_review` is how many proposals wait for a person, of every root.
     `last_success` is a UTC time; ages are seconds. `finished` counts events that were classified, `memories`
     files written, `said_again` those of them that were forgotten once and kept because they were said since.
+    `paused` are the places where a person stopped memory, `*` for everywhere. With `doubt`, which says why
+    what is paused cannot be known, nothing is injected or captured, and nothing of that is a person's pause.
     """
 
     state: str = "off"
@@ -97,8 +121,10 @@ class CaptureReport(msgspec.Struct, frozen=True, kw_only=True):
     tokens_today: int = 0
     token_limit: int = 0
     paused: tuple[str, ...] = ()
+    doubt: str = ""
     said_again: int = 0
     to_review: int = 0
+    elsewhere: tuple[WaitsElsewhere, ...] = ()
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,6 +113,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 
     repeatable: ClassVar[bool] = False
     bypassable: ClassVar[bool] = True
+    paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
 
     workspace: str
     content: str
@@ -246,6 +247,7 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
 
     repeatable: ClassVar[bool] = False
     bypassable: ClassVar[bool] = True
+    paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
 
     workspace: str
     memory_id: str

@@ -28,8 +28,10 @@ class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
 class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
     """How a root stands. `state`: unknown (never asked about), own (nothing foreign ever was there), trusted.
 
+    It is unread while the daemon cannot read what is on record; `reason` says why.
     `accepted` and `withheld` count its memories; `shown` stands for exactly those that are withheld, and a
     `Trust` that names it does nothing if they have changed. `sample` are a few of them.
+    `git` is a sentence on whether git ignores what forged captures there.
     """
 
     root: str
@@ -42,6 +44,7 @@ class RootTrust(msgspec.Struct, frozen=True, kw_only=True):
     shown: str = ""
     sample: tuple[WithheldFile, ...] = ()
     reason: str = ""
+    git: str = ""
 
 
 class Trusted(Reply, frozen=True, tag="trusted"):
@@ -54,14 +57,17 @@ class Trust(Request[Trusted], frozen=True, tag="trust"):
     """Say whether the memories that lie in a repository may be used.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
-    `workspace`), list (every root that was ever seen). `mode` is follow or pin, "" what the configuration
-    says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
+    `workspace`), list (every root that was ever seen), git, leave. `mode` is follow or pin, "" what the
+    configuration says. With `shown`, of a `RootTrust`, a root is trusted only if just that is still withheld.
+    `git` goes with that action: commit or exclude, whether what forged captures in the workspace's repository
+    may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.
     """
 
     workspace: str = ""
     action: str = "show"
     mode: str = ""
     shown: str = ""
+    git: str = ""
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):

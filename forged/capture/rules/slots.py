@@ -10,10 +10,11 @@ say that something changed, take away what was forbidden, add to it, or speak of
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -43,6 +44,9 @@ _BELONGS = re.compile(
     r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
 )
 _PORT = 1000
+_LETTER = rf"[^\W{_UNSPACED}]"
+_IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
+_IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
 
 
 class Signs(msgspec.Struct, frozen=True):
@@ -62,13 +66,70 @@ class Signs(msgspec.Struct, frozen=True):
     apart: float = 0.0  # of two neighbouring things each speaks of one
 
 
+class Names:
+    """Names that are looked up where a word begins, the longest first; `node*` may have any ending.
+
+    A blank in a name may be a hyphen in the text. A name in Chinese or Japanese begins anywhere. A text costs
+    one look-up a word; the same as one pattern of a thousand alternatives takes seconds to compile.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names: dict[str, tuple[int, bool]] = {}  # its rank, and whether it has any ending
+        for rank, name in enumerate(sorted(names, key=len, reverse=True)):
+            parts = name.rstrip("*").split(" ")
+            for gaps in itertools.product(" -", repeat=len(parts) - 1):
+                spelled = "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
+                self._names.setdefault(spelled, (rank, name.endswith("*") and not _is_unspaced(name)))
+        firsts = dict.fromkeys(name[0] for name in self._names)
+        self._lengths = {each: _lengths(self._names, each) for each in firsts}
+        spaced = [each for each in firsts if not _is_unspaced(each)]
+        unspaced = [each for each in firsts if _is_unspaced(each)]
+        starts = [f"(?<!{_LETTER})(?<!-){_class(spaced)}"] if spaced else []
+        self._start = re.compile("|".join([*starts, *([_class(unspaced)] if unspaced else [])]))
+
+    def found_in(self, low: str) -> Iterator[tuple[int, int]]:
+        """Where names are in a casefolded text, from the left, none over another."""
+        even, at = _BLANK.sub(" ", low), 0
+        while (begins := self._start.search(low, at)) is not None:
+            start = begins.start()
+            end = self._end(low, even, start)
+            if end > start:
+                yield start, end
+            at = max(end, start + 1)
+
+    def all_in(self, low: str) -> list[str]:
+        return [low[start:end] for start, end in self.found_in(low)]
+
+    def replace(self, low: str, by: Mapping[str, str]) -> str:
+        """The text with something else in place of each name."""
+        parts, at = list[str](), 0
+        for start, end in self.found_in(low):
+            parts += [low[at:start], by[low[start:end]]]
+            at = end
+        return "".join([*parts, low[at:]]) if parts else low
+
+    def _end(self, low: str, even: str, start: int) -> int:
+        """Where the first name of the list that begins here ends; 0 if none does."""
+        best, ends = len(self._names), 0
+        for length in self._lengths[low[start]]:
+            end = start + length
+            rank, is_open = self._names.get(even[start:end], (best, False))
+            if rank >= best or end > len(low):
+                continue
+            if is_open:
+                best, ends = rank, _ENDING.match(low, end).end()  # type: ignore[union-attr]
+            elif _is_unspaced(low[start]) or not _IS_LETTER.match(low, end):
+                best, ends = rank, end
+        return ends
+
+
 class _Lists(msgspec.Struct, frozen=True):
     values: Mapping[str, str]
-    long_values: re.Pattern[str]
+    long_values: Names
     units: Mapping[str, str]
     digits: Mapping[str, str]
-    number_words: re.Pattern[str]
-    subjects: tuple[tuple[str, re.Pattern[str]], ...]
+    number_words: Names
+    subjects: tuple[tuple[str, Names], ...]
     phrases: Mapping[str, re.Pattern[str]]
     stop: frozenset[str]
     weights: Mapping[str, float]
@@ -137,9 +198,9 @@ def _read(text: str) -> _Read:
         values=values,
         numbers=_numbers(low),
         subjects={
-            name: frozenset(match.group().strip() for match in form.finditer(low))
-            for name, form in lists.subjects
-            if form.search(low)
+            kind: frozenset(name.strip() for name in said)
+            for kind, names in lists.subjects
+            if (said := names.all_in(low))
         },
         purposes=tuple(_PURPOSE.findall(low)),
         belongs=tuple(_BELONGS.findall(low)),
@@ -153,7 +214,7 @@ def _read(text: str) -> _Read:
 def _in_digits(low: str) -> str:
     """A text in which "two" is 2."""
     lists = _lists()
-    return lists.number_words.sub(lambda match: lists.digits[match.group()], low)
+    return lists.number_words.replace(low, lists.digits)
 
 
 def _words(low: str) -> Iterable[str]:
@@ -178,10 +239,10 @@ def _related(one: str, other: str) -> bool:
 def _values(low: str) -> dict[str, frozenset[str]]:
     lists = _lists()
     found: dict[str, set[str]] = {}
-    for match in lists.long_values.finditer(low):
-        name = _value_list(match.group())
+    for value in lists.long_values.all_in(low):
+        name = _value_list(value)
         if name:
-            found.setdefault(name, set()).add(match.group())
+            found.setdefault(name, set()).add(value)
     for match in _PERSON.finditer(low):
         found.setdefault("person", set()).add(match[1] or match[2][-2:])
     if hosts := _HOST.findall(low):
@@ -280,30 +341,29 @@ def _lists() -> _Lists:
     digits = {word: digit for digit, words in file["digits"].items() for word in words}
     return _Lists(
         digits=digits,
-        number_words=_any_of(digits),
+        number_words=Names(tuple(digits)),
         values=values,
-        long_values=_any_of(values),
+        long_values=Names(tuple(values)),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
-        subjects=tuple((kind, _any_of(names)) for kind, names in file["subjects"].items()),
+        subjects=tuple((kind, Names(names)) for kind, names in file["subjects"].items()),
         phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
         stop=frozenset(file["stop"]["words"].split()),
         weights=file["weights"],
     )
 
 
-def _any_of(names: Iterable[str]) -> re.Pattern[str]:
-    forms = sorted(names, key=len, reverse=True)
-    return re.compile("|".join(_form(name) for name in forms))
+def _is_unspaced(name: str) -> bool:
+    """Whether it begins with a character of a language that writes no blanks."""
+    return _IS_UNSPACED.match(name) is not None
 
 
-def _form(name: str) -> str:
-    bare = re.escape(name.rstrip("*")).replace(r"\ ", r"[\s-]")
-    if re.match(rf"[{_PAIRED}\u30a1-\u30fe]", name):
-        return bare
-    letter = rf"[^\W{_UNSPACED}]"
-    return rf"(?<!{letter})(?<!-){bare}" + (
-        rf"[^\W\d{_UNSPACED}]*" if name.endswith("*") else rf"(?!{letter})"
-    )
+def _lengths(names: Iterable[str], first: str) -> tuple[int, ...]:
+    """How long the names are that begin with a character."""
+    return tuple(sorted({len(name) for name in names if name[0] == first}, reverse=True))
+
+
+def _class(characters: Iterable[str]) -> str:
+    return f"[{re.escape(''.join(characters))}]"
 
 
 def _phrase(forms: Sequence[str]) -> re.Pattern[str]:

@@ -102,14 +102,14 @@ def _branch_comes_and_goes(stage: Stage) -> None:
     if not has_git():
         echo("  skipped: there is no git here")
         return
-    stage.git("add", ".")
+    stage.git("add", "--force", ".")  # git ignores what is named `mem_*.md` unless it is wanted
     stage.git("commit", "-q", "-m", "memories")
     stage.git("checkout", "-q", "-b", "flags")
     trusted = stage.client.trust(stage.workspace, action="trust")
     expect(trusted.status == "ok", "the repository is trusted: what the person writes there counts")
     (stage.repo / ".forge/memory/mem_flags.md").write_text(_BRANCH_MEMORY)
     _visible(stage, "feature flags named after the ticket", "mem_flags", "ticket")
-    stage.git("add", ".")
+    stage.git("add", "--force", ".")  # git ignores what is named `mem_*.md` unless it is wanted
     stage.git("commit", "-q", "-m", "a memory of this branch")
     stage.git("checkout", "-q", "-")
     _visible(stage, "feature flags named after the ticket", "mem_flags", None)

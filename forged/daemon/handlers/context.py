@@ -16,6 +16,7 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of
 from forged.daemon.handlers.notices import Notices
+from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.sessions import Sessions
 from forged.daemon.handlers.talks import Talks
@@ -117,3 +118,13 @@ class Context(msgspec.Struct, frozen=True):
         if added > asked:
             await place.files.see(added, now + _ADDED_S)
         return await place.files.see(asked, now + PATIENCE_S)
+
+    async def resumed(self) -> None:
+        """Wait at most 5 s until the daemon has finished what a kill interrupted. Raises NotReady."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self.daemon.state.intents.resumed.wait()
+        except TimeoutError:
+            raise NotReady(
+                "the daemon is still finishing what was interrupted before its start; try again in a moment"
+            ) from None

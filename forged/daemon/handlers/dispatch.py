@@ -140,7 +140,7 @@ class Dispatcher:
         """The frame of a turn's reply, if nothing has to be looked up for it and memory is on."""
         daemon = self._daemon
         place = daemon.resolver.known(request.workspace)
-        if place is None or not daemon.state.tried.is_set():
+        if place is None or not daemon.state.tried.is_set() or not daemon.resolver.agrees(request.seen):
             return None
         if self._switched_off(place, Needs.INJECTION) or self._paused(place):
             return None
@@ -169,6 +169,8 @@ class Dispatcher:
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:
         context = Context(self._daemon, monotonic())
+        if not self._daemon.resolver.agrees(request.seen):
+            await self._daemon.resolver.agree(request.seen)
         if (handler := OF_DAEMON.get(type(request))) is not None:
             return await handler(context, request)
         handler, needs = IN_WORKSPACE[type(request)]

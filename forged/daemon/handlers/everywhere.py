@@ -12,7 +12,7 @@ import logging
 
 from forged.daemon.handlers.context import Context
 from forged.errors import ForgedError
-from forged.files import Grounds, Root
+from forged.files import Grounds, Root, repo_root
 from forged.map import Part, Traits, VectorMap, link
 from forged.memory import Memory
 from forged.scopes import Workplace
@@ -35,7 +35,10 @@ async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
     except ForgedError as error:
         logger.debug("left out of a list top=%s error=%s", top, error)
         return ()
-    return () if place.off else place.roots
+    if place.off:
+        return ()
+    named = await asyncio.to_thread(repo_root, top)
+    return place.roots if named in place.roots or not named.in_git else (named, *place.roots)
 
 
 async def _map(context: Context, root: Root) -> VectorMap:
@@ -47,7 +50,7 @@ async def _map(context: Context, root: Root) -> VectorMap:
 
 def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Memories with what is stale of them."""
-    if root.is_own:
+    if not root.has_files:
         return memories
     return Grounds(root.top).shown(memories, afresh=True, pause=_at_once)
 

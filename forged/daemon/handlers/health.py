@@ -21,6 +21,7 @@ from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.scope_reports import scope_reports
 from forged.daemon.handlers.trust import in_status
+from forged.files import Root, arrivals_refusal, kept_by_root
 from forged.maps import BuildEvent, RootIndex
 from forged.scopes import View
 from forged_client import protocol as wire
@@ -53,15 +54,15 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         warnings += place.warnings
         if place.off and daemon.config.memory.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
-        elif paused := daemon.state.pauses.reason(place.tops):
+        elif not daemon.state.pauses.doubt and (paused := daemon.state.pauses.reason(place.tops)):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
             for root in place.roots:
                 daemon.indexer.open(root)
     reports = tuple([await _report(context, index) for index in daemon.indexer.indexes()])
-    captured = capture.report(context)
+    captured = await capture.report(context)
     return wire.StatusReport(
-        reason=daemon.disabled or daemon.refused_writes.sentence,
+        reason=daemon.disabled or daemon.state.trouble or daemon.refused_writes.sentence,
         state=_health(daemon, reports, captured),
         version=__version__,
         pid=os.getpid(),
@@ -105,19 +106,29 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     identity = daemon.indexer.identity
     broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
-    broken = broken or stuck or bool(daemon.refused_writes.sentence)
-    broken = broken or bool(captured.last_error or captured.dead) or endpoints.is_failing(daemon)
+    broken = broken or stuck or bool(daemon.state.trouble or daemon.refused_writes.sentence)
+    broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
+    broken = broken or endpoints.is_failing(daemon)
     broken = broken or sharing.is_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
+
+
+def _watch(context: Context, root: Root) -> str:
+    """How changes of a root are noticed, by the watcher and at each write."""
+    state = context.daemon.watcher.state_of(root.top)
+    if state == "inotify" and (why := arrivals_refusal(root.directories)):
+        return f"polling at each write, which scans all files: {why}"
+    return state
 
 
 async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
-    place = index.place
+    place, excluding = index.place, context.daemon.trust.excluding
     return wire.RootReport(
         root=index.root.top,
+        directory=index.root.directories[0],
         scope=index.root.scope,
         state=progress.state,
         memories=len(index.map.memories) if index.map is not None else 0,
@@ -130,12 +141,15 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         build_ms=round(progress.build_ms, 3),
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
-        watch=context.daemon.watcher.state_of(index.root.top),
+        held=progress.held,
+        watch=_watch(context, index.root),
         watches=context.daemon.watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],
         withheld=len(index.builder.withheld),
         trust=trust,
+        git=await asyncio.to_thread(excluding.state_of, index.root),
+        git_problem=await asyncio.to_thread(excluding.problem_of, index.root),
         notice=notice,
         redacted=len(index.builder.redacted),
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
@@ -144,6 +158,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         stale=sum(map(index.map.chains.is_head, index.builder.stale)) if index.map is not None else 0,
         rate=round(place.rate, 3) if place is not None else 0.0,
         left_s=place.left_s if place is not None else None,
+        owner=await asyncio.to_thread(kept_by_root, index.root),
     )
 
 

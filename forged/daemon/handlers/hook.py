@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -93,7 +94,8 @@ async def hook(context: Context, request: wire.Hook, ask: Ask) -> tuple[wire.Hoo
         told = await _told(context, request, row, event, ask)
         answered = await _ANSWERS[event.kind](told)
     except Disabled as off:
-        return wire.Hooked(status="disabled", reason=str(off)), None
+        told_once = _trouble(context, row, event) if event is not None else b""
+        return wire.Hooked(status="disabled", reason=str(off), output=told_once), None
     except ForgedError as error:
         logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
         agents.failed(row.called, f"{name}: {error}" if name else str(error))
@@ -108,12 +110,25 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
     """
     daemon = context.daemon
     talk = None if event.kind == "prompt" else daemon.talks.of(row.called, event.session_id)
-    place = await daemon.resolver.resolve(talk.workspace if talk is not None else event.workspace)
+    workspace = talk.workspace if talk is not None else event.workspace
+    if request.version and event.workspace not in request.seen and os.path.isabs(event.workspace):
+        raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
+    named = {event.workspace, workspace} & request.seen.keys()
+    await daemon.resolver.agree({path: request.seen[path] for path in named})
+    place = await daemon.resolver.resolve(workspace)
     await daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
         daemon.talks.empty(row.called, event.session_id)
         raise Disabled(off)
     return _Told(context, request, row, event, place, ask)
+
+
+def _trouble(context: Context, row: Hooks, event: Event) -> bytes:
+    """Tell the person of a session, once, why memory is off where nobody switched it off or paused."""
+    daemon, session = context.daemon, event.session_id
+    why = "" if daemon.disabled else daemon.state.trouble
+    is_told = why and session and takes_context(event, row) and daemon.notices.is_first(session, why)
+    return output(event, row, "", [f"forged: memory does not work now: {why}"]) if is_told else b""
 
 
 async def _start(told: _Told) -> Answered:
@@ -141,7 +156,9 @@ async def _turn_end(told: _Told) -> Answered:
     talk = told.talk
     if talk is None:
         talk = _begun(told)
-        if not told.event.prompt:
+        seen, path = told.request.seen, told.event.transcript_path
+        if not told.event.prompt and (path in seen or not seen):  # else it was not there for the hook
+            await told.context.daemon.resolver.agree({path: seen[path]} if seen else {})
             talk.recalled(told.event.turn_id, await asyncio.to_thread(_written, told))
     if talk.answered(told.event):
         await _captured(told, talk, "turn")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, page_of, seconds_of
-from forged.files import FOLDERS
+from forged.files import repo_root
 from forged.memory import utc
 from forged.state import Judgement
 from forged_client import protocol as wire
@@ -45,7 +45,7 @@ def _there(page: Sequence[Judgement]) -> frozenset[Judgement]:
 
 
 def _is_there(each: Judgement) -> bool:
-    return os.path.exists(os.path.join(each.top, FOLDERS[0], f"{each.memory_id}.md"))
+    return os.path.exists(os.path.join(repo_root(each.top).directories[0], f"{each.memory_id}.md"))
 
 
 def _told(each: Judgement, is_there: bool) -> wire.Judged:

@@ -1,7 +1,7 @@
 """The verbs that show memories, and `forget`: `get`, `list` and `history`.
 
 Each returns its reply and the generation that it speaks of: for a write the one that shows it. Raised are
-MemoryNotFound, InvalidRequest, NotReady while a root is read for the first time, and StoreError.
+MemoryNotFound, InvalidRequest, NotReady and StoreError.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
     if (in_session := await forget_in_session(context, request)) is not None:
         return in_session, 0
+    await context.resumed()
     place = await within(context, place, request.scope, request.agent_id)
     try:
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
@@ -108,6 +109,7 @@ async def put_away(
 
 async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, ...]) -> None:
     """Do here what the same user has had done on another machine. Raises StoreError."""
+    await daemon.state.intents.resumed.wait()
     await put_away(Context(daemon, time.monotonic()), index, ids, Taking(), purge=True)
 
 

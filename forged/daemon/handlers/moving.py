@@ -2,7 +2,7 @@
 
 It is copied first and taken away afterwards, so that a kill between leaves two and none is lost; a daemon
 that starts goes on with it. Returned is the generation that shows it. Raised are MemoryNotFound,
-InvalidRequest, SecretFound and StoreError.
+InvalidRequest, NotReady, SecretFound and StoreError.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from forged.memory import Memory, Scope, Trigger
 from forged.scopes import Workplace
 from forged.state import Intent
 from forged.text.private import without_private
+from forged.trust import stored_identity
 from forged.writing import Gone, Taking, base_of, new_batch
 from forged_client import protocol as wire
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
     """Write the newest version into the other root, and put the whole chain into the trash."""
+    await context.resumed()
     target, place = await _ends(context, place, request)
     try:
         at, named = await on_disk(context, place, request.memory_id, request.scope)
@@ -49,7 +51,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     secrets = await secrets_in(new.content, (new.category, *texts_beside(new)))
     insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
     ids = link(at.admitted.memories).chain(base.id)
-    intent = _intent(at.index, target, ids, new)
+    intent = await asyncio.to_thread(_intent, at.index, target, ids, new)
     await context.daemon.state.intents.begin(intent)
     try:
         told = carried_over(context.daemon.state.details.get(at.index.root.top, base.id), request.to)
@@ -57,7 +59,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
         taking = Taking(why="move", became=written.memory.id, key=request.key)
         gone, generation = await leave(context, at.index, ids, taking)
     finally:
-        await context.daemon.state.intents.end(intent.key)
+        await context.daemon.state.intents.drop(intent.key)
     reply = wire.Moved(
         memory_id=written.memory.id,
         path=written.path,
@@ -125,6 +127,9 @@ def _intent(at: RootIndex, target: RootIndex, ids: tuple[str, ...], new: Memory)
         why="move",
         became=new.id,
         to_top=target.root.top,
+        identity=stored_identity(at.root),
+        to_scope=target.root.scope,
+        to_identity=stored_identity(target.root),
     )
 
 

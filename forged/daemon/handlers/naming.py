@@ -135,8 +135,12 @@ def check_scope(scope: str, *others: str) -> None:
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
-    exact = [each for each in found if each[1] == wanted]
-    return exact or found
+    exact = [each for each in found if each[1] == wanted] or found
+    # Of two roots of one scope, as a worktree may see, the one that is written to is meant.
+    firsts: dict[tuple[str, str], tuple[Look, str]] = {}
+    for each in exact:
+        firsts.setdefault((each[0].index.root.scope, each[1]), each)
+    return list(firsts.values())
 
 
 def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tuple[Look, str]:

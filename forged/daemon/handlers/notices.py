@@ -34,6 +34,9 @@ class Notices:
 
 def sentence(known: KnownRoot, count: int) -> str:
     """Why `count` memories of a root are not used, and the command that mends it."""
+    if known.state == "unread":
+        what = "1 memory" if count == 1 else f"{count:,} memories"
+        return f"{what} in {known.top} cannot be used now: {known.reason}"
     what = "1 memory is" if count == 1 else f"{count:,} memories are"
     told, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
     if known.state == "trusted":
@@ -42,7 +45,15 @@ def sentence(known: KnownRoot, count: int) -> str:
         return f"{told}: {known.reason}"
     if known.reason:
         return f"{told}: {known.reason}; `forgectl trust {top}` shows them and asks"
+    these = "it" if count == 1 else "these"
+    if known.state == "own":
+        return (
+            f"{told}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
+            f"Yes is safe if you know who wrote {these}; `forgectl trust {top}` shows them and asks once"
+        )
     return (
-        f"{told}: forged did not write them, and you were not asked yet; "
+        f"{told}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
+        "comes with memories, hand-written ones included, is asked about once. Yes is safe if you know who "
+        "wrote in it, and `--under DIR` takes every repository below DIR; "
         f"`forgectl trust {top}` shows them and asks once"
     )

@@ -18,7 +18,7 @@ class SecretFound(ForgedError):  # noqa: N818
 
 
 class NotReady(ForgedError):  # noqa: N818
-    """The answer is not known yet, because a root is being read for the first time."""
+    """The answer is not known yet: a root is read for the first time, or an interrupted request finished."""
 
     code = "busy"
 

@@ -1,7 +1,8 @@
 """Writes that were refused because a disk did not take them: counted by reason, and told until one succeeds.
 
 In: each request that writes, with its reply or what it raised. Out: a sentence for status' first line; it is
-empty unless the newest write of some verb was refused. Nothing is raised.
+empty unless the newest write of some verb was refused. While `state.db` is not open that is the cause, which
+status says by itself and which ends by itself: what it refuses is counted alone. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 
 from forged.counters import Metrics
 from forged.errors import StoreError
+from forged.state import State
 from forged_client import protocol as wire
 
 _WRITES = (
@@ -25,8 +27,9 @@ _LONGEST = 300
 class RefusedWrites:
     """One for the daemon."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, state: State) -> None:
         self._metrics = metrics
+        self._state = state
         self._newest: dict[str, str] = {}  # by verb, the newest refusal last
         self._since = Counter[str]()  # by reason, since all went well
 
@@ -47,18 +50,20 @@ class RefusedWrites:
                 self._since.clear()
 
     def _refused(self, verb: str, sentence: str) -> None:
-        self._newest.pop(verb, None)
-        self._newest[verb] = sentence[:_LONGEST]
         told = sentence.lower()
         if any(words in told for words in _FULL):
-            self._since["for a full disk"] += 1
+            reason = "for a full disk"
             self._metrics.writes_refused_full += 1
         elif any(words in told for words in _FORBIDDEN):
-            self._since["for missing permission"] += 1
+            reason = "for missing permission"
             self._metrics.writes_refused_forbidden += 1
         else:
-            self._since["for another reason"] += 1
+            reason = "for another reason"
             self._metrics.writes_refused_otherwise += 1
+        if not (self._state.problem and self._state.problem in sentence):
+            self._since[reason] += 1
+            self._newest.pop(verb, None)
+            self._newest[verb] = sentence[:_LONGEST]
 
     @property
     def sentence(self) -> str:

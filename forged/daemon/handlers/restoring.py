@@ -1,7 +1,7 @@
 """`restore`: what was forgotten, undone or moved in the last 7 days comes back; and what a kill interrupted.
 
 All that one request took away comes back together. Returned is the generation that shows it. Raised are
-MemoryNotFound, InvalidRequest and StoreError.
+MemoryNotFound, InvalidRequest, NotReady and StoreError.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from forged import memory
@@ -20,12 +20,14 @@ from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.moving import leave
 from forged.daemon.handlers.naming import begun_by, on_disk, within
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import Root, root_at
 from forged.maps import RootIndex
 from forged.memory import Scope
 from forged.scopes import Workplace
 from forged.state import Intent
+from forged.trust import elsewhere
 from forged.writing import TRASH_S, Taking, Trashed
 from forged_client import protocol as wire
 
@@ -34,14 +36,18 @@ logger = logging.getLogger(__name__)
 
 async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
     """Put back what went with a memory; without an id tell what could come back."""
+    await context.resumed()
     place = await within(context, place, request.scope, request.agent_id)
     held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
-    there = [each for each in held if each.note.top in place.tops]
+    named = [each for each in held if each.note.top in place.tops]
+    gone = await asyncio.to_thread(elsewhere, map(_stored_root, named))
+    there = [each for each in named if _stored_root(each) not in gone]
     if not request.memory_id:
         listed = tuple(_told(each) for each in _batches(there) if request.scope in {"", each[0].note.scope})
         return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
     meant = _meant(there, request)
     if not meant:
+        _check_here([each for each in named if _stored_root(each) in gone], gone, request)
         return await _nothing(context, place, request)
     generation = 0
     for root in place.roots:
@@ -54,6 +60,21 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
     missing = ", ".join(note.id for note, items in found if not items)
     reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation
+
+
+def _stored_root(each: Trashed) -> tuple[Root, str]:
+    return Root(each.note.top, Scope(each.note.scope)), each.note.identity
+
+
+def _check_here(
+    others: Sequence[Trashed], gone: Mapping[tuple[Root, str], str], request: wire.Restore
+) -> None:
+    """Refuse what lay in a folder that is not at its path now. Raises InvalidRequest."""
+    if meant := _meant(others, request):
+        raise InvalidRequest(
+            f"{request.memory_id[:80]!r} lay in another folder ({gone[_stored_root(meant[0])]}); "
+            "restore it with a daemon that runs where that folder is, such as its container"
+        )
 
 
 async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> int:
@@ -121,23 +142,46 @@ def _told(group: Sequence[Trashed]) -> wire.Trashed:
 
 
 async def resume(daemon: Daemon) -> None:
-    """Bring to an end what an earlier daemon had begun; what cannot be done now waits for the next start."""
+    """Bring to an end what an earlier daemon had begun; requests to forget, move or restore wait for that.
+
+    What cannot be done now waits for the next start. So does what was begun in a folder that is not at its
+    path now; status names it.
+    """
+    daemon.state.intents.resumed.clear()
+    try:
+        await _resume_all(daemon)
+    finally:
+        daemon.state.intents.resumed.set()
+
+
+async def _resume_all(daemon: Daemon) -> None:
     await daemon.state.opened()
     context = Context(daemon, time.monotonic())
     for intent in tuple(daemon.state.intents.known.values()):
+        if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
+            logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
+            continue
         if not await asyncio.to_thread(os.path.isdir, intent.top):
             continue
+        if intent.key not in daemon.state.intents.known:
+            continue  # a person dropped it meanwhile
         try:
             await _resumed(context, intent)
-            await daemon.state.intents.end(intent.key)
+            await daemon.state.intents.drop(intent.key)
             logger.info("finished after a kill kind=%s ids=%d", intent.kind, len(intent.ids))
         except StoreError as error:
             logger.warning("cannot finish kind=%s error=%s", intent.kind, error)
 
 
+def roots_of(intent: Intent) -> list[tuple[Root, str]]:
+    """The roots in which a verb is half done, with the identities that they had."""
+    ends = ((intent.top, intent.scope, intent.identity), (intent.to_top, intent.to_scope, intent.to_identity))
+    return [(Root(top, Scope(scope)), identity) for top, scope, identity in ends if top]
+
+
 async def _resumed(context: Context, intent: Intent) -> None:
     daemon = context.daemon
-    index = daemon.indexer.open(Root(intent.top, Scope(intent.scope)))
+    index = daemon.indexer.open(await asyncio.to_thread(root_at, intent.top, daemon.resolver.home))
     taking = Taking(intent.erase, intent.why, intent.batch, became=intent.became)
     if intent.kind == "remove":
         await put_away(

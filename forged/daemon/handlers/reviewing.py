@@ -9,6 +9,7 @@ Raised are what `trust.review` raises, and SecretFound.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -26,6 +27,7 @@ from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.scopes import Workplace
 from forged.state import Document
 from forged.text.private import without_private
+from forged.trust import elsewhere
 from forged_client import protocol as wire
 
 
@@ -33,12 +35,14 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """List what a person has to decide about, after doing what the request says."""
     await context.daemon.trust.opened()
     place = await context.daemon.resolver.resolve(request.workspace)
-    keep, drop = (_named(_here(context, place), names) for names in (request.keep, request.drop))
+    keep, drop = (_named(_of_paths(context, place), names) for names in (request.keep, request.drop))
     if request.text.strip() and len(keep) != 1:
         raise InvalidRequest("a text is for one proposal; name the one to keep")
+    for document in keep:
+        await _check_here(document)
     await _keep(context, place, keep, request)
     await _drop(context, drop)
-    waiting = _here(context, place)
+    waiting = await _here(context, place)
     files = await _files(context, place, request, is_needed=not (waiting or keep or drop))
     there = {document.root.top for document in context.daemon.state.to_review.of()}
     return msgspec.structs.replace(
@@ -60,10 +64,28 @@ async def _files(
     return wire.Reviewed()
 
 
-def _here(context: Context, place: Workplace) -> tuple[Document, ...]:
-    """What waits for this workspace's roots, and for any agent's: they have none of their own."""
+async def _here(context: Context, place: Workplace) -> tuple[Document, ...]:
+    """Proposals for this workspace's roots, but for those of another folder at one of their paths."""
+    waiting = _of_paths(context, place)
+    gone = await asyncio.to_thread(elsewhere, [(each.root, each.identity) for each in waiting])
+    return tuple(each for each in waiting if (each.root, each.identity) not in gone)
+
+
+def _of_paths(context: Context, place: Workplace) -> tuple[Document, ...]:
+    """Proposals for the paths of this workspace's roots, and for any agent's: those have no workspace."""
     waiting = context.daemon.state.to_review.of()
     return tuple(each for each in waiting if each.root in place.roots or each.root.scope is Scope.AGENT)
+
+
+async def _check_here(document: Document) -> None:
+    """Refuse what was proposed for a folder that is not at its path now. Raises InvalidRequest."""
+    gone = await asyncio.to_thread(elsewhere, [(document.root, document.identity)])
+    if gone:
+        raise InvalidRequest(
+            f"{document.memory.id} was proposed for another folder ({next(iter(gone.values()))}); keep it "
+            "with a daemon that runs where that folder is, or erase it: "
+            f"`forgectl dead drop {document.memory.id}`"
+        )
 
 
 def _named(waiting: Sequence[Document], names: Sequence[str]) -> list[Document]:

@@ -6,8 +6,11 @@ InvalidRequest, MemoryNotFound, StoreError, and Changed where a person was shown
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import os
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -17,14 +20,14 @@ from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.notices import sentence
 from forged.daemon.handlers.refusals import Changed, InvalidRequest
 from forged.errors import MemoryNotFound
-from forged.files import Root, Snapshot, files_of
+from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
-from forged.trust import MODES, Admitted, KnownRoot, Withheld
+from forged.trust import CHOICES, MODES, Admitted, KnownRoot, Refused, Withheld
 from forged_client import protocol as wire
 
-_ACTIONS = ("show", "trust", "revoke", "under", "list")
+_ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
 _SAMPLE, _SAMPLE_CHARS, _GIST_CHARS = 5, 200, 80
 # As git does it, a hash may be named by its beginning.
 _SHORTEST_HASH = 8
@@ -36,7 +39,11 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use {', '.join(_ACTIONS)}")
     if request.mode not in ("", *MODES):
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use {' or '.join(MODES)}")
+    if request.git not in ("", *CHOICES):
+        raise InvalidRequest(f"unknown choice {request.git[:64]!r}; use {' or '.join(CHOICES)}")
     await context.daemon.trust.opened()
+    if request.action == "leave":
+        return await _left(context)
     found = [await _told(context, each) for each in await _meant(context, request)]
     return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
 
@@ -47,12 +54,39 @@ async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
         return await known.known()
     if request.action == "under":
         return await known.under(request.workspace, resolver.home)
-    root = await _root(context, request.workspace)
+    roots, named = await _roots(context, request.workspace)
+    if request.action == "git":
+        await _chosen_for_git(context, roots, request.git)
     if request.action == "trust":
-        return [await _trusted(context, root, request)]
+        # What was shown is of one root, which is named by its top.
+        some = ((named,) if named in roots else roots[:1]) if request.shown else roots
+        return [await _trusted(context, root, request) for root in some]
     if request.action == "revoke":
-        return [_in_turns_too(context, await known.revoke(root.top))]
-    return [await known.describe(root.top)]
+        return [_in_turns_too(context, await known.revoke(root.top)) for root in roots]
+    return [await known.describe(root.top) for root in roots]
+
+
+async def _chosen_for_git(context: Context, roots: Sequence[Root], choice: str) -> None:
+    """Whether what forged captures in a work tree may be committed. Raises InvalidRequest."""
+    excluding = context.daemon.trust.excluding
+    work_tree = next((root for root in roots if root.has_files), None)
+    if work_tree is None:
+        raise InvalidRequest("this is a directory of git's own: nothing in it is ever committed")
+    try:
+        await asyncio.to_thread(excluding.chosen, work_tree.top, choice)
+    except Refused as error:
+        raise InvalidRequest(str(error)) from error
+    finally:
+        await excluding.save()
+
+
+async def _left(context: Context) -> wire.Trusted:
+    """Take forged's line out of every repository that has it."""
+    excluding = context.daemon.trust.excluding
+    done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
+    await excluding.save()
+    roots = tuple(wire.RootTrust(root=each, git="forged's line is gone") for each in done)
+    return wire.Trusted(status="ok" if roots else "empty", roots=roots, reason="; ".join(left))
 
 
 async def _trusted(context: Context, root: Root, request: wire.Trust) -> KnownRoot:
@@ -69,25 +103,35 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """List what is withheld of a root, after accepting what the request names."""
     known = context.daemon.trust
     await known.opened()
-    root = await _root(context, request.workspace)
-    _, admitted = await known.look(root)
-    _check_shown(request.shown, admitted.withheld)
-    chosen = admitted.withheld if request.everything else _chosen(admitted.withheld, request.accept)
-    if chosen:
-        _in_turns_too(context, await known.approve(root.top, {each.sha256 for each in chosen}))
-    files = _files(*await known.look(root))
+    roots, _ = await _roots(context, request.workspace)
+    withheld = {root: (await known.look(root))[1].withheld for root in roots}
+    listed = tuple(each for some in withheld.values() for each in some)
+    _check_shown(request.shown, listed)
+    chosen = listed if request.everything else _chosen(listed, request.accept)
+    for root, some in withheld.items():
+        if hashes := {each.sha256 for each in some if each in chosen}:
+            _in_turns_too(context, await known.approve(root.top, hashes))
+    looks = {root: await known.look(root) for root in roots}
+    files = [file for look in looks.values() for file in _files(*look)]
+    left = tuple(each for _, admitted in looks.values() for each in admitted.withheld)
+    told = await _told(context, await known.describe(roots[0].top))
     return wire.Reviewed(
-        root=await _told(context, await known.describe(root.top)),
+        root=msgspec.structs.replace(told, withheld=len(left), shown=_shown(left)),
         files=fitting(files),
         accepted=tuple(dict.fromkeys(each.id for each in chosen)),
     )
 
 
-async def _root(context: Context, workspace: str) -> Root:
+async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Root]:
+    """The repository roots of a workspace, and the root that has it as its top. Raises InvalidRequest."""
     place = await context.daemon.resolver.resolve(workspace)
-    for root in place.roots:
-        if root.scope is Scope.REPO:
-            return root
+    top = await asyncio.to_thread(os.path.realpath, workspace)
+    named = await asyncio.to_thread(repo_root, top)
+    roots = tuple(root for root in place.roots if root.scope is Scope.REPO)
+    if named.in_git and named not in roots:
+        return (named,), named
+    if roots:
+        return roots, named
     raise InvalidRequest("this directory belongs to no repository; your own memories need no trust")
 
 
@@ -119,6 +163,8 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
 
     Nobody waits for a scan: what the first one has not found yet is told by a later reply.
     """
+    if told := "; ".join(await git_news(context, *place.tops)):
+        return told
     for root in place.roots:
         index = context.daemon.indexer.open(root)
         if index.builder.withheld and context.daemon.notices.is_first(session_id, root.top):
@@ -127,9 +173,19 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
     return ""
 
 
+async def git_news(context: Context, *tops: str) -> tuple[str, ...]:
+    """Notice, given once, that git ignores what forged captures in these tops."""
+    excluding = context.daemon.trust.excluding
+    told = tuple(filter(None, map(excluding.news, tops)))
+    if told:
+        await excluding.save()
+    return told
+
+
 def has_news(context: Context, place: Workplace, session_id: str) -> bool:
     """Whether a reply to this session has such a sentence to tell, by the rule of `in_reply`."""
-    notices, has = context.daemon.notices, False
+    notices, excluding = context.daemon.notices, context.daemon.trust.excluding
+    has = any(map(excluding.has_news, place.tops))
     for root in place.roots:  # each is opened: one that nobody asks for is closed some day
         if context.daemon.indexer.open(root).builder.withheld:
             has = has or not notices.was_told(session_id, root.top)
@@ -149,7 +205,7 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
 
 
 async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
-    files = _files(*await context.daemon.trust.look(Root(known.top, Scope.REPO)))
+    files = _files(*await context.daemon.trust.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
         state=known.state,
@@ -163,6 +219,7 @@ async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
             msgspec.structs.replace(each, text=each.text[:_SAMPLE_CHARS]) for each in files[:_SAMPLE]
         ),
         reason=known.reason,
+        git=await asyncio.to_thread(context.daemon.trust.excluding.state_of, repo_root(known.top)),
     )
 
 

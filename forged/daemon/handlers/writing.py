@@ -21,6 +21,7 @@ from forged.daemon.handlers.in_session import remember_in_session
 from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.recall import is_this_user
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
+from forged.daemon.handlers.trust import git_news
 from forged.errors import Conflict, MemoryNotFound
 from forged.files import Root
 from forged.maps import RootIndex
@@ -54,13 +55,14 @@ async def remember(
     at, supersedes = await _home(context, place, request)
     told = said_of(request, at.root.scope)
     edges = await _edges(context, at, request.related)
-    evidence = await evidence_of(request.evidence, at.root)
+    evidence = await evidence_of(request.evidence, _ground(place, at.root))
     asked = msgspec.structs.replace(request, content=content, supersedes=supersedes, related=edges)
     new = msgspec.structs.replace(draft(asked, at.root), cues=cues, evidence=evidence)
     written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key, said=told)
     context.daemon.metrics.remembered += 1
     unsaid = _unsaid(context, written, new, told, at.root.top) if written.existed else ()
-    return _told(written, _noted(secrets, *unsaid, is_cut=content != request.content))
+    news = await git_news(context, at.root.top)
+    return _told(written, _noted(secrets, *unsaid, *news, is_cut=content != request.content))
 
 
 async def _place(context: Context, place: Workplace, request: wire.Remember) -> Workplace:
@@ -106,7 +108,7 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
             base,
             category=request.category or base.category,
             cues=base.cues if cues is None else cues,
-            evidence=await _evidence(request, base, root),
+            evidence=await _evidence(request, base, _ground(place, root)),
         )
         if request.content is None:
             return new
@@ -115,6 +117,13 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         return new if new.content == base.content else msgspec.structs.replace(new, entities=(), relations=())
 
     return await _next_version(context, place, request, changed)
+
+
+def _ground(place: Workplace, root: Root) -> Root:
+    """The root whose files a memory stands on, which is the work tree's for a store in git's directory."""
+    if not root.in_git:
+        return root
+    return next((each for each in place.roots if each.has_files), root)
 
 
 async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evidence, ...]:
@@ -167,7 +176,8 @@ async def _next_version(
         drafted = Draft(new, bool(secrets), request.key, base.id, again=True)
         (done,) = await context.daemon.writer.add_all(at.index, (drafted,))
         if isinstance(done, Written):
-            return _told(done, _noted(secrets, is_cut=new.content != wanted.content))
+            news = await git_news(context, at.index.root.top)
+            return _told(done, _noted(secrets, *news, is_cut=new.content != wanted.content))
         if not isinstance(done, Conflict) or not tries_left:
             raise done
     raise AssertionError  # the last try returned or raised

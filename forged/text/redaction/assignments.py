@@ -29,7 +29,7 @@ ASSIGNMENT = re.compile(
     (?P<word> pass(?:w(?:or[dt]|d)|phrase|code)? | pwd? | secret | token | key | credentials? | _auth
             | kennwort | contrase(?:ñ|n\u0303?)a | clave | 密[码碼] | пароль | パスワード )
     (?P<tail>[a-z0-9_-]{0,40}+)(?<!-)
-    (?:\\{0,3}["'`\])*]){0,4}+
+    (?>(?:\\{0,3}["'`\])*]){0,4})
     (?P<sep>
         (?: (?: \ (?:for|of|on|für|f[uü]rs|zum|zur|vom?n?|beim?|para|del?|en)\ (?:[^\n:=.]|\.(?=\w)){1,40}?
               | \ [(\[][^()\[\]\n]{1,30}[)\]] )?
@@ -51,8 +51,8 @@ ASSIGNMENT = re.compile(
         (?: (?<=fromhex\() | (?<=unhexlify\() | (?<=decodestring\() | (?<=decode\() | (?<=buffer\.from\() )
         \s{0,9}(?=[fbru]{0,2}["'`]) )?
     (?:[fbru]{1,2}(?=["']))?
-    (?: "(?P<double>[^"\\\n]*+(?:\\.[^"\\\n]*+)*+)
-      | '(?P<single>[^'\\\n]*+(?:\\.[^'\\\n]*+)*+)
+    (?: "(?P<double>[^"\\\n]*+(?>(?:\\.[^"\\\n]*+)*))
+      | '(?P<single>[^'\\\n]*+(?>(?:\\.[^'\\\n]*+)*))
       | `(?P<tick>[^`\n]++)
       | \\{1,3}["'](?P<escaped>[^"'\\\n]++)
       | (?P<raw>)(?=[^\s"'`\\])
@@ -73,8 +73,8 @@ _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 # White space and quotes end a raw value; so do what stands for a line end in JSON, the next parameter of a
 # URL, the next field, a closing tag and Chinese text.
 _RAW = re.compile(
-    r"""(?: [^\s"'`\\<&,;\[\u3000-\u9fff\uff00-\uffef]++
-          | (?! \\+[nrt"'] | </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [\\<&,;\[] )*+""",
+    r"""(?>(?: [^\s"'`\\<&,;\[\u3000-\u9fff\uff00-\uffef]++
+          | (?! \\+[nrt"'] | </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [\\<&,;\[] )*)""",
     re.VERBOSE,
 )
 # Before a name that is followed by its value and nothing between: "log in with the password ...".

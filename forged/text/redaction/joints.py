@@ -16,7 +16,7 @@ import msgspec
 _OPERATOR = r"(?:\+|\.\.?|&|\|\||<>|\^)?"
 # A closing quote, what joins two strings in some language, an opening quote.
 _STRINGS = re.compile(
-    rf"""["'`][ \t]*+{_OPERATOR}[ \t]*+(?:(?:\\{{1,2}}|_)?\r?\n[ \t]*+)*+{_OPERATOR}[ \t]*+"""
+    rf"""["'`][ \t]*+{_OPERATOR}[ \t]*+(?>(?:(?:\\{{1,2}}|_)?\r?\n[ \t]*+)*){_OPERATOR}[ \t]*+"""
     r"""(?:[fbruFBRUL]{1,2}(?=["'\\]))?\\{0,3}["'`]"""
 )
 # An apostrophe is no quote.

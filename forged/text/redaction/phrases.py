@@ -114,9 +114,10 @@ PHRASES = (
         "private key",  # closed, or up to where nothing looks like base64 any more
         ("-----begin ",),
         r"""-----begin\ (?:[a-z0-9]+\ ){0,3}private\ key(?:\ block)?-----
-        (?P<body> (?: [^-\[]++ | -(?!----) | \[(?!redacted\]) )++ (?=-----end\ )
-          | (?: (?: \s | \\+[nrt] | ["'+\#>|] | [a-z-]{3,20}:\ [^\n\\]{0,80} )*+ [a-z0-9+/=]{30,}+ )++
-            (?: (?: \r?\n[\ \t>]*+ | (?:\\+[nrt])++ ) [a-z0-9+/=]{1,76}+ (?= [\ \t]* (?: [\r\n\\"'] | $ ) ) )?
+        (?P<body> (?>(?: [^-\[]++ | -(?!----) | \[(?!redacted\]) )+) (?=-----end\ )
+          | (?>(?: (?>(?: \s | \\+[nrt] | ["'+\#>|] | [a-z-]{3,20}:\ [^\n\\]{0,80} )*) [a-z0-9+/=]{30,}+ )+)
+            (?: (?: \r?\n[\ \t>]*+ | (?>(?:\\+[nrt])+) )
+              [a-z0-9+/=]{1,76}+ (?= [\ \t]* (?: [\r\n\\"'] | $ ) ) )?
         )
         (?: -----end\ [a-z0-9 ]{0,40}----- )?""",
         _block,
@@ -128,7 +129,7 @@ PHRASES = (
         _password,
     ),
     _phrase(
-        "bearer token", ("bearer",), r"""bearer(?:\s|%20|:)++["']?(?P<secret>[\w.~+/=-]{16,}+)""", _random
+        "bearer token", ("bearer",), r"""bearer(?>(?:\s|%20|:)+)["']?(?P<secret>[\w.~+/=-]{16,}+)""", _random
     ),
     _phrase(
         "basic authorization",
@@ -152,8 +153,8 @@ PHRASES = (
         "PuTTY private key",
         ("putty-user-key-file-",),
         r"""putty-user-key-file-\d+:[^\n\\]{0,80}
-        (?P<body> (?: (?: \r?\n[\ \t>]*+ | (?:\\+[nrt])++ )
-          (?: [a-z0-9-]{3,25}:\ [^\n\r\\]{0,200} | [a-z0-9+/=]{1,76}+ (?= [\s\\"'] | $ ) ) )++ )""",
+        (?P<body> (?>(?: (?: \r?\n[\ \t>]*+ | (?>(?:\\+[nrt])+) )
+          (?: [a-z0-9-]{3,25}:\ [^\n\r\\]{0,200} | [a-z0-9+/=]{1,76}+ (?= [\s\\"'] | $ ) ) )+) )""",
         _block,
     ),
     _phrase(

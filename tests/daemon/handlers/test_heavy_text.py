@@ -43,6 +43,7 @@ def quick_switches():
     sys.setswitchinterval(before)
 
 
+@pytest.mark.speed
 @pytest.mark.parametrize("kind", TEXTS)
 def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
     """In this process's own time; a busy machine may wake the other thread late, but not each time."""

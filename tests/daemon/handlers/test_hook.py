@@ -14,6 +14,7 @@ from forged.config import CaptureConfig, Config, MemoryConfig
 from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
 from forged.transcripts import read_tail
 from forged_client import protocol as wire
+from forged_client.envelope import identity_of
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 from tests.transcripts.homes import FIXTURES, PLACES, folder_of, lay
@@ -38,7 +39,17 @@ class Session:
         """What a hook answers, as the harness reads it."""
         await self.parts.trusts(self._base["cwd"])
         data = json.dumps({**self._base, "hook_event_name": event, **fields}).encode()
-        self.request = wire.Hook(id=3, harness=self._name, payload=data, within_ms=5_000, version=version)
+        where = str({**self._base, **fields}["cwd"])
+        self.request = wire.Hook(
+            id=3,
+            harness=self._name,
+            payload=data,
+            within_ms=5_000,
+            version=version,
+            seen={
+                path: identity_of(path) for path in (where, str(fields.get("transcript_path", ""))) if path
+            },
+        )
         self.reply = await self.parts.ask(self.request)
         self.parts.handlers.sent(self.request, whole=whole)
         return json.loads(self.reply.output) if self.reply.output else {}

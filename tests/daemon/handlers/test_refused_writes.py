@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from forged.counters import Metrics
@@ -19,7 +21,7 @@ REJECTED = wire.Captured(outcome="rejected", reason="storage_error: the disk quo
 
 @pytest.fixture
 def refused() -> RefusedWrites:
-    return RefusedWrites(Metrics())
+    return RefusedWrites(Metrics(), SimpleNamespace(problem=""))
 
 
 def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):

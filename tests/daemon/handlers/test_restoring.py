@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from forged.daemon.handlers import resume
+from forged.daemon.handlers.memories import put_away
+from forged.state import Intent
+from forged.writing.trash import Trash
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
+from tests.support.clock import until
 
 SAMPLES = sorted((Path(__file__).parents[2] / "data/samples").glob("*.md"))
 WHOLE = [("mem_1", None), ("mem_2", "mem_1"), ("mem_3", "mem_2")]
@@ -316,7 +322,7 @@ async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home,
     async with assembled(home) as parts:
         with monkeypatch.context() as broken:
             broken.setattr("forged.daemon.handlers.moving.leave", killed)
-            broken.setattr(parts.state.intents, "end", killed)
+            broken.setattr(parts.state.intents, "drop", killed)
             with pytest.raises(Killed):
                 await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
     assert (len(files(repo)), len(files(home))) == (3, 1)
@@ -324,6 +330,85 @@ async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home,
         await resume(parts.daemon)
 
     assert (len(files(repo)), len(files(home))) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        wire.Restore(workspace="", memory_id="mem_2"),
+        wire.Forget(workspace="", memory_id="mem_3"),
+        wire.Move(workspace="", memory_id="mem_3", to="user"),
+        wire.Undo(workspace=""),
+    ],
+    ids=lambda ask: type(ask).__name__,
+)
+async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch, ask):
+    """The kill came after the removal and before its row went: else what comes back is taken away again."""
+    ask = replace(ask, workspace=str(repo))
+    put(repo, *THREE)
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, "mem_2")
+        await parts.state.intents.begin(Intent("k1", "remove", str(repo), "repo", ("mem_2",)))
+    async with assembled(home) as parts:
+        answered = asyncio.Event()
+
+        async def slow(*args, **fields):
+            await answered.wait()
+            return await put_away(*args, **fields)
+
+        monkeypatch.setattr("forged.daemon.handlers.restoring.put_away", slow)
+        with monkeypatch.context() as impatient:
+            impatient.setattr("forged.daemon.handlers.context.PATIENCE_S", 0.01)
+            resuming = asyncio.create_task(resume(parts.daemon))
+            await until(lambda: not parts.state.intents.resumed.is_set())
+            refused = await parts.refusal(ask)
+        asking = asyncio.create_task(parts.ask(ask))
+        answered.set()
+        await resuming
+        await asking
+        if isinstance(ask, wire.Restore):
+            assert links(await chain(parts, repo, "mem_3")) == WHOLE
+    assert refused == (
+        "busy",
+        "the daemon is still finishing what was interrupted before its start; try again in a moment",
+    )
+
+
+@pytest.mark.parametrize("kind", ["remove", "move"])
+async def test_what_came_back_is_not_taken_away_again_at_the_next_start(home, repo, kind):
+    """The kill came after the removal and before its row went; a person restored it before the next kill."""
+    put(repo, *THREE)
+    left = Intent("k1", kind, str(repo), "repo", ("mem_2",), became="mem_9" if kind == "move" else "")
+    left = replace(left, to_top=str(home), to_scope="user") if kind == "move" else left
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, "mem_2")
+        await parts.state.intents.begin(left)
+        await restored(parts, repo, "mem_2")
+    put(home, memory("mem_9", "Its copy."))
+    async with assembled(home) as parts:
+        await resume(parts.daemon)
+        assert links(await chain(parts, repo, "mem_3")) == WHOLE
+        assert parts.state.intents.known == {}
+
+
+@pytest.mark.parametrize("erase_now", [False, True])
+async def test_what_was_taken_away_does_not_come_back_at_the_next_start(home, repo, erase_now):
+    """The kill came while it was put back; a person took it away again before the next kill."""
+    put(repo, *THREE)
+    async with assembled(home) as parts:
+        await forgotten(parts, repo, "mem_2")
+        (held,) = Trash(str(home / "state/trash")).held(time.time())
+        shutil.copytree(held.place, home / "aside")
+        await restored(parts, repo, "mem_2")
+        shutil.copytree(home / "aside", held.place)
+        await parts.state.intents.begin(
+            Intent("k1", "restore", str(repo), "repo", ("mem_2",), batch=held.note.batch)
+        )
+        await forgotten(parts, repo, "mem_2", erase_now=erase_now)
+    async with assembled(home) as parts:
+        await resume(parts.daemon)
+        assert links(await chain(parts, repo, "mem_3")) == [("mem_1", None), ("mem_3", "mem_1")]
+        assert parts.state.intents.known == {}
 
 
 def _full(*_: object) -> None:

@@ -50,7 +50,9 @@ async def test_a_session_is_told_once_of_each_root_and_the_model_never(home, rep
         nameless = [await retrieved(parts, repo, "") for _ in range(2)]
 
     assert first.notice == (
-        f"3 memories are withheld in {repo}: forged did not write them, and you were not asked yet; "
+        f"3 memories are withheld in {repo}: no record that forged wrote these: reinstalled, restored or "
+        "cloned? A repository that comes with memories, hand-written ones included, is asked about once. Yes "
+        "is safe if you know who wrote in it, and `--under DIR` takes every repository below DIR; "
         f"`forgectl trust {repo}` shows them and asks once"
     )
     assert again.notice == ""

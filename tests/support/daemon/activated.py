@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.process import DaemonProcess
+from tests.support.daemon.processes import is_listening
 
 _ACTIVATE = shutil.which("systemd-socket-activate")
 
@@ -39,7 +40,7 @@ def activated(home: Path, **variables: str) -> Iterator[Activated]:
     daemon = DaemonProcess(home)
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(daemon.directory / "notify"))
-    notify.settimeout(20)
+    notify.settimeout(PATIENCE_S)
     os.mkdir(os.path.dirname(daemon.socket), 0o700)
     passed = {**daemon.env, "NOTIFY_SOCKET": str(daemon.directory / "notify"), **variables}
     settings = [f"--setenv={name}={value}" for name, value in passed.items()]
@@ -53,10 +54,10 @@ def activated(home: Path, **variables: str) -> Iterator[Activated]:
         start_new_session=True,
     )
     try:
-        eventually(lambda: os.path.exists(daemon.socket), 10)
+        eventually(lambda: is_listening(daemon.socket))
         yield Activated(daemon, process, notify)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_S)
         notify.close()
         daemon.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,11 @@ _AGENTS = 8
 class Agents:
     """Eight agents that are attached: each asks, remembers and is captured, over a connection of its own.
 
-    `failures` says what any of them was told instead of an answer, `longest_s` how long one waited at most;
-    `remembered` and `told` is what the daemon has acknowledged, or was about to.
+    `failures` says what any of them was told instead of an answer; `remembered` and `told` is
+    what the daemon has acknowledged, or was about to.
     """
 
     def __init__(self, connect: Callable[[], Client], repo: Path) -> None:
-        self.longest_s = 0.0
         self.failures: list[str] = []
         self.remembered: list[str] = []
         self.told: list[str] = []
@@ -49,7 +47,7 @@ class Agents:
     def go_on(self) -> None:
         """Wait until each of them has asked a few times more."""
         before = dict(self._asked)
-        eventually(lambda: all(self._asked[each] >= before.get(each, 0) + 3 for each in range(_AGENTS)), 30)
+        eventually(lambda: all(self._asked[each] >= before.get(each, 0) + 3 for each in range(_AGENTS)))
 
     def _live(self, number: int) -> None:
         with self._connect() as client:
@@ -61,7 +59,6 @@ class Agents:
                 self._over.wait(0.02)
 
     def _ask(self, client: Client, number: int, name: str) -> None:
-        since = time.monotonic()
         try:
             done = self._asked_for(client, number, name)
         except ClientError as error:
@@ -69,7 +66,6 @@ class Agents:
         else:
             if done.status not in {"ok", "empty"}:
                 self.failures.append(f"{type(done).__name__}: {done.status} {done.reason}")
-        self.longest_s = max(self.longest_s, time.monotonic() - since)
 
     def _asked_for(self, client: Client, number: int, name: str) -> Reply:
         match int(name.partition("-")[2]) % 3:

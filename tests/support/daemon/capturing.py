@@ -18,7 +18,7 @@ from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.memory import Memory, Scope
 from forged_client.protocol import Captured, CaptureReport
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.process import running
 from tests.support.daemon.scene import Scene, configuration
 from tests.support.provider import CHAT, ScriptedProvider, reply
@@ -70,11 +70,11 @@ class Stage(Scene):
     def state(self) -> CaptureReport:
         return self.client.status().capture
 
-    def settle(self, timeout_s: float = 20.0) -> CaptureReport:
+    def settle(self, timeout_s: float = PATIENCE_S) -> CaptureReport:
         """Capture's part of status when nothing waits and nothing is in hand."""
         return self.until(lambda now: now.state == "idle", timeout_s)
 
-    def until(self, holds, timeout_s: float = 20.0) -> CaptureReport:
+    def until(self, holds, timeout_s: float = PATIENCE_S) -> CaptureReport:
         """Capture's part of status once `holds` of it is true."""
         return eventually(lambda: now if holds(now := self.state) else None, timeout_s)
 

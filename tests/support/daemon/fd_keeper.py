@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from forged_client import Client
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.process import DaemonProcess
 
 # What a service manager passes begins at 3, and it names the process that it is for.
@@ -86,22 +86,22 @@ class FdKeeper:
                 cwd="/",
                 start_new_session=True,
             )
-        eventually(lambda: any("READY=1" in each for each in self.told), 20)
+        eventually(lambda: any("READY=1" in each for each in self.told))
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send the daemon a signal and wait for its end."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(10)
+            self.process.wait(PATIENCE_S)
 
     def client(self) -> Client:
-        return Client(self.socket, timeout_s=20.0, strict=True)
+        return Client(self.socket, timeout_s=PATIENCE_S, strict=True)
 
     def close(self) -> None:
         self.end(signal.SIGKILL)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.sendto(b"", self._notify.getsockname())
-        self._hearing.join(10)
+        self._hearing.join(PATIENCE_S)
         for each in (*self.held.values(), self._notify.detach(), self._listening.detach()):
             os.close(each)
         self.daemon.close()

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from forged_client import Client
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.trusting import trusting
 
-READY_S = 20.0
 _MINUTE_S = 60.0
 _HEALS_S = 6.0
 T = TypeVar("T")
@@ -78,7 +77,7 @@ class DaemonProcess:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             notify.bind(path)
-            notify.settimeout(READY_S)
+            notify.settimeout(PATIENCE_S)
             with open(self.log_path, "ab") as log:
                 self.process = subprocess.Popen(
                     [*self._command, *options],
@@ -113,14 +112,14 @@ class DaemonProcess:
 
     def client(self, *, trusts: bool = True, **options: object) -> Client:
         """A client; unless `trusts` is false of a person who trusts every repository that they work in."""
-        options = {"timeout_s": 10.0, **options}
+        options = {"timeout_s": PATIENCE_S, **options}
         if trusts:
             return trusting(self.socket, self._trusted, **options)
         return Client(self.socket, **options)  # type: ignore[arg-type]
 
     def trust(self, *tops: Path) -> None:
         """Trust repositories in which another process will ask."""
-        with Client(self.socket, timeout_s=10.0, strict=True) as client:
+        with Client(self.socket, timeout_s=PATIENCE_S, strict=True) as client:
             for top in tops:
                 client.trust(str(top), action="trust")
 
@@ -152,7 +151,7 @@ class DaemonProcess:
         assert self.process is not None
         return self.process.pid
 
-    def stop(self, timeout_s: float = 10.0) -> int:
+    def stop(self, timeout_s: float = PATIENCE_S) -> int:
         """SIGTERM and wait; the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -166,7 +165,7 @@ class DaemonProcess:
         """SIGKILL the daemon alone: its worker and Python's resource tracker have to end by themselves."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(PATIENCE_S)
 
     def close(self) -> None:
         self.kill()

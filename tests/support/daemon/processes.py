@@ -7,7 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
+
+_ACCEPTS = 0x10000  # SO_ACCEPTCON, in /proc/net/unix
 
 
 def state_of(pid: int) -> str:
@@ -23,7 +25,7 @@ def is_alive(pid: int) -> bool:
     return state_of(pid) not in {"Z", "X", ""}
 
 
-def wait_for_end(pid: int, timeout_s: float = 10.0) -> None:
+def wait_for_end(pid: int, timeout_s: float = PATIENCE_S) -> None:
     eventually(lambda: not is_alive(pid), timeout_s)
 
 
@@ -36,6 +38,12 @@ def processes_with(text: str) -> list[int]:
                 if text.encode() in proc(pid, "environ") + proc(pid, "cmdline"):
                     found.append(pid)
     return found
+
+
+def is_listening(path: str) -> bool:
+    """Whether a Unix socket at the path takes connections; one that is only bound refuses them."""
+    rows = (row.split(maxsplit=7) for row in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return any(len(row) == 8 and row[7] == path and int(row[3], 16) & _ACCEPTS for row in rows)
 
 
 def proc(pid: int, name: str) -> bytes:

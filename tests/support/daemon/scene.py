@@ -16,6 +16,7 @@ from pathlib import Path
 from forged.maps.identity import SENTENCES
 from forged_client import Client
 from forged_client.protocol import Rebuilt, Retrieved, RootReport
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon.process import DaemonProcess, running
 from tests.support.provider import CHAT, EMBEDDINGS, Request, ScriptedProvider
 
@@ -50,7 +51,7 @@ class Scene:
 
     def load(self, top: Path) -> Rebuilt:
         """Build the workspace's maps from what is on disk now."""
-        built = self.client.rebuild(str(top), wait=True, timeout_s=20)
+        built = self.client.rebuild(str(top), wait=True, timeout_s=PATIENCE_S)
         assert built.status == "ok", built
         return built
 

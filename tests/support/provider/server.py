@@ -7,7 +7,7 @@ processes, because all a daemon needs is `base_url`.
     with ScriptedProvider(vectors={"tabs": (1, 0, 0)}) as provider:
         provider.embeddings = [Answer(status=500), shuffled]     # then well behaved again
         ...
-        provider.wait_for(2, timeout=5)
+        provider.wait_for(2)
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
+from tests.support.clock import PATIENCE_S
+
 EMBEDDINGS = "/v1/embeddings"
 CHAT = "/v1/chat/completions"
 
-_LONGEST_S = 30.0
+_LONGEST_S = 2 * PATIENCE_S
 _MOST_REQUESTS = 20_000
 _MOST_BYTES = 64 << 20
 
@@ -133,12 +135,12 @@ class ScriptedProvider:
         with self._changed:
             return [request for request in self.received if path in (None, request.path)]
 
-    def wait_for(self, count: int, timeout: float = 5.0, path: str | None = None) -> list[Request]:
+    def wait_for(self, count: int, timeout: float = PATIENCE_S, path: str | None = None) -> list[Request]:
         """Return the requests once there are `count` of them; raises TimeoutError with what there was."""
         return self.wait_until(lambda: len(self.requests(path)) >= count, timeout, path)
 
     def wait_until(
-        self, condition: Callable[[], bool], timeout: float = 5.0, path: str | None = None
+        self, condition: Callable[[], bool], timeout: float = PATIENCE_S, path: str | None = None
     ) -> list[Request]:
         """Wait for anything that requests change, such as `closed_by_client`."""
         with self._changed:

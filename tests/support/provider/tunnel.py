@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
+from tests.support.clock import PATIENCE_S
 from tests.support.provider.server import ScriptedProvider
 
 
@@ -40,7 +41,7 @@ class TunnelProxy:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         for thread in list(self._threads):
-            thread.join(5)
+            thread.join(PATIENCE_S)
         self._socket.close()
 
     def _begin(self, work, *arguments: object) -> None:
@@ -89,7 +90,7 @@ def certificate(folder: Path, host: str) -> tuple[Path, Path]:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     return cert, key
 

@@ -1,0 +1,68 @@
+"""Names of a list are found where one pattern with an alternative for each would find them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.capture.rules import slots
+from forged.capture.rules.slots import Names
+from tests.faults.amount import times
+
+with open(slots.FILE, "rb") as _file:
+    _LISTS = tomllib.load(_file)
+NAMES = sorted(
+    {name for kind in ("values", "digits", "subjects") for names in _LISTS[kind].values() for name in names}
+)
+_LETTER = rf"[^\W{slots._UNSPACED}]"
+_BETWEEN = [" ", "", "-", ".", ",", "\t", "\u00a0", "_", "1", "の", "。", "é", "/", "  "]
+
+
+def pattern_of(names: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(form_of(name) for name in sorted(names, key=len, reverse=True)))
+
+
+def form_of(name: str) -> str:
+    bare = re.escape(name.rstrip("*")).replace(r"\ ", r"[\s-]")
+    if re.match(rf"[{slots._PAIRED}\u30a1-\u30fe]", name):
+        return bare
+    ending = rf"[^\W\d{slots._UNSPACED}]*" if name.endswith("*") else rf"(?!{_LETTER})"
+    return rf"(?<!{_LETTER})(?<!-){bare}{ending}"
+
+
+@st.composite
+def texts(draw: st.DrawFn, names: list[str]) -> str:
+    """Names, cut short, spelled otherwise or with an ending, with all that may be between words."""
+    text = ""
+    for _ in range(draw(st.integers(1, 8))):
+        name = draw(st.sampled_from(names))
+        name = name[: draw(st.integers(1, len(name)))] if draw(st.booleans()) else name
+        name = name.replace(" ", draw(st.sampled_from([" ", "-", "\t", "  "])))
+        name = name.replace("*", draw(st.sampled_from(["", "s", "9", "-x"])))
+        text += name + draw(st.sampled_from(_BETWEEN))
+    return text.casefold()
+
+
+@given(st.data())
+def test_they_are_found_where_a_pattern_finds_them(data):
+    names = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=30, unique=True))
+    text = data.draw(texts(names))
+
+    assert list(Names(names).found_in(text)) == [each.span() for each in pattern_of(names).finditer(text)]
+
+
+@pytest.mark.parametrize("length", [100, times(100_000, 10_000)])
+def test_a_long_text_is_searched_to_its_end(length):
+    names = Names(NAMES)
+
+    assert names.all_in("word " * length + "postgres") == [*names.all_in("word "), "postgres"]
+
+
+def test_names_are_replaced_and_the_text_between_them_stays():
+    assert Names(["two", "zwei"]).replace("two or zwei, not twofold", {"two": "2", "zwei": "2"}) == (
+        "2 or 2, not twofold"
+    )

@@ -1,0 +1,178 @@
+"""Bytes that git brings, at a real daemon: none of them reaches a turn before a person says so."""
+
+from __future__ import annotations
+
+import shutil
+
+import msgspec
+import pytest
+
+from tests.data.memories import memory, put
+from tests.support.clock import eventually
+from tests.support.daemon import capturing, ids
+from tests.support.daemon.process import running
+from tests.support.git import git
+from tests.trust.people import clone, commit
+from tests.trust.ways import CANARY, FOLDER, NAMES, WAYS, lies_there, their_side
+
+pytestmark = pytest.mark.long
+
+QUESTION = [{"role": "user", "content": "Which ports, and who is asked first?"}]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    settings = {"embedding_model": "m", "retrieval_min_score": 0.0}
+    with capturing(tmp_path_factory.mktemp("home"), **settings) as stage:
+        stage.strange = stage.daemon.client(trusts=False)
+        yield stage
+        stage.strange.close()
+
+
+def begun(client, top, state):
+    """A repository with one memory that was remembered there, and committed."""
+    top.mkdir()
+    git(top, "init", "--quiet")
+    if state == "unknown":
+        put(top, memory("here_before", "lay there at the first look"))
+    assert client.remember(str(top), "Ports start at 9000").status == "ok"
+    assert client.trust(str(top)).roots[0].state == state
+    commit(top)
+    return top
+
+
+def injected(client, top):
+    assert client.rebuild(str(top), wait=True, timeout_s=60).status == "ok"
+    return client.retrieve(str(top), QUESTION, mode="plain")
+
+
+@pytest.mark.parametrize("state", ["own", "unknown"])
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
+def test_nothing_of_the_other_side_is_injected_and_it_is_said(shared, tmp_path, way, state):
+    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", state)
+    assert "9000" in injected(client, ours).text
+    their_side(ours, tmp_path / "theirs")
+    way(tmp_path / "theirs", ours)
+    assert lies_there(ours)
+
+    reply = injected(client, ours)
+    assert CANARY not in reply.text
+    assert "withheld" in reply.notice
+    assert CANARY not in repr(client.list(str(ours), all_versions=True))
+
+
+def test_an_added_worktree_shows_what_its_main_one_does(shared, tmp_path):
+    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
+    their_side(ours, tmp_path / "theirs")
+    git(ours, "worktree", "add", "--quiet", str(tmp_path / "look"), "mate/pr")
+    assert lies_there(tmp_path / "look")
+
+    reply = injected(client, tmp_path / "look")
+    assert CANARY not in reply.text
+    assert "9000" in reply.text
+
+
+def test_a_commit_while_no_daemon_runs_is_asked_about_and_an_edit_is_not(home, tmp_path):
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        ours = begun(client, tmp_path / "ours", "own")
+    put(ours, memory("committed", "Ports end at 9999"))
+    commit(ours)
+    put(ours, memory("written", "Ports are odd numbers"))
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        reply = injected(client, ours)
+        assert "odd numbers" in reply.text
+        assert "9999" not in reply.text
+        assert "1 memory is withheld" in reply.notice
+        (root,) = client.trust(str(ours)).roots
+        client.trust(str(ours), action="trust", shown=root.shown)
+        assert "9999" in injected(client, ours).text
+
+
+def test_after_a_reinstall_the_sentence_is_true_and_imported_rules_stay_unpinned(home, tmp_path):
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        ours = begun(client, tmp_path / "ours", "own")
+        state = daemon.home / ".local/state"
+        states = [each for each in daemon.home.rglob("state.db") if each.is_file()]
+    assert states, state
+    for each in states:
+        shutil.rmtree(each.parent)
+    for name, origin in (("mem_imported", "import"), ("mem_claimed", "typed")):
+        told = memory(name, f"Prefer what is {origin}")
+        put(ours, msgspec.structs.replace(told, origin=origin, category="project-conventions"))
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        reply = injected(client, ours)
+        assert "no record that forged wrote these: reinstalled, restored or cloned?" in reply.notice
+        assert "hand-written ones included" in reply.notice
+        assert "Yes is safe if" in reply.notice
+        assert reply.text == ""
+        for root in client.trust(str(tmp_path), action="under").roots:
+            client.trust(root.root, action="trust", shown=root.shown)
+        found = {each.id: each.origin for each in client.list(str(ours)).memories}
+        assert found["mem_imported"] == "import"
+        assert found["mem_claimed"] == "file"
+        first = client.retrieve(str(ours), [{"role": "user", "content": "hello"}], session_id="new")
+        assert "mem_imported" not in ids(first)
+
+
+def test_a_repository_that_comes_with_files_written_by_hand_is_asked_about_once(shared, tmp_path):
+    client, ours = shared.strange, tmp_path / "ours"
+    ours.mkdir()
+    git(ours, "init", "--quiet")
+    put(ours, memory("by_hand", "Ports start at 7000"))
+    reply = injected(client, ours)
+    assert reply.text == ""
+    assert "no record that forged wrote it" in reply.notice
+    client.trust(str(ours), action="trust")
+    assert "7000" in injected(client, ours).text
+    put(ours, memory("more", "Ports end at 7999"))
+    assert "7999" in injected(client, ours).text
+
+
+def test_a_text_in_conflict_is_in_no_turn_and_is_named_whoever_trusts(shared, tmp_path):
+    client = shared.strange
+    ours = begun(client, tmp_path / "ours", "own")
+    their_side(ours, tmp_path / "theirs")
+    for file in (ours / FOLDER).glob("mem_*.md"):
+        file.write_text(file.read_text().replace("9000", "9500"))
+    commit(ours)
+    client.trust(str(ours), action="trust")
+    git(ours, "merge", "--quiet", "mate/pr", check=False)
+    (file,) = [each for each in (ours / FOLDER).glob("mem_*.md") if "<<<<<<<" in each.read_text()]
+
+    reply = injected(client, ours)
+    assert "<<<<<<<" not in reply.text
+    assert CANARY not in reply.text
+    assert eventually(lambda: named(client, file), 60).startswith("it is in conflict")
+    assert CANARY not in injected(client, ours).text
+
+    text = file.read_text()
+    file.write_text(text[: text.index("<<<<<<<")] + "Ports start at 9600\n")
+    assert eventually(lambda: "9600" in injected(client, ours).text, 60)
+
+
+def named(client, file):
+    """What status says of a file."""
+    roots = client.status(str(file.parents[2])).roots
+    return next((each.reason for root in roots for each in root.problems if each.path == str(file)), "")
+
+
+def test_nobody_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
+    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
+    text = "Ports:\n<<<<<<< HEAD\n9000\n=======\n1\n>>>>>>> pr\n"
+    (there,) = client.list(str(ours)).memories
+    for scope in ("repo", "user"):
+        reply = client.remember(str(ours), text, scope=scope)
+        assert "it is in conflict" in reply.reason
+    reply = client.edit(str(ours), there.id, text)
+    assert "it is in conflict" in reply.reason
+    assert client.remember(str(ours), f"```\n{text}```\n").status == "ok"
+
+
+def test_clone_of_what_was_remembered_is_asked_about(shared, tmp_path):
+    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
+    copy = clone(ours, tmp_path / "copy")
+    reply = injected(client, copy)
+    assert (reply.text, reply.status) == ("", "empty")
+    assert "reinstalled, restored or cloned?" in reply.notice

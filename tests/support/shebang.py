@@ -1,0 +1,15 @@
+"""The first line of a test's own program: the kernel ends the path of its interpreter at a blank."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def shebang(folder: Path) -> str:
+    """`#!` and this Python, without its packages, by a link in a folder whose path has no blanks."""
+    link = folder / "python"
+    if not link.is_symlink():
+        link.symlink_to(os.path.realpath(sys.executable))
+    return f"#!{link}"
