@@ -90,17 +90,17 @@ def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: 
         if each in marks and marks[each].is_dead:
             continue
         ours, theirs = here.get(each), there.get(each)
-        before = known.get(each, NEVER_MET).sha256
+        before = known.get(each, NEVER_MET)
         if theirs is None:
             push.append(each)
         elif ours is None:
-            if not before:
+            if not before.sha256:
                 pull.append(each)
         elif ours.sha256 == theirs.sha256:
             met[each] = ours.sha256
-        elif before == theirs.sha256:
+        elif before.sha256 == theirs.sha256:
             push.append(each)
-        elif before == ours.sha256:
+        elif before.sha256 == ours.sha256 and not before.is_sent:
             pull.append(each)
         else:
             both.append(each)

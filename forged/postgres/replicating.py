@@ -204,9 +204,10 @@ class Replication:
             each: Change(carried, here[each], self._there[each].sha256 if each in self._there else "")
             for each, carried in found.items()
         }
-        # Noted before: whoever is killed after the server has it must know later that it was here.
+        # Noted before: whoever is killed after the server has it must know later that it was here. It is no
+        # file that both had: somebody else may have been faster, with another one.
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
-        await self._replicas.met(self.owner, fresh)
+        await self._replicas.sent(self.owner, fresh)
         taken = await self._rows.push(changes) if changes else Taken()
         self._kept_here |= {each: here[each].sha256 for each in taken.refused}
         self._there |= {each: here[each] for each in taken.ids}

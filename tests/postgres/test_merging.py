@@ -7,14 +7,14 @@ import itertools
 from collections import defaultdict
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forged.files import MAX_FILE_BYTES, parse, render
 from forged.map import link
 from forged.memory import Memory
 from forged.postgres.merging import Settled, planned, problem_with, settled, version_of
-from forged.state import NEVER_MET, Mark
+from forged.state import NEVER_MET, Mark, Replica
 from tests.postgres.machines import OWNER, Clock, Machine, Server, held
 
 Deed = tuple[str, int, int, bool]
@@ -88,12 +88,16 @@ class World:
         self._note()
 
     async def _restore(self, machine: Machine, back: str) -> None:
-        """Whoever restores what was forgotten brings it back everywhere, also where a hand had removed it."""
+        """Restore what was forgotten: it comes back everywhere, also where a hand removed it.
+
+        That hand may come later than the restore: a machine with a slow clock forgets it once more, which
+        reaches the hand's machine first, and then the restore takes that back.
+        """
         mark = machine.replicas.of(OWNER)[back].mark
         self.removed[machine.name].discard(back)
         if mark is not None and mark.is_dead:
-            for name in self.removed:
-                self.may_be_back[name].add(back)
+            for each in self.machines:
+                self.may_be_back[each.name].add(back)
         await machine.restore(back)
 
     def _say(self) -> str:
@@ -148,7 +152,18 @@ def content(data: bytes, name: str) -> str:
     return parse(data, "user", name).content
 
 
+# Killed after the restored file was noted as sent, before the server had it: another machine's was faster.
+KILLED_SENDING: list[Deed] = [
+    ("hand", 1, 0, False),
+    ("forget", 1, 0, False),
+    ("sync", 1, 0, False),
+    ("restore", 1, 0, False),
+    ("killed", 1, 4, False),
+]
+
+
 @given(st.lists(DEEDS, max_size=40))
+@example(KILLED_SENDING)
 def test_machines_that_meet_again_hold_the_same_and_have_lost_nothing(deeds: list[Deed]):
     async def lived() -> None:
         world = World()
@@ -159,6 +174,29 @@ def test_machines_that_meet_again_hold_the_same_and_have_lost_nothing(deeds: lis
         world.check()
 
     asyncio.run(lived())
+
+
+REMOVED_LATE: list[Deed] = [
+    ("forget", 1, 2, False),
+    ("restore", 1, 0, False),
+    ("remove", 0, 2, False),
+    ("forget", 2, 2, False),
+    ("sync", 2, 0, False),
+]
+
+
+@pytest.mark.parametrize("forgets_again", [False, True])
+async def test_a_hand_that_removes_after_a_restore_is_obeyed_unless_it_is_forgotten_and_restored(
+    forgets_again: bool,
+):
+    world = World()
+    await world.begin()
+    for deed in REMOVED_LATE if forgets_again else REMOVED_LATE[:3]:
+        await world.do(deed)
+    await world.heal()
+    world.check()
+    assert ("mem_a3" in world.machines[0].files) is forgets_again
+    assert all("mem_a3" in each.files for each in world.machines[1:])
 
 
 # --- one memory at a time --------------------------------------------------------------------------------
@@ -201,6 +239,27 @@ def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
     one = memory("mem_1", "tea", older="mem_0")
     other = memory("mem_1", "tea", at=0)
     assert settled("mem_1", "user", one, other) == Settled(one) == settled("mem_1", "user", other, one)
+
+
+@pytest.mark.parametrize(
+    ("is_sent", "ours", "theirs", "end"),
+    [
+        (False, "noted", "other", "pull"),
+        (False, "other", "noted", "push"),
+        (True, "noted", "other", "both"),
+        (True, "other", "noted", "push"),
+        (True, "other", "another", "both"),
+    ],
+)
+def test_a_file_that_was_only_sent_is_none_that_both_sides_had(
+    is_sent: bool, ours: str, theirs: str, end: str
+):
+    sides = [{"mem_1": held(memory("mem_1", said), "mem_1")} for said in (ours, theirs, "noted")]
+    known = {"mem_1": Replica(sides[2]["mem_1"].sha256, is_sent=is_sent)}
+    plan = planned(sides[0], sides[1], known, {})
+    assert (plan.pull, plan.push, plan.both) == tuple(
+        ("mem_1",) if each == end else () for each in ("pull", "push", "both")
+    )
 
 
 @pytest.mark.parametrize(
