@@ -17,7 +17,7 @@ export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo install test test-newest test-surroundings test-agents test-all test-real lint bench flows head clean \
-	test-mutations test-install run-tests
+	test-mutations test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
 	$(PYTHON) -m venv "$(VENV)"
@@ -55,6 +55,11 @@ run-tests:
 test-all: $(VENV)/.installed
 	$(PYTEST) --numprocesses 2 $(BY_FILE) tests/faults
 	$(PYTEST) --numprocesses 3 $(BY_FILE) -m 'hypothesis or long' --ignore tests/faults tests
+
+# New examples of the property tests, many more than elsewhere. Some ten minutes.
+EXAMPLES ?= 1000
+test-properties: $(VENV)/.installed
+	FORGED_EXAMPLES=$(EXAMPLES) $(PYTEST) --numprocesses 2 $(BY_FILE) -m hypothesis tests
 
 # Small bugs, planted one at a time in copies of the tree: those chosen by hand, and those drawn at random that
 # a test has noticed before. Each must be noticed. Takes some minutes; tests/mutations/run.py does more.
