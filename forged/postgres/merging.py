@@ -83,7 +83,8 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
 def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, Mark]) -> Plan:
     """Compare a root with the rows of its owner, by what is known of both."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
-    marks |= {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
+    newer = {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
+    marks |= newer
     marks |= _fallen(here, there, marks)
     pull, push, both, met = [], [], [], {}
     for each in here.keys() | there.keys():
@@ -100,7 +101,7 @@ def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: 
             met[each] = ours.sha256
         elif before.sha256 == theirs.sha256:
             push.append(each)
-        elif before.sha256 == ours.sha256 and not before.is_sent:
+        elif before.sha256 == ours.sha256 and before.is_common and each not in newer:
             pull.append(each)
         else:
             both.append(each)

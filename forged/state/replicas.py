@@ -50,12 +50,13 @@ class Mark(msgspec.Struct, frozen=True):
 class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
     """One memory: the hash of its file when both sides had the same, "" if they never had; and its mark.
 
-    `is_sent`: this file was sent where the server had none, and nobody knows yet if the server took it.
+    Where `is_common` is false this file was here, and the server may have had another one: it was sent and no
+    answer came, or it was forgotten and restored elsewhere, which may bring back an older file.
     """
 
     sha256: str = ""
     mark: Mark | None = None
-    is_sent: bool = False
+    is_common: bool = True
 
 
 NEVER_MET = Replica()
@@ -83,16 +84,17 @@ class Replicas:
 
     async def met(self, owner: Owner, hashes: Mapping[str, str]) -> None:
         """Both sides have files with these hashes now. What a power cut loses of that is found out again."""
-        await self._note(owner, hashes, is_sent=False)
+        await self._note(owner, hashes, is_common=True)
 
     async def sent(self, owner: Owner, hashes: Mapping[str, str]) -> None:
         """The server will get files with these hashes now, where it has none."""
-        await self._note(owner, hashes, is_sent=True)
+        await self._note(owner, hashes, is_common=False)
 
-    async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_sent: bool) -> None:
+    async def _note(self, owner: Owner, hashes: Mapping[str, str], *, is_common: bool) -> None:
         before = self._known[owner]
         changed = {
-            each: Replica(hash_, before.get(each, NEVER_MET).mark, is_sent) for each, hash_ in hashes.items()
+            each: Replica(hash_, before.get(each, NEVER_MET).mark, is_common)
+            for each, hash_ in hashes.items()
         }
         await self._put(owner, changed, durable=False)
 
@@ -139,7 +141,7 @@ def is_newer(mark: Mark, known: Replica | None) -> bool:
 
 def _marked(known: Replica | None, mark: Mark) -> Replica:
     """What is forgotten is new to whoever gets it back."""
-    return Replica(mark=mark) if known is None or mark.is_dead else msgspec.structs.replace(known, mark=mark)
+    return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)
 
 
 def all_replicas(connection: Connection) -> tuple[tuple[str, Replica], ...]:

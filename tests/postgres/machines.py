@@ -200,9 +200,11 @@ class Machine:
         self.drop(ids)
 
     async def restore(self, memory_id: str) -> None:
+        if memory_id in self.files:  # another machine restored it: refused, and it stays in the trash
+            return
         await self.replicas.mark(OWNER, [memory_id], "restored")
         trashed = self.trash.pop(memory_id)
-        self.files.setdefault(memory_id, trashed.data)
+        self.files[memory_id] = trashed.data
         for each in trashed.followers:
             if (
                 each in self.files

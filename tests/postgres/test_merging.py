@@ -162,8 +162,19 @@ KILLED_SENDING: list[Deed] = [
 ]
 
 
+# Edited on one machine, forgotten and restored on another that never had the edit.
+RESTORED_OLDER: list[Deed] = [
+    ("hand", 1, 1, False),
+    ("forget", 0, 1, False),
+    ("sync", 1, 0, False),
+    ("sync", 0, 0, False),
+    ("restore", 0, 0, False),
+]
+
+
 @given(st.lists(DEEDS, max_size=40))
 @example(KILLED_SENDING)
+@example(RESTORED_OLDER)
 def test_machines_that_meet_again_hold_the_same_and_have_lost_nothing(deeds: list[Deed]):
     async def lived() -> None:
         world = World()
@@ -242,20 +253,20 @@ def test_two_files_that_differ_in_nothing_that_is_said_leave_one():
 
 
 @pytest.mark.parametrize(
-    ("is_sent", "ours", "theirs", "end"),
+    ("is_common", "ours", "theirs", "end"),
     [
-        (False, "noted", "other", "pull"),
-        (False, "other", "noted", "push"),
-        (True, "noted", "other", "both"),
+        (True, "noted", "other", "pull"),
         (True, "other", "noted", "push"),
-        (True, "other", "another", "both"),
+        (False, "noted", "other", "both"),
+        (False, "other", "noted", "push"),
+        (False, "other", "another", "both"),
     ],
 )
-def test_a_file_that_was_only_sent_is_none_that_both_sides_had(
-    is_sent: bool, ours: str, theirs: str, end: str
+def test_a_file_that_was_here_is_the_common_one_only_where_both_sides_had_it(
+    is_common: bool, ours: str, theirs: str, end: str
 ):
     sides = [{"mem_1": held(memory("mem_1", said), "mem_1")} for said in (ours, theirs, "noted")]
-    known = {"mem_1": Replica(sides[2]["mem_1"].sha256, is_sent=is_sent)}
+    known = {"mem_1": Replica(sides[2]["mem_1"].sha256, is_common=is_common)}
     plan = planned(sides[0], sides[1], known, {})
     assert (plan.pull, plan.push, plan.both) == tuple(
         ("mem_1",) if each == end else () for each in ("pull", "push", "both")
