@@ -23,8 +23,8 @@ from tests.faults.amount import times
 from tests.support import left_out
 from tests.support.clock import run
 
-# How long an example takes says nothing on a busy machine. `make test` has time for a few of them. They are the same
-# ones in each run, so that a commit has one verdict; `make test-properties` draws many new ones.
+# How long an example takes says nothing on a busy machine. `make test` has time for a few of them. They
+# are the same ones in each run, so that a commit has one verdict; `make test-properties` draws new ones.
 _EXAMPLES = os.environ.get("FORGED_EXAMPLES")
 settings.register_profile(
     "forged",
