@@ -18,7 +18,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
@@ -114,9 +114,8 @@ class Repository:
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        accepted = frozenset(each.sha256 for each, why in verdicts.items() if not why)
-        theirs = frozenset(each.sha256 for each, why in verdicts.items() if why == OTHER_BRANCH)
-        return Judged(accepted, refused, is_news and bool(refused), theirs - brought)
+        theirs = _hashes(verdicts, OTHER_BRANCH) - brought
+        return Judged(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
     def first_look(self, candidates: Sequence[Candidate]) -> Judged:
         """Judge files of a root that nobody was asked about: what no object has, a person has written.
@@ -135,9 +134,8 @@ class Repository:
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
-        accepted = frozenset(each.sha256 for each, why in verdicts.items() if not why)
-        theirs = frozenset(each.sha256 for each, why in verdicts.items() if why == BROUGHT)
-        return Judged(accepted, refused, MOVING in refused.values(), theirs)
+        theirs = _hashes(verdicts, BROUGHT)
+        return Judged(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
 
     def _without_linked(self, candidates: Sequence[Candidate]) -> tuple[dict[str, str], list[Candidate]]:
         """Why files are refused whatever git says, by path, and the others."""
@@ -243,6 +241,11 @@ class Repository:
             transformed = self._git.transformed(list(paths.values()), with_cr)
             verdicts |= {each: FILTERED if path in transformed else "" for each, path in paths.items()}
         return verdicts
+
+
+def _hashes(verdicts: Mapping[Candidate, str], verdict: str) -> frozenset[str]:
+    """Hashes of the files with this verdict; "" is that nothing speaks against them."""
+    return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 
 def _failed(error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[Candidate]) -> Judged:
