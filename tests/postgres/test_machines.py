@@ -262,6 +262,31 @@ def test_a_file_that_was_edited_by_hand_on_both_is_kept_twice_the_same_way(two):
     assert one.history(memory_id) == other.history(memory_id)
 
 
+def test_an_edited_file_stays_where_another_machine_restores_an_older_one_of_it(two, meeting):
+    one, other = two
+
+    def rows() -> list[str]:
+        return [content for (content,) in meeting.sql("SELECT content FROM forged.user_memories")]
+
+    memory_id = one.remember("the port is 8080")
+    alike(one, other, count=1)
+    one.cut()
+    one.forget(memory_id)  # without having met the edit
+    file = other.path(memory_id)
+    file.write_text(file.read_text().replace("8080", "9090"))
+    eventually(lambda: rows() == ["the port is 9090"])
+    other.cut()
+    one.mend()
+    eventually(lambda: not rows())
+    one.restore(memory_id)
+    eventually(lambda: rows() == ["the port is 8080"])
+
+    other.mend()
+    alike(one, other, count=2)
+    assert sorted(one.listed().values()) == ["the port is 8080", "the port is 9090"]
+    assert "fork" in one.history(memory_id)[1]
+
+
 def test_a_file_with_a_secret_stays_on_its_machine(two, meeting):
     one, other = two
     secret = "ghp_" + "Zk3Lq9Rt7Wx2Bn5Vc8Mj1Hd4Fg6Ys0PaQeUi"
