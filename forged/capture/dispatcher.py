@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from forged.capture.asking import Asking, LastWord, MakeSupervisor
 from forged.capture.gate import Gate
@@ -38,10 +38,13 @@ from forged.capture.values import (
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.files import Root
-from forged.memory import utc_now
+from forged.memory import Memory, utc_now
 from forged.slots import logged
 from forged.state import Document, Event, State
 from forged.trust import elsewhere
+
+if TYPE_CHECKING:
+    from forged.capture.hearing import Spoken
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,8 @@ class Keeps(Protocol):
     async def decide(self, event: Event, classified: Classified) -> tuple[_Documents, Tally]: ...
 
     async def put(self, documents: _Documents, tops: Sequence[str]) -> Put: ...
+
+    async def meant(self, roots: Sequence[Root], text: str) -> Memory | None: ...
 
 
 class Dispatcher:
@@ -140,6 +145,13 @@ class Dispatcher:
         self._background.add(task)
         task.add_done_callback(logged)
         task.add_done_callback(self._background.discard)
+
+    async def say_which(self, spoken: Spoken, text: str, key: str) -> None:
+        """Find the memory that a sentence asks to forget, and have the command said that forgets it."""
+        memory = await self._keeper.meant(spoken.roots, text)
+        memory_id, content = (memory.id, memory.content) if memory is not None else ("", "")
+        top = spoken.roots[0].top if spoken.roots else ""
+        self.news.meant(spoken.session_id, spoken.agent, top, key, memory_id=memory_id, content=content)
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""

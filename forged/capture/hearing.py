@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from forged.capture.service import Pipeline
 
 MOST_PARTS = 4096
+# Sessions whose refused words are known, and texts of each: for the assistant's later answers.
+_MOST_SESSIONS, _MOST_REFUSED = 256, 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 T = TypeVar("T")
 _ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
@@ -108,6 +110,7 @@ class Hearing:
         self._keeps = keeps
         self._is_urgent = is_urgent
         self._clock = clock
+        self._refused: dict[str, tuple[frozenset[str], ...]] = {}  # of sessions, the newest last
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def hear(self, spoken: Spoken) -> Outcome:
@@ -137,17 +140,19 @@ class Hearing:
         stands = places(self._known(key).digests, row)
         new = [place is None or spoken.kind in _ALL_IS_JUDGED for place in stands]
         fresh = tuple(each for each, is_new in zip(spoken.said, new, strict=True) if is_new)
-        left = iter((await self._clean(spoken, fresh)).window)
+        taken = await self._clean(spoken, fresh, key)
+        left = iter(taken.window)
         window = [next(left) if is_new else None for is_new in new]
         part = Part(tuple(window), row, spoken.begun, spoken.goes_on)
-        return await self._judged(spoken, event_id, key, (part,))
+        return await self._judged(spoken, event_id, key, (part,), is_answered=_is_answered(taken))
 
     async def _part(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
-        parts = self._state.parts
+        parts, is_answered = self._state.parts, False
         if spoken.part not in parts.of(spoken.event_id):
             row = await _read(spoken.said, lambda: digests(spoken.said, key))
-            window = (await self._clean(spoken, spoken.said)).window
-            part = Part(window, row, spoken.begun, spoken.goes_on)
+            taken = await self._clean(spoken, spoken.said, key)
+            is_answered = _is_answered(taken)
+            part = Part(taken.window, row, spoken.begun, spoken.goes_on)
             if not self._pipeline.has_room(1, part.size):
                 return self._pipeline.refused(self._pipeline.full)
             try:
@@ -157,20 +162,34 @@ class Hearing:
         there = parts.of(spoken.event_id)
         if any(number not in there for number in range(spoken.parts)):
             return Outcome("accepted")
-        return await self._judged(
-            spoken, event_id, key, tuple(there[number] for number in range(spoken.parts))
-        )
+        whole = tuple(there[number] for number in range(spoken.parts))
+        return await self._judged(spoken, event_id, key, whole, is_answered=is_answered)
 
-    async def _clean(self, spoken: Spoken, said: tuple[Utterance, ...]) -> Intake:
+    async def _clean(self, spoken: Spoken, said: tuple[Utterance, ...], key: str) -> Intake:
+        """Cut out what must not be kept, and have it answered once a message."""
         begun = spoken.begun and said[:1] == spoken.said[:1]
         goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
 
-        taken = await _read(said, lambda: take_in(said, spoken.injected, begun=begun, goes_on=goes_on))
+        refused = self._refused.get(key, ())
+
+        def cleaned() -> Intake:
+            return take_in(said, spoken.injected, begun=begun, goes_on=goes_on, refused=refused)
+
+        taken = await _read(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
+        if taken.refused and key:
+            self._refused.pop(key, None)
+            self._refused[key] = tuple(dict.fromkeys(taken.refused))[-_MOST_REFUSED:]
+            if len(self._refused) > _MOST_SESSIONS:
+                del self._refused[next(iter(self._refused))]
+        if spoken.kind != "learned" and _is_answered(taken):
+            self._pipeline.answer(spoken, taken, [digests([each], key).hex() for each in said])
         return taken
 
-    async def _judged(self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...]) -> Outcome:
+    async def _judged(
+        self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
+    ) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
         now, known = round(self._clock(), 3), self._known(key)
         row = b"".join(part.digests for part in parts)
@@ -187,7 +206,7 @@ class Hearing:
         pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(spoken, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
-        is_known = all(place is not None for place in stands)
+        is_known = is_answered or all(place is not None for place in stands)
         return await self._pipeline.accept_all(spoken.kind, events, heard, is_known=is_known)
 
     def _known(self, key: str) -> Watermark:
@@ -223,6 +242,11 @@ async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
     if sum(len(each.text) for each in said) < INLINE_LENGTH:
         return work()
     return await asyncio.to_thread(work)
+
+
+def _is_answered(taken: Intake) -> bool:
+    """Whether something was cut out that its author hears of."""
+    return bool(taken.refusing or taken.forgets)
 
 
 def _problem(spoken: Spoken) -> str:

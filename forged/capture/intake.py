@@ -1,8 +1,9 @@
-"""What capture keeps of a message: no injected text and no secrets.
+"""What capture keeps of a message: no injected text, no secrets, and nothing that is off the record.
 
 `take_in` gets utterances without tool content and returns them as they may wait, be stored or leave for a
 model; it raises nothing, and nothing waits, is stored or leaves that has not passed here. What forged itself
-injected must not be learnt. Secrets are looked for a second time before a file is written.
+injected must not be learnt. What a person does not want remembered is cut out of the assistant's answers too.
+Secrets are looked for a second time before a file is written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from forged.capture.off_record import cut, without_repeats, words_refused
 from forged.conversation import Utterance
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import redact
@@ -20,19 +22,34 @@ LONGEST_SECRET = 16_000
 
 
 class Intake(msgspec.Struct, frozen=True):
-    """What is left of each message, None where that is nothing; how many secrets and echoes were cut."""
+    """What is left of each message, None where that is nothing; how many secrets and echoes were cut.
+
+    `refusing` are the places of messages with something that must not be kept, `refused` the words of each
+    such text. `forgets` are sentences that ask to forget, with the places of their messages. `points_before`:
+    the first that refuses means what was said before all of these.
+    """
 
     window: tuple[Utterance | None, ...] = ()
     redacted: int = 0
     echoes: int = 0
+    refusing: tuple[int, ...] = ()
+    refused: tuple[frozenset[str], ...] = ()
+    forgets: tuple[tuple[int, str], ...] = ()
+    points_before: bool = False
 
 
 def take_in(
-    utterances: Sequence[Utterance], injected: Collection[str], *, begun: bool = False, goes_on: bool = False
+    utterances: Sequence[Utterance],
+    injected: Collection[str],
+    *,
+    begun: bool = False,
+    goes_on: bool = False,
+    refused: Sequence[frozenset[str]] = (),
 ) -> Intake:
-    """Return all messages without echoes and secrets.
+    """Return all messages without echoes, secrets, and what is not to be remembered.
 
-    `injected` holds the contents of memories that were injected into this session. The first message may be
+    `injected` holds the contents of memories that were injected into this session, `refused` the words of
+    what was refused in it before. The first message may be
     the rest of one that is `begun` and the last one only the beginning of one that `goes_on`: where they were
     cut, so much stands in both that each leaves away what may be the half of a secret.
     """
@@ -48,4 +65,43 @@ def take_in(
         end = LONGEST_SECRET if goes_on and place == len(utterances) - 1 else 0
         kept = clean.text[start : len(clean.text) - end]
         window.append(Utterance(utterance.role, kept) if kept.strip() else None)
-    return Intake(tuple(window), secrets, echoes)
+    return _on_record(Intake(tuple(window), secrets, echoes), refused)
+
+
+def _on_record(taken: Intake, before: Sequence[frozenset[str]]) -> Intake:
+    """Take out what the person does not want remembered, and what the assistant says of it."""
+    window = [*taken.window]
+    refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
+    points_before = False
+    for place, each in enumerate(taken.window):
+        if each is None or each.role != "user" or (found := cut(each.text)).text == each.text:
+            continue
+        window[place] = Utterance("user", found.text) if found.text.strip() else None
+        forgets += [(place, text) for text in found.forgets]
+        texts += found.refused
+        if found.refused:
+            refusing.append(place)
+        if found.points_before:
+            first = _place_before(taken.window, place)
+            points_before = points_before or first is None
+            texts += [gone.text for gone in taken.window[first or 0 : place] if gone is not None]
+            window[first or 0 : place] = [None] * (place - (first or 0))
+    words = (*before, *words_refused(texts))
+    for place, left in enumerate(window):
+        if words and left is not None and left.role == "assistant":
+            text = without_repeats(left.text, words)
+            window[place] = Utterance("assistant", text) if text.strip() else None
+    return msgspec.structs.replace(
+        taken,
+        window=tuple(window),
+        refusing=tuple(refusing),
+        refused=words,
+        forgets=tuple(forgets),
+        points_before=points_before,
+    )
+
+
+def _place_before(window: Sequence[Utterance | None], place: int) -> int | None:
+    """The place of the person's message before another one, None if there is none in the window."""
+    before = (at for at in reversed(range(place)) if (each := window[at]) is not None and each.role == "user")
+    return next(before, None)

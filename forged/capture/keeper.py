@@ -22,6 +22,8 @@ import msgspec
 from forged.capture.candidates import candidates, naming, nearest
 from forged.capture.documents import decide
 from forged.capture.likely import Likely
+from forged.capture.off_record import words_to_forget
+from forged.capture.origins import words_said
 from forged.capture.promotion import Promotion
 from forged.capture.rows import VectorsOf
 from forged.capture.rules.newest import NO_ROWS, RowsOf
@@ -44,6 +46,8 @@ _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _FRESH_S, _FIRST_S = 2.0, 60.0
 # For the rows of all texts that are compared; of a proposal, and of all.
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
+# Of the words of a sentence that asks to forget, what a memory must have to be meant.
+_MEANT = 0.5
 
 Documents = tuple[Document, ...]
 _Result = Written | StoreError
@@ -99,6 +103,11 @@ class Keeper:
 
         return await asyncio.to_thread(found)
 
+    async def meant(self, roots: Sequence[Root], text: str) -> Memory | None:
+        """Return the memory that a sentence asks to forget, None if none has half of its words."""
+        view = await self._shown(FileRoots(self._indexer, roots))
+        return await asyncio.to_thread(_meant, view, text)
+
     async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
         if classified.proposals:
@@ -134,7 +143,9 @@ class Keeper:
             return msgspec.structs.replace(put, reason="storage", trouble=str(error))
 
     async def _see(self, event: Event) -> View:
-        roots = FileRoots(self._indexer, event.roots)
+        return await self._shown(FileRoots(self._indexer, event.roots))
+
+    async def _shown(self, roots: FileRoots) -> View:
         view = await roots.see(sys.maxsize, time.monotonic() + _FRESH_S)
         return await roots.see(0, time.monotonic() + _FIRST_S) if view.waiting else view
 
@@ -258,6 +269,19 @@ def _nearest(event: Event, view: View, rows: RowsOf) -> list[str]:
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in nearest(home, text, row, most)]
     return [each.content for each in near]
+
+
+def _meant(view: View, text: str) -> Memory | None:
+    """The newest version with most of the words of a sentence that asks to forget, of equals the newest."""
+    wanted = words_to_forget(text)
+    found = (
+        (len(wanted & words_said((each.content,))), each.created_at, each)
+        for home in view.maps
+        for each in nearest(home, text, b"", _MOST_NEAR)
+        if home.chains.is_head(each.id)
+    )
+    share, _, best = max(found, key=lambda each: each[:2], default=(0, "", None))
+    return best if wanted and share >= _MEANT * len(wanted) else None
 
 
 def _of_root(document: Document, identity: str) -> Document:

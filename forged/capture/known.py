@@ -86,6 +86,7 @@ class Place:
         self._root = root
         self._named = proposal.supersedes
         self.doubt = proposal.doubt
+        self._plainly = proposal.only_replaces
         self._content = content
         self._by_model = by_model
         self._rows = rows
@@ -115,7 +116,9 @@ class Place:
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._known.versions(root)
         texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
-        place = replaced_by(self._content, texts, rows=self._rows, doubt=self.doubt, among=heads)
+        place = replaced_by(
+            self._content, texts, rows=self._rows, doubt=self.doubt, among=heads, plainly=self._plainly
+        )
         if place is not None:
             return self._known.head(root, versions[place].id)
         before = self.before

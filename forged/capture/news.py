@@ -17,6 +17,8 @@ from forged.state import Document, Event, Judged, Judgement
 
 # Who judges where no model does.
 LOCAL = "builtin:rules"
+AS_ASKED = "as you asked"
+NOT_THERE = "no memory here says what you asked to forget"
 _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this agent"}
 
 
@@ -82,6 +84,47 @@ class News:
             said = hashlib.blake2b(f"{each.text}\n{each.reason}".encode(), digest_size=8).hexdigest()
             self._judged.add(f"{event.id} {said}", judgement)
 
+    def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
+        """A message had something that is not to be remembered: its session and time are on record.
+
+        `key` tells the message from others, so that it is answered once, however often it comes.
+        """
+        judgement = Judgement(
+            at=time.time(),
+            reason=AS_ASKED,
+            session_id=session_id,
+            agent=agent,
+            why="refusal",
+            classifier=LOCAL,
+            top=top,
+            untold=True,
+        )
+        self._judged.add(f"off record {key}", judgement)
+
+    def meant(
+        self, session_id: str, agent: str, top: str, key: str, *, memory_id: str = "", content: str = ""
+    ) -> None:
+        """A message asks to forget a memory, or what no memory says: a sentence alone forgets nothing."""
+        judgement = Judgement(
+            at=time.time(),
+            text=content,
+            reason=f"`forgectl forget {memory_id}` forgets it" if memory_id else NOT_THERE,
+            session_id=session_id,
+            agent=agent,
+            why="forget",
+            classifier=LOCAL,
+            top=top,
+            untold=True,
+        )
+        self._judged.add(f"forget {key}", judgement)
+
+    def point_back(self, session_id: str, key: str) -> None:
+        """A message does not want remembered what was said before it: name what its session left last."""
+        kept = (each for each in self._judged.listed() if each.session_id == session_id and each.memory_id)
+        last = next(kept, None)
+        if last is not None and last.text:
+            self.meant(session_id, last.agent, last.top, key, memory_id=last.memory_id, content=last.text)
+
     def of(self, session_id: str) -> tuple[str, ...]:
         """What nobody was told yet."""
         return tuple(map(_sentence, self._judged.untold(session_id))) if session_id else ()
@@ -105,6 +148,11 @@ def unanswered(
 
 
 def _sentence(judgement: Judgement) -> str:
+    if judgement.why == "refusal":
+        return f"not kept, {judgement.reason}"
+    if judgement.why == "forget":
+        which = f'not forgotten yet: "{judgement.text}"; ' if judgement.text else ""
+        return f"{which}{judgement.reason}"
     if not judgement.memory_id:
         what = f'"{judgement.text}": ' if judgement.text else ""
         return f"not kept: {what}{judgement.reason}"

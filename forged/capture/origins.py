@@ -53,16 +53,16 @@ class Origins:
         self._pasted += [piece for each in window if each.role == "assistant" for piece in _quoted(each.text)]
         said = statements(window, begun=begun, goes_on=goes_on) if self._pasted else ()
         agreed = [each.whole for each in said if not each.is_mixed]
-        self._typed = _words((*typed, *agreed))
-        self._unsure = _words(piece.text for piece in found if piece.of == "unsure") - self._typed
-        self._foreign = _words(piece.text for piece in self._pasted) - self._typed
+        self._typed = words_said((*typed, *agreed))
+        self._unsure = words_said(piece.text for piece in found if piece.of == "unsure") - self._typed
+        self._foreign = words_said(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
 
     def whose(self, content: str, *, by_model: bool) -> Whose:
         """Whose words a proposal is made of."""
         if not self._pasted:
             return "ours"
-        said = _words((content,))
+        said = words_said((content,))
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(_is_name, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)
@@ -71,10 +71,10 @@ class Origins:
 
     def beside(self, content: str) -> str:
         """What was pasted, that first of which a proposal has words."""
-        said = _words((content,))
+        said = words_said((content,))
 
         def strangeness(piece: Piece) -> int:
-            return -len(said & _words((piece.text,)))
+            return -len(said & words_said((piece.text,)))
 
         return "\n\n".join(_short(sorted(self._pasted, key=strangeness)))
 
@@ -97,8 +97,8 @@ def _is_name(word: str) -> bool:
     return any(character.isdigit() for character in word)
 
 
-def _words(texts: Iterable[str]) -> frozenset[str]:
-    """The beginnings of words, of Chinese and Japanese all pairs of characters, which stand for them."""
+def words_said(texts: Iterable[str]) -> frozenset[str]:
+    """Return the beginnings of words; of Chinese and Japanese, all pairs of characters."""
     found: set[str] = set()
     for text in map(without_unseen, texts):
         words = (word for word in content_words(_IDEOGRAPHS.sub(" ", text)) if word not in COMMON)

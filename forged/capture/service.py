@@ -20,7 +20,8 @@ import msgspec
 from forged.capture.asking import MakeSupervisor
 from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
-from forged.capture.hearing import Heard, Hearing, Outcome
+from forged.capture.hearing import Heard, Hearing, Outcome, Spoken
+from forged.capture.intake import Intake
 from forged.capture.keeping import Keeping
 from forged.capture.queue import CaptureQueue, Waiting, session_of
 from forged.capture.rows import VectorsOf
@@ -128,6 +129,19 @@ class Pipeline:
         if self._closing:
             return "the daemon is stopping"
         return self._state.pauses.reason(tops)
+
+    def answer(self, spoken: Spoken, taken: Intake, keys: Sequence[str]) -> None:
+        """Say of what a person does not want remembered, or wants forgotten, that it is so, or the command.
+
+        `keys` tell the messages apart: one that comes again is answered already.
+        """
+        top = spoken.roots[0].top if spoken.roots else ""
+        for place in taken.refusing:
+            self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
+        if taken.points_before:
+            self.news.point_back(spoken.session_id, keys[taken.refusing[0]])
+        for place, text in taken.forgets:
+            self._dispatcher.start(self._dispatcher.say_which(spoken, text, keys[place]))
 
     def refused(self, reason: str) -> Outcome:
         """Say no, and count it."""

@@ -44,7 +44,7 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
     said = words_of(text)
     if not any(_places(said, each) for each in unwanted):
         return text, 0
-    sentences = list(_sentences(text))
+    sentences = list(sentences_in(text))
     owner = [number for number, sentence in enumerate(sentences) for _ in words_of(sentence)]
     said = tuple(word for sentence in sentences for word in words_of(sentence))
     gone = {
@@ -64,8 +64,8 @@ def says_again(message: str, text: str) -> bool:
     return bool(wanted) and len(wanted & set(content_words(message))) >= _SHARE * len(wanted)
 
 
-def _sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, with the white space behind them: together they are the text."""
+def sentences_in(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, with the white space behind them: together they are the text."""
     start = 0
     for match in _END.finditer(text):
         if match["end"] is not None:

@@ -16,6 +16,7 @@ from itertools import takewhile
 
 import msgspec
 
+from forged.capture.rules.pair import is_evident
 from forged.capture.rules.slots import Signs, says_something, signs, weights
 
 # Nats for a replacement: clearly more likely than not, and of what a model proposed.
@@ -31,14 +32,23 @@ _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
 
 
 def replaced_by(
-    newer: str, older: Sequence[str], *, doubt: float = 0.0, among: float = 0.0, doubts: Sequence[float] = ()
+    newer: str,
+    older: Sequence[str],
+    *,
+    doubt: float = 0.0,
+    among: float = 0.0,
+    doubts: Sequence[float] = (),
+    plainly: bool = False,
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
     So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
-    memories, if not each one of its own.
+    memories, if not each one of its own. The texts must show it (`is_evident`, `plainly` or not).
     """
-    doubts = doubts or [0.0] * len(older)
+    doubts = [
+        more if is_evident(newer, each, plainly=plainly) else math.inf
+        for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
+    ]
     place, weight = _nearest(newer, older, doubts, among)
     if place is None:
         return None

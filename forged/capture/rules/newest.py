@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.rules import by_words
-from forged.capture.rules.pair import Floats, has_to_do, places_of, rows_of, signs_of
+from forged.capture.rules.pair import Floats, is_evident, places_of, rows_of, signs_of
 from forged.text.pieces import weight
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
@@ -120,19 +120,20 @@ def replaced_by(
     doubt: float = 0.0,
     among: float = 0.0,
     doubts: Sequence[float] = (),
+    plainly: bool = False,
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    So much more must speak for it as there is `doubt`, and `doubts` of each older one. By words alone they
-    are `among` memories, if not each one of its own. Those without a row are too far from what has one.
-    With rows too both have to name something together, or another thing in one place: sentences of one form
-    ("from now on ... with X, not with Y") are alike whatever they are about.
+    The texts must show it (`is_evident`, `plainly` or not): sentences of one form ("from now on ... with X,
+    not with Y") are alike whatever they are about. So much more must speak for it as there is `doubt`, and
+    `doubts` of each older one. They are `among` memories, if not each one of its own: the more they are, the
+    likelier one is like the newer text by accident. Those without a row are too far from one that has one.
     """
     if newer not in rows:
-        return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts)
-    bar = judge().bar + doubt
+        return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
+    bar = judge().bar + doubt + math.log(among or max(1, len(older)))
     least = [
-        bar + more if has_to_do(newer, each) else math.inf
+        bar + more if is_evident(newer, each, plainly=plainly) else math.inf
         for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
     ]
     return _best(newer, older, rows, least)
@@ -146,7 +147,7 @@ def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) ->
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
-    """Whether a replacement that a model proposes is borne out by the texts."""
+    """Return whether the texts bear out a replacement that a model proposes."""
     if newer not in rows or older not in rows:
         return by_words.may_replace(newer, older)
     return judge().leanings(newer, [older], rows)[0] > judge().proposed

@@ -8,7 +8,7 @@ else's words is none of the person's. One pass over the text, at most one look a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from forged.capture.pasted_lines import bare, is_list
 from forged.capture.typed import Piece, pieces, words
@@ -45,19 +45,28 @@ def sentences_of(piece: Piece) -> Iterator[str]:
     if piece.of == "foreign":
         return
     if is_list(piece.lines):
-        lines = [f"{bare(line)}\n" for line in piece.lines]
+        paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
     else:
-        lines = [f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in piece.lines]
-    yield from (each for each in _cut("".join(lines)) if not _is_quoted(each))
+        paragraph = _unwrapped(piece.lines)
+    yield from (each for part in _cut(paragraph) for each in _tidy(part) if not _is_quoted(each))
+
+
+def parts_of(piece: Piece) -> list[str]:
+    """Return the sentences of a piece with their end marks and the blank space behind: together its text."""
+    return list(_cut("\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()))
+
+
+def _unwrapped(lines: Sequence[str]) -> str:
+    return "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
 
 
 def _cut(paragraph: str) -> Iterator[str]:
     start = 0
     for match in _END.finditer(paragraph):
         if match["end"] is not None:
-            yield from _tidy(paragraph[start : match.end()])
+            yield paragraph[start : match.end()]
             start = match.end()
-    yield from _tidy(paragraph[start:])
+    yield paragraph[start:]
 
 
 def _tidy(piece: str) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""Whether somebody asks that something be kept, in seven languages; the wordings are data, `requests.toml`.
+"""Recognise requests to remember, not to remember, and to forget, in seven languages.
 
-In goes a text, out comes whether one of its sentences asks; not what is to be kept. The file is read with the
-first text, in some 50 ms; raises re.error for a pattern that is none, msgspec.ValidationError for odd fields.
+In goes a text, out comes whether one of its sentences asks; not what is to be kept. A request is read with
+what is before and behind it: "don't remember that" asks for nothing. The wordings are data, `requests.toml`
+and `off_record.toml`, read with the first text in some 50 ms; raises re.error for a pattern that is none,
+msgspec.ValidationError for odd fields.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Literal
 import msgspec
 
 from forged.capture.plain import any_of, plain, without_accents
+from forged.capture.rules.patterns import fill_in, word_patterns
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
+OFF_RECORD = os.path.join(os.path.dirname(__file__), "off_record.toml")
 # A request stands at the beginning of what is long, or at its end.
 _ENDS = 600
 # Characters of a request that leads in what it is about.
@@ -26,7 +30,12 @@ _CLAUSES, _CLAUSE = re.compile(r"[,:;–—，：；、]| - "), 12
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
-Kind = Literal["asks", "polite", "question", "not"]
+# Letters before a clause's request: "and please remember ...".
+_BEGINNING = 16
+
+Kind = Literal[
+    "asks", "polite", "question", "not", "refuses", "forgets", "goes_on", "all", "follows", "empty"
+]
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,8 +49,10 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no: str
 
     def is_in(self, sentence: str) -> bool:
-        """Whether it matches a sentence."""
-        return _compiled(self.pattern).search(plain(sentence)) is not None
+        """Return whether it matches a sentence."""
+        form = _compiled(self.pattern)
+        look = form.match if self.kind == "goes_on" else form.search
+        return look(plain(sentence)) is not None
 
 
 def asks(text: str) -> bool:
@@ -54,21 +65,29 @@ def asks(text: str) -> bool:
 def _asks(sentence: str) -> bool:
     is_asked = _is_in("asks", sentence) and not _is_in("question", sentence)
     # Few sentences come as far as what speaks against it.
-    return (is_asked or _is_in("polite", sentence)) and not _is_in("not", sentence)
+    return (is_asked or _is_in("polite", sentence)) and not any(
+        _is_in(each, sentence) for each in ("not", "refuses", "forgets")
+    )
 
 
 def _is_in(kind: Kind, sentence: str) -> bool:
-    return _any_of(kind).search(sentence) is not None
+    return form_of(kind).search(sentence) is not None
+
+
+def begins_with_request(clause: str) -> bool:
+    """Return whether a clause asks to remember something with its first words."""
+    found = form_of("asks").search(said := plain(clause))
+    return found is not None and found.start() <= _BEGINNING and _asks(said)
 
 
 def without_request(text: str) -> str:
     """Return the plain text without the words that ask."""
-    return _any_of("asks").sub(" ", plain(text))
+    return form_of("asks").sub(" ", plain(text))
 
 
 def beside_request(text: str) -> str:
     """Return the plain text without the clauses that ask, unless nothing is left then."""
-    clauses = [each for each in _CLAUSES.split(plain(text)) if each and not _any_of("asks").search(each)]
+    clauses = [each for each in _CLAUSES.split(plain(text)) if each and not form_of("asks").search(each)]
     return ", ".join(clauses) if sum(map(len, clauses)) >= _CLAUSE else without_request(text)
 
 
@@ -82,13 +101,19 @@ def behind_request(text: str) -> str:
 
 @functools.cache
 def wordings() -> tuple[Wording, ...]:
-    """Return the file."""
+    """Return both files."""
     with open(FILE, "rb") as file:
-        return msgspec.convert(tomllib.load(file)["wording"], tuple[Wording, ...])
+        asking = tomllib.load(file)["wording"]
+    with open(OFF_RECORD, "rb") as file:
+        off_record = tomllib.load(file)
+    words = word_patterns(off_record["words"])
+    refusing = [each | {"pattern": fill_in(each["pattern"], words)} for each in off_record["wording"]]
+    return msgspec.convert([*asking, *refusing], tuple[Wording, ...])
 
 
 @functools.cache
-def _any_of(kind: Kind) -> re.Pattern[str]:
+def form_of(kind: Kind) -> re.Pattern[str]:
+    """Return the pattern of all wordings of a kind, for plain texts."""
     return _compiled(any_of(each.pattern for each in wordings() if each.kind == kind))
 
 

@@ -1,0 +1,236 @@
+"""Cut out of a message what its author does not want remembered ("off the record", "forget that ...").
+
+In goes the text of a user's message, out comes a `Cut`: the same text without the sentences that refuse to be
+remembered, those that they point at, and those that ask to forget. Other requests of the message stay. It is
+done before a message waits, is stored or leaves for a model, so that no rule, model or file ever has what was
+refused; `without_repeats` takes it out of the assistant's answers.
+
+The wordings are those of `rules.requests`. Verbs of memory refuse whatever their object; "never store tokens
+in plain text" is a rule of a project and stays. Only text that was typed is looked at: a pasted page refuses
+nothing. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from forged.capture.origins import words_said
+from forged.capture.plain import plain
+from forged.capture.rules.asked import letters
+from forged.capture.rules.prose import parts_of
+from forged.capture.rules.requests import asks, begins_with_request, form_of
+from forged.capture.typed import Piece, pieces
+from forged.text.forgetting import sentences_in
+
+# Words without which no pattern matches: most messages hold none of them, and cost one look.
+_CUES = re.compile(
+    r"not\b|n'?t\b|\bno\b|never|stop|quit|avoid|refrain|without|against|instead|off[- ]|between|leave|"
+    r"forget|unlearn|unremember|delete|remove|erase|drop|discard|purge|wipe|clear|throw|rid|retract|scrub|longer|"
+    r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|verwirf|wirf|"
+    r"nunca|jamas|deja|evita|sin|entre|extraofi|registro|olvid|borr|elimin|quit|suprim|descart|"
+    r"pas\b|jamais|rien|inutile|arrete|cesse|evite|sans|off|hors|oubli|supprim|effac|enlev|retir|jett|"
+    r"nao|nem|par[ae]\b|deix|sem|fora|esque[cç]|apag|exclu|delet|tir[ae]|"
+    r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"
+    r"やめ|止め|控え|破棄|外"
+)
+# Letters of a sentence that says something beside the words that refuse.
+_SAYS = 12
+_MARKS = " ,;:–—，：；、-"
+# The end of a sentence that points on.
+_POINTS_ON = re.compile(r"[:：]\s*$")
+_COLON = re.compile(r"\s*[:：]")
+_CLAUSES = re.compile(
+    r"([,;:–—，：；、]\s*| - |\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
+)
+_JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|但是?|でも)?\s*", re.IGNORECASE)
+# Of the words that were refused, what another sentence must share to say them again.
+_AGAIN = 0.5
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What is left of a message, the sentences that must not be kept, and those that ask to forget.
+
+    `points_before`: the message refuses nothing of its own, but what was said before it.
+    """
+
+    text: str
+    refused: tuple[str, ...] = ()
+    forgets: tuple[str, ...] = ()
+    points_before: bool = False
+
+
+def cut(text: str) -> Cut:
+    """Return a message without what its author refuses or asks to forget."""
+    if not _CUES.search(plain(text)):
+        return Cut(text)
+    found = [_Piece(piece) for piece in pieces(text)]
+    if not any(each.refusals or each.to_forget for each in found):
+        return Cut(text)
+    outside = [_cut_refused(found, piece, at) for piece in found for at in piece.refusals]
+    refused = tuple(part for piece in found for part in piece.refused)
+    for piece in found:
+        piece.cut_forgotten()
+        piece.cut_repeats(refused)
+    forgets = tuple(part for piece in found for part in piece.forgets)
+    left = "\n\n".join(filter(None, (piece.left for piece in found)))
+    refused = tuple(part for piece in found for part in piece.refused)
+    return Cut(left, refused, forgets, any(outside) and not left.strip())
+
+
+def without_repeats(text: str, refused: Sequence[frozenset[str]]) -> str:
+    """Return an assistant's text without the sentences that say again what was refused."""
+    return "".join(each for each in sentences_in(text) if not _repeats(each, refused))
+
+
+def _repeats(sentence: str, refused: Sequence[frozenset[str]]) -> bool:
+    said = words_said((sentence,))
+    return any(len(each & said) >= _AGAIN * len(each) for each in refused if each)
+
+
+def words_refused(texts: Sequence[str]) -> tuple[frozenset[str], ...]:
+    """Return the words by which each text is recognised, without those that refuse."""
+    return tuple(words_said((_bare(text),)) for text in texts)
+
+
+def words_to_forget(sentence: str) -> frozenset[str]:
+    """Return the words by which the memory is found that a sentence asks to forget."""
+    return words_said((form_of("empty").sub(" ", plain(sentence)),))
+
+
+class _Piece:
+    """The sentences of one piece of a message, and what becomes of each."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._whole = piece.text
+        self.parts = parts_of(piece) if piece.of != "foreign" else []
+        self._left: list[str | None] = [*self.parts]
+        self.forgets: list[str] = []
+        seen = [plain(part) for part in self.parts]
+        self.refusals = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
+        forgetting = (at for at, part in enumerate(seen) if form_of("forgets").search(part))
+        self.to_forget = [at for at in forgetting if at not in self.refusals]
+
+    @property
+    def left(self) -> str:
+        """The text of what stays."""
+        if not self.parts or self._left == self.parts:
+            return self._whole
+        return "".join(part for part in self._left if part).strip()
+
+    @property
+    def refused(self) -> Iterator[str]:
+        for part, left in zip(self.parts, self._left, strict=True):
+            if left != part and part not in self.forgets and part.strip():
+                yield part.replace(left.strip(), "").strip() if left else part.strip()
+
+    def refuse(self, at: int) -> None:
+        """Cut a sentence, but for the clauses of it that ask for something else to be kept."""
+        self._left[at] = _requests_in(self.parts[at])
+
+    def refuse_from(self, at: int, step: int) -> bool:
+        """Cut the sentences from a place on, up to a request; return whether there was any."""
+        begin = at
+        while 0 <= at < len(self.parts) and not asks(self.parts[at]):
+            if at not in self.refusals:
+                self._left[at] = None
+            at += step
+        return any(part.strip() for part in self.parts[min(begin, at + 1) : max(begin + 1, at)])
+
+    def refuse_all(self) -> None:
+        for at, part in enumerate(self.parts):
+            if at not in self.refusals and not asks(part):
+                self._left[at] = None
+
+    def cut_forgotten(self) -> None:
+        for at in self.to_forget:
+            if self._left[at] is not None:
+                self.forgets.append(self.parts[at])
+                self._left[at] = _without_forgotten(self.parts[at])
+
+    def cut_repeats(self, refused: Sequence[str]) -> None:
+        """Cut the sentences that say again what another one refuses."""
+        words = words_refused(refused) if self.parts and refused else ()
+        for at, part in enumerate(self._left):
+            if part and part == self.parts[at] and words and _repeats(part, words) and not asks(part):
+                self._left[at] = None
+
+
+def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
+    """Cut a sentence that refuses and what it points at; whether that is said before the message."""
+    part = piece.parts[at]
+    said = plain(part)
+    match = form_of("refuses").search(said)
+    assert match is not None
+    piece.refuse(at)
+    if form_of("all").search(said):
+        for each in found:
+            each.refuse_all()
+    says_something = letters(_bare(part)) >= _SAYS
+    points_on = _POINTS_ON.search(part) or form_of("follows").search(said) or _COLON.match(said, match.end())
+    place = found.index(piece)
+    if points_on and piece.refuse_from(at + 1, 1):
+        return False
+    if points_on and not says_something:
+        return not any(each.refuse_from(0, 1) for each in found[place + 1 : place + 2])
+    if says_something:
+        return False
+    if piece.refuse_from(at - 1, -1):
+        return False
+    if any(each.refuse_from(len(each.parts) - 1, -1) for each in reversed(found[:place]) if each.parts):
+        return False
+    return not piece.refuse_from(at + 1, 1)
+
+
+def _bare(sentence: str) -> str:
+    """The plain text without the words that refuse, ask, or point."""
+    return form_of("empty").sub(" ", form_of("refuses").sub(" ", plain(sentence)))
+
+
+def _clauses(sentence: str) -> list[str]:
+    """The clauses of a sentence, each with the mark that it begins with: together the sentence."""
+    found = _CLAUSES.split(sentence)
+    return [found[0], *(mark + text for mark, text in zip(found[1::2], found[2::2], strict=True))]
+
+
+def _requests_in(sentence: str) -> str | None:
+    """The clauses of a sentence that refuses which ask for something to be kept, with those behind them."""
+    kept: list[str] = []
+    is_kept = False
+    for clause in _clauses(sentence):
+        if form_of("refuses").search(plain(clause)):
+            is_kept = False
+        elif begins_with_request(_JOINS.sub("", clause.lstrip(_MARKS), count=1)):
+            is_kept = True
+        if is_kept:
+            kept.append(clause)
+    return _tidied(kept, sentence)
+
+
+def _without_forgotten(sentence: str) -> str | None:
+    """The clauses of a sentence that asks to forget which state something of their own."""
+    clauses = _clauses(sentence)
+    forgotten = [clause for clause in clauses if form_of("forgets").search(plain(clause.lstrip(_MARKS)))]
+    if not forgotten:  # the wording goes over several clauses
+        return None
+    words = words_said(forgotten)
+    kept: list[str] = []
+    is_kept = False
+    for clause in clauses:
+        own = plain(clause.strip(_MARKS))
+        if clause in forgotten:
+            is_kept = False
+        elif form_of("goes_on").match(own):
+            is_kept = not words or len(words_said((clause,)) - words) > 0
+        if is_kept:
+            kept.append(clause)
+    return _tidied(kept, sentence)
+
+
+def _tidied(clauses: Sequence[str], sentence: str) -> str | None:
+    if not clauses:
+        return None
+    text = _JOINS.sub("", "".join(clauses).lstrip(_MARKS), count=1).rstrip(f"{_MARKS}\n")
+    return f"{text}{sentence[len(sentence.rstrip()) :] or ' '}"
