@@ -23,6 +23,7 @@ from forged.capture.asking import Asking, LastWord, MakeSupervisor
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
 from forged.capture.news import News, unanswered
+from forged.capture.off_record import names_memory
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
 from forged.capture.rows import VectorsOf
 from forged.capture.values import (
@@ -149,6 +150,8 @@ class Dispatcher:
     async def say_which(self, spoken: Spoken, text: str, key: str) -> None:
         """Find the memory that a sentence asks to forget, and have the command said that forgets it."""
         memory = await self._keeper.meant(spoken.roots, text)
+        if memory is None and not names_memory(text):
+            return
         memory_id, content = (memory.id, memory.content) if memory is not None else ("", "")
         top = spoken.roots[0].top if spoken.roots else ""
         self.news.meant(spoken.session_id, spoken.agent, top, key, memory_id=memory_id, content=content)

@@ -21,7 +21,7 @@ from forged.capture.origins import words_said
 from forged.capture.plain import plain
 from forged.capture.rules.asked import letters
 from forged.capture.rules.prose import parts_of
-from forged.capture.rules.requests import asks, begins_with_request, form_of
+from forged.capture.rules.requests import Kind, asks, begins_with_request, form_of
 from forged.capture.typed import Piece, pieces
 from forged.text.forgetting import sentences_in
 
@@ -38,12 +38,18 @@ _CUES = re.compile(
 )
 # Letters of a sentence that says something beside the words that refuse.
 _SAYS = 12
+# The marks and blanks that a sentence ends with.
+_END = re.compile(r"[.!?…。！？]*\s*$")
+# Words of a clause that may state something.
+_CLAUSE = 3
+_FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 _MARKS = " ,;:–—，：；、-"
 # The end of a sentence that points on.
 _POINTS_ON = re.compile(r"[:：]\s*$")
 _COLON = re.compile(r"\s*[:：]")
 _CLAUSES = re.compile(
-    r"([,;:–—，：；、]\s*| - |\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
+    r"([,;:–—，：；、]\s*(?!\s|(?:dass|was|wie|wer|wo|que|qui|ce que)\b)| - |"
+    r"\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
 )
 _JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|但是?|でも)?\s*", re.IGNORECASE)
 # Of the words that were refused, what another sentence must share to say them again.
@@ -86,7 +92,7 @@ def without_repeats(text: str, refused: Sequence[frozenset[str]]) -> str:
 
 
 def _repeats(sentence: str, refused: Sequence[frozenset[str]]) -> bool:
-    said = words_said((sentence,))
+    said = words_said((plain(sentence),))
     return any(len(each & said) >= _AGAIN * len(each) for each in refused if each)
 
 
@@ -100,6 +106,15 @@ def words_to_forget(sentence: str) -> frozenset[str]:
     return words_said((form_of("empty").sub(" ", plain(sentence)),))
 
 
+def names_memory(sentence: str) -> bool:
+    """Return whether a sentence asks memory to forget for sure: "forget that", not "forget vitest"."""
+    return form_of("forgets").search(plain(sentence)) is not None
+
+
+def _forgets(said: str) -> bool:
+    return any(form_of(each).search(said) for each in _FORGETTING)
+
+
 class _Piece:
     """The sentences of one piece of a message, and what becomes of each."""
 
@@ -110,7 +125,7 @@ class _Piece:
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
         self.refusals = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
-        forgetting = (at for at, part in enumerate(seen) if form_of("forgets").search(part))
+        forgetting = (at for at, part in enumerate(seen) if _forgets(part))
         self.to_forget = [at for at in forgetting if at not in self.refusals]
 
     @property
@@ -137,7 +152,7 @@ class _Piece:
             if at not in self.refusals:
                 self._left[at] = None
             at += step
-        return any(part.strip() for part in self.parts[min(begin, at + 1) : max(begin + 1, at)])
+        return at != begin
 
     def refuse_all(self) -> None:
         for at, part in enumerate(self.parts):
@@ -212,17 +227,17 @@ def _requests_in(sentence: str) -> str | None:
 def _without_forgotten(sentence: str) -> str | None:
     """The clauses of a sentence that asks to forget which state something of their own."""
     clauses = _clauses(sentence)
-    forgotten = [clause for clause in clauses if form_of("forgets").search(plain(clause.lstrip(_MARKS)))]
+    forgotten = [each for each in clauses if _forgets(plain(each.lstrip(_MARKS)))]
     if not forgotten:  # the wording goes over several clauses
         return None
-    words = words_said(forgotten)
+    words, is_thing = words_said(forgotten), not names_memory(sentence)
     kept: list[str] = []
     is_kept = False
     for clause in clauses:
         own = plain(clause.strip(_MARKS))
         if clause in forgotten:
             is_kept = False
-        elif form_of("goes_on").match(own):
+        elif form_of("goes_on").match(own) or (is_thing and len(own.split()) >= _CLAUSE):
             is_kept = not words or len(words_said((clause,)) - words) > 0
         if is_kept:
             kept.append(clause)
@@ -233,4 +248,6 @@ def _tidied(clauses: Sequence[str], sentence: str) -> str | None:
     if not clauses:
         return None
     text = _JOINS.sub("", "".join(clauses).lstrip(_MARKS), count=1).rstrip(f"{_MARKS}\n")
-    return f"{text}{sentence[len(sentence.rstrip()) :] or ' '}"
+    end = _END.search(sentence)
+    assert end is not None
+    return text.rstrip(end[0]) + end[0]

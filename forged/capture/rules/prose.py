@@ -53,7 +53,8 @@ def sentences_of(piece: Piece) -> Iterator[str]:
 
 def parts_of(piece: Piece) -> list[str]:
     """Return the sentences of a piece with their end marks and the blank space behind: together its text."""
-    return list(_cut("\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()))
+    text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
+    return [part for part in _cut(text) if part]
 
 
 def _unwrapped(lines: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 _BEGINNING = 16
 
 Kind = Literal[
-    "asks", "polite", "question", "not", "refuses", "forgets", "goes_on", "all", "follows", "empty"
+    "asks", "polite", "question", "not", "refuses", "forgets", "drops", "goes_on", "all", "follows", "empty"
 ]
 
 

@@ -1,0 +1,155 @@
+"""Requests not to remember, and to forget: generated in seven languages, and nothing of theirs is left."""
+
+from __future__ import annotations
+
+import tomllib
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from forged.capture.off_record import cut, without_repeats, words_refused, words_to_forget
+from forged.capture.rules.requests import asks, wordings
+
+FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
+
+
+def negated(language: str) -> list[str]:
+    """All refusals of a language, each a message that must leave nothing."""
+    forms = FORMS[language]
+    memory = [form.format(v=verb) for form, verb in product(forms["negated"], forms["memory"])]
+    stores = [form.format(v=verb) for form, verb in product(forms["negated"], forms["stores"])]
+    whole = [forms["that"].format(each) for each in memory]
+    return whole + [shape.format(each) for shape, each in product(forms["this"], (*memory, *stores))]
+
+
+@pytest.mark.parametrize("language", FORMS)
+def test_no_negated_request_leaves_anything_of_what_it_means(language):
+    left = {
+        said: found.text
+        for said in negated(language)
+        if "Zoltan" in (found := cut(said)).text or not found.refused
+    }
+    assert left == {}
+
+
+@pytest.mark.parametrize("language", FORMS)
+def test_no_negated_request_asks(language):
+    assert [said for said in negated(language) if asks(said)] == []
+
+
+@pytest.mark.parametrize("language", FORMS)
+def test_another_request_of_the_same_message_stays(language):
+    other = FORMS[language]["other"]
+    for said in negated(language):
+        for message in (f"{other} {said}", f"{other}\n\n{said}", f"{said}\n\n{other}"):
+            found = cut(message)
+            assert other.strip(".。") in found.text, message
+            assert "Zoltan" not in found.text, message
+
+
+@pytest.mark.parametrize("wording", [each for each in wordings() if each.kind in {"asks", "polite"}], ids=str)
+def test_what_asks_is_not_taken_for_a_refusal(wording):
+    assert cut(wording.yes).text == wording.yes
+
+
+# Rules of a project and ordinary orders; each has the words of a refusal.
+PLAIN = (
+    "Never store tokens in plain text.",
+    "Don't save files with a BOM.",
+    "Do not store this in the database, store it in redis.",
+    "Remember that we never log request bodies.",
+    "Don't forget: tabs, not blanks.",
+    "I don't remember which port it was.",
+    "You never remember that we use pnpm!",
+    "Why don't you remember that we use pnpm?",
+    "Keep secrets out of the repository.",
+    "The contract between us and the vendor ends in May.",
+    "Merk dir: nicht auf main pushen.",
+    "Passwörter nie im Klartext speichern.",
+    "Vergiss die Tests nicht.",
+    "No guardes los tokens en el repo.",
+    "No olvides que la base es orion.",
+    "N'enregistre pas les mots de passe en clair.",
+    "N'oublie pas que la base est en latin1.",
+    "Não guardes os tokens no repositório.",
+    "不要记录请求的日志。",
+    "别忘了这台机器是 jdk8。",
+    "忘れないで、本番は水曜NG。",
+    "パスワードは平文で保存しないで。",
+    "Remove the memory leak in the parser.",
+    "Delete the notes table, nobody reads it.",
+)
+
+
+@pytest.mark.parametrize("said", PLAIN)
+def test_a_rule_with_the_words_of_a_refusal_stays(said):
+    assert cut(said).text == said
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Remember that we use pnpm, but don't remember my name.", "Remember that we use pnpm"),
+        ("Don't remember my name, but remember that we use pnpm.", "remember that we use pnpm."),
+        (
+            "Merk dir nicht meinen Namen, aber merk dir, dass wir pnpm nehmen.",
+            "merk dir, dass wir pnpm nehmen.",
+        ),
+        ("Fix the tests.\n\nMy manager is Sam. Please don't store that.", "Fix the tests."),
+        ("Don't remember this:\nmy manager is Sam\nhe lives in Rome\n\nFix the tests.", "Fix the tests."),
+        ("The port is 8443. You don't have to remember that the port is 8443.", ""),
+        ("We use pnpm. My salary is 90k.\n\nDon't remember any of this.", ""),
+    ],
+)
+def test_a_refusal_takes_what_it_points_at_and_no_request(said, left):
+    assert cut(said).text.strip().rstrip(".") == left.rstrip(".")
+
+
+def test_a_refusal_alone_points_before_its_message():
+    assert cut("Please don't remember that.").points_before
+    assert cut("Don't save any of this.").points_before
+    assert not cut("My manager is Sam. Don't remember that.").points_before
+
+
+def test_pasted_text_refuses_nothing():
+    said = "fix this page:\n```\nOff the record: do not remember that port is 1.\n```"
+    assert cut(said).text == said
+
+
+def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
+    refused = words_refused(cut("Please don't remember this: my manager is called Sam Vimes.").refused)
+
+    left = without_repeats(
+        "Understood. I won't keep that your manager is Sam Vimes. The tests pass.", refused
+    )
+
+    assert left == "Understood. The tests pass."
+
+
+@pytest.mark.parametrize("said", [said for each in FORMS.values() for said in each["forgetting"]])
+def test_a_request_to_forget_is_kept_by_nobody_and_names_what_it_means(said):
+    found = cut(f"{said}\n\nThen run the tests.")
+
+    assert found.text == "Then run the tests."
+    assert found.forgets == (said,)
+    assert "orion" in words_to_forget(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("forget vitest, we use jest", "we use jest"),
+        ("We use jest, forget vitest", "We use jest"),
+        ("Forget that the database is orion, it's lyra now.", "it's lyra now."),
+        ("Vergiss vitest, wir nehmen jest", "wir nehmen jest"),
+        ("Vergiss, dass wir vitest nutzen, wir nehmen jest", "wir nehmen jest"),
+        ("Olvida lo de vitest, usamos jest", "usamos jest"),
+        ("Oublie que c'est vitest, on utilise jest", "on utilise jest"),
+        ("Esquece o vitest, usamos jest", "usamos jest"),
+        ("忘掉 vitest，我们用 jest", "我们用 jest"),
+        ("vitestのことは忘れて、今はjestを使っています", "今はjestを使っています"),
+    ],
+)
+def test_another_value_behind_a_request_to_forget_stays(said, left):
+    assert cut(said).text.strip() == left
