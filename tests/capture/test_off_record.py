@@ -12,6 +12,7 @@ from forged.capture.off_record import cut, without_repeats, words_refused, words
 from forged.capture.rules.requests import asks, wordings
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
+REFUSED = FORMS.pop("wordings")
 
 
 def negated(language: str) -> list[str]:
@@ -36,6 +37,16 @@ def test_no_negated_request_leaves_anything_of_what_it_means(language):
 @pytest.mark.parametrize("language", FORMS)
 def test_no_negated_request_asks(language):
     assert [said for said in negated(language) if asks(said)] == []
+
+
+def test_every_wording_that_asks_says_how_it_is_refused():
+    assert set(REFUSED) == {f"{each.language} {each.name}" for each in wordings() if each.kind == "asks"}
+
+
+@pytest.mark.parametrize("said", [said for each in REFUSED.values() for said in each])
+def test_the_negated_form_of_a_wording_leaves_nothing_and_asks_nothing(said):
+    assert "Zoltan" not in cut(said).text
+    assert not asks(said)
 
 
 @pytest.mark.parametrize("language", FORMS)
