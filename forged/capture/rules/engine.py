@@ -217,10 +217,15 @@ _ALWAYS_REPO = (Category.PATTERNS, Category.ARCHITECTURAL_DECISIONS)
 
 
 def _scope(text: str, category: Category, *, is_local: bool) -> Scope:
-    """Whom a statement is about by its own words, and where these say nothing by its kind."""
+    """The scope that a statement's own words speak for, the repository's where they say nothing.
+
+    An order ("always run make lint") holds where it is given, unless it is about how to speak to the person.
+    """
     is_projects = is_local or category in _ALWAYS_REPO or patterns().project.search(text) is not None
-    is_habit = not is_projects and patterns().personal.match(text) is not None
-    is_persons = category is Category.USER_FACTS or is_habit
+    is_persons = not is_projects and (
+        patterns().personal.match(text) is not None or patterns().speech.search(text) is not None
+    )
+    is_persons = is_persons or category is Category.USER_FACTS
     return scope_of(text, otherwise=Scope.USER if is_persons else Scope.REPO)
 
 

@@ -45,6 +45,7 @@ Kind = Literal[
     "all",
     "wrong",
     "always",
+    "settles",
 ]
 Veto = Literal["question", "doubt", "hearsay", "moment", "pointing", "report", "irony", "order", "life"]
 

@@ -5,12 +5,13 @@ import hashlib
 import time
 import tomllib
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from forged.capture.rules.engine import LONGEST, RuleClassifier
+from forged.capture.rules.engine import LONGEST, RuleClassifier, proposals_in
 from forged.capture.values import Classified, Proposal, Usage
 from forged.conversation import Speaker, Utterance
 from forged.memory import Category, Memory, Scope
@@ -247,8 +248,85 @@ def test_word_that_is_alone_in_its_sentence_counts_for_the_next():
 
 
 def test_same_words_belong_to_the_person_or_to_the_project():
-    assert only("Always use pathlib.").scope == Scope.USER
-    assert only("In this repo, always use pathlib.").scope == Scope.REPO
+    assert only("I always use pathlib.").scope == Scope.USER
+    assert only("In this repo, I always use pathlib.").scope == Scope.REPO
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "Never write to the legacy_orders table.",
+        "Always ask Maria before you change the billing module.",
+        "Always run make lint before you push.",
+        "Always use the internal npm mirror at npm.corp.example.",
+        "Always write the currency behind the amount.",
+        "Never mock the payment gateway in tests any more.",
+        "From now on releases happen on Tuesdays.",
+        "Don't use lodash any more, the standard library does all of it.",
+        "以后都用 pnpm，不要用 npm。",
+    ],
+)
+def test_an_order_without_a_word_about_the_person_holds_where_it_is_given(order):
+    assert only(order).scope == Scope.REPO
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "Always answer in German.",
+        "Never use emojis.",
+        "Always ask me before you push.",
+        "In all my projects, always use pathlib.",
+        "以后回答都用中文。",
+    ],
+)
+def test_an_order_about_the_person_or_all_projects_holds_everywhere(order):
+    assert only(order).scope == Scope.USER
+
+
+ONWARD = {
+    "en": (
+        "From now on",
+        "we deploy with make ship",
+        "our API paginates with cursors",
+        "all dates are ISO 8601",
+    ),
+    "de": (
+        "Ab jetzt",
+        "deployen wir mit make ship",
+        "paginiert unsere API mit Cursorn",
+        "sind alle Daten ISO 8601",
+    ),
+    "es": ("A partir de ahora", "desplegamos con make ship", "nuestra API pagina con cursores"),
+    "fr": ("Désormais", "on déploie avec make ship", "notre API pagine avec des curseurs"),
+    "pt": ("A partir de agora", "fazemos deploy com make ship", "o servidor de staging é o stage2"),
+    "zh": ("从现在起", "我们用 make ship 部署", "所有日期都用 ISO 8601"),
+    "ja": ("今後は", "make shipでデプロイします", "日付はすべてISO 8601です"),
+}
+REPORTS = {
+    "en": ("it fails with a 500", "the tests are failing", "every request returns a 500", "nothing works"),
+    "de": ("schlägt der Build fehl", "kommt bei jedem Aufruf ein Fehler"),
+    "es": ("falla con un 500", "sale un error en cada llamada"),
+    "fr": ("ça plante à chaque appel", "il y a une erreur au démarrage"),
+    "pt": ("falha com um 500", "dá erro em todas as chamadas"),
+    "zh": ("每次都报错", "请求都失败了"),
+    "ja": ("エラーが出ます", "毎回失敗する"),
+}
+
+
+@pytest.mark.parametrize("language", ONWARD)
+def test_how_things_are_done_from_now_on_is_kept_whatever_the_verb(language):
+    begins, *clauses = ONWARD[language]
+    for comma, clause in product(("", ","), clauses):
+        blank = "" if language in {"zh", "ja"} else " "
+        assert only(f"{begins}{comma}{blank}{clause}").scope == Scope.REPO
+
+
+@pytest.mark.parametrize("language", ONWARD)
+def test_what_only_reports_since_when_is_not_kept(language):
+    for clause in REPORTS[language]:
+        blank = "" if language in {"zh", "ja"} else " "
+        assert proposals_in(f"{ONWARD[language][0]}{blank}{clause}.") == []
 
 
 # --- superseding ----------------------------------------------------------------------------------------
