@@ -16,8 +16,7 @@ from itertools import takewhile
 
 import msgspec
 
-from forged.capture.rules.pair import is_evident
-from forged.capture.rules.slots import Signs, says_something, signs, weights
+from forged.capture.rules.slots import Signs, are_parallel, says_something, signs, weights
 
 # Nats for a replacement: clearly more likely than not, and of what a model proposed.
 _ENOUGH, _PROPOSED = 0.8, 0.5
@@ -54,6 +53,25 @@ def replaced_by(
         return None
     is_plain = _is_plain(newer, older[place], doubt + doubts[place])
     return place if weight > _ENOUGH + doubt or is_plain else None
+
+
+def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
+    """Return True if the texts themselves show that one takes the other's place, however likely it is.
+
+    They, or clauses of them, have something in common, and the newer one says that something changed or puts
+    another value in the same slot; `plainly` wants that value, or the older one's named as given up.
+    Sentences of one form about two things are in no slot together: "commits in English", "notes in German".
+    """
+    found = compared(newer, older)
+    if any(each.given_up for each in found):
+        return True
+    return not are_parallel(newer, older) and any(_shows(each, plainly=plainly) for each in found)
+
+
+def _shows(found: Signs, *, plainly: bool) -> bool:
+    if _slot(found) and (found.shared or found.change):
+        return True
+    return not plainly and _has_to_do(found) and max(found.change, found.leaves) > 0
 
 
 def differs_from(newer: str, older: Sequence[str]) -> int | None:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from forged.capture.rules import by_words
-from forged.capture.rules.pair import Floats, is_evident, places_of, rows_of, signs_of
+from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
 from forged.text.pieces import weight
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
@@ -124,16 +124,16 @@ def replaced_by(
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    The texts must show it (`is_evident`, `plainly` or not): sentences of one form ("from now on ... with X,
-    not with Y") are alike whatever they are about. So much more must speak for it as there is `doubt`, and
-    `doubts` of each older one. They are `among` memories, if not each one of its own: the more they are, the
-    likelier one is like the newer text by accident. Those without a row are too far from one that has one.
+    The texts must show it (`by_words.is_evident`, `plainly` or not): sentences of one form are alike whatever
+    they are about ("from now on ... with X, not with Y"). So much more must speak for it as there is `doubt`,
+    and `doubts` of each older one. They are `among` memories, if not each one of its own: the more there are,
+    the likelier one is like the newer text by accident. Without a row a text is too far from one that has one.
     """
     if newer not in rows:
         return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
     bar = judge().bar + doubt + math.log(among or max(1, len(older)))
     least = [
-        bar + more if is_evident(newer, each, plainly=plainly) else math.inf
+        bar + more if by_words.is_evident(newer, each, plainly=plainly) else math.inf
         for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
     ]
     return _best(newer, older, rows, least)

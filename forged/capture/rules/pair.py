@@ -32,18 +32,6 @@ def signs_of(newer: str, older: str) -> tuple[float, ...]:
     return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
 
 
-def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
-    """Return True if the texts themselves show that one takes the other's place, however likely it is.
-
-    They have something in common, and the newer one says that something changed or puts another value in
-    the same slot; `plainly` wants that value, or the older one's named as given up.
-    """
-    found = signs(newer, older)
-    has_value = found.shared > 0 and max(found.value, found.number, found.version) > 0
-    is_plain = has_value or found.given_up > 0
-    return is_plain or (not plainly and _is_of_both(found) and max(found.change, found.leaves) > 0)
-
-
 def _is_of_both(found: Signs) -> bool:
     return any((found.shared, found.given_up, found.value, found.number, found.version))
 

@@ -9,6 +9,7 @@ say that something changed, take away what was forbidden, add to it, or speak of
 
 from __future__ import annotations
 
+import difflib
 import functools
 import itertools
 import os
@@ -44,6 +45,8 @@ _BELONGS = re.compile(
     r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
 )
 _PORT = 1000
+# Of the words of the longer of two statements of one form, what both have in one order.
+_FORM = 0.3
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
@@ -163,6 +166,38 @@ def signs(newer: str, older: str) -> Signs:
         apart=float(
             _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
         ),
+    )
+
+
+def are_parallel(newer: str, older: str) -> bool:
+    """Return whether two statements have one form and are about two things, each with a value of its own.
+
+    They begin with other things ("the gateway ...", "the worker ..."), or with one order for two of them
+    ("keep functions ...", "keep files ..."), unless the newer one says that something changed.
+    """
+    new, old = (_WORD.findall(text.casefold().replace("’", "'")) for text in (newer, older))
+    blocks = difflib.SequenceMatcher(None, new, old, autojunk=False).get_opcodes()
+    same = sum(end - begin for kind, begin, end, _, _ in blocks if kind == "equal")
+    if same < _FORM * max(len(new), len(old)):
+        return False
+    read, was = _read(newer), _read(older)
+    is_led = bool(was.topics) and any(_related(was.topics[0], each) for each in read.topics)
+    places = [
+        place
+        for place, (kind, a, b, c, d) in enumerate(blocks)
+        if kind == "replace" and _are_others(new[a:b], old[c:d], read.topics, was.topics)
+    ]
+    is_order = bool(places) and places[0] == 1 and blocks[0][0] == "equal" and blocks[0][2] == 1
+    return bool(places) and (not is_led or (is_order and not read.change))
+
+
+def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether each of two runs of words has a subject of its own, which the other text does not name."""
+    said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
+    return (
+        bool(said and was)
+        and not any(_related(one, other) for one in said for other in theirs)
+        and not any(_related(one, other) for one in was for other in ours)
     )
 
 
