@@ -19,12 +19,14 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from forged.capture.asking import Asking, LastWord, MakeSupervisor
 from forged.capture.gate import Gate
 from forged.capture.keeper import Put
 from forged.capture.news import News, unanswered
-from forged.capture.off_record import names_memory
-from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting
+from forged.capture.off_record import OffRecord, Refusal, names_memory
+from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
 from forged.capture.rows import VectorsOf
 from forged.capture.values import (
     Classified,
@@ -39,7 +41,7 @@ from forged.capture.values import (
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.files import Root
-from forged.memory import Memory, utc_now
+from forged.memory import Memory, Origin, utc_now
 from forged.slots import logged
 from forged.state import Document, Event, State
 from forged.trust import elsewhere
@@ -88,6 +90,7 @@ class Dispatcher:
         rank: Rank,
         vectors: VectorsOf,
         keeper: Keeps,
+        off_record: OffRecord,
         keeps: bool,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
@@ -100,6 +103,7 @@ class Dispatcher:
         self._metrics = metrics
         self._rank = rank
         self._keeper = keeper
+        self._off_record = off_record
         self._keeps = keeps
         self._clock = clock
         self._judged = state.judged
@@ -332,13 +336,15 @@ class Dispatcher:
         """What to write of an answer, and what of it is refused."""
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
+        if refused := self._off_record.of(session_of(event)):
+            classified = _without_refused(classified, refused)
         documents, tally = await self._keeper.decide(event, classified)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
         self._metrics.captures_said_again += tally.said_again
-        refused = (*classified.refused, *tally.refused)
-        return documents, (*refused, *unanswered(event, documents, refused))
+        told = (*classified.refused, *tally.refused)
+        return documents, (*told, *unanswered(event, documents, told))
 
     def _done(self, waiting: Waiting, put: Put) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
@@ -396,6 +402,16 @@ async def _looked(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], 
     """Which of these roots are not at their paths, and why; a thread looks, if an identity is known."""
     known = [(root, identity) for root, identity in stored if identity]
     return await asyncio.to_thread(elsewhere, known) if known else {}
+
+
+def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Classified:
+    """An answer without what a model proposes of that which the session's person does not want kept."""
+    if classified.author != Origin.MODEL:
+        return classified
+    stays = (
+        each for each in classified.proposals if not any(one.is_said_in(each.content) for one in refused)
+    )
+    return msgspec.structs.replace(classified, proposals=tuple(stays))
 
 
 def _is_told(document: Document, put: Put) -> bool:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from forged.capture.service import Pipeline
 
 MOST_PARTS = 4096
-# Sessions whose refused words are known, and texts of each: for the assistant's later answers.
-_MOST_SESSIONS, _MOST_REFUSED = 256, 32
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 T = TypeVar("T")
 _ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
@@ -110,7 +108,6 @@ class Hearing:
         self._keeps = keeps
         self._is_urgent = is_urgent
         self._clock = clock
-        self._refused: dict[str, tuple[frozenset[str], ...]] = {}  # of sessions, the newest last
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def hear(self, spoken: Spoken) -> Outcome:
@@ -170,7 +167,7 @@ class Hearing:
         begun = spoken.begun and said[:1] == spoken.said[:1]
         goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
 
-        refused = self._refused.get(key, ())
+        refused = self._pipeline.off_record.of(key)
 
         def cleaned() -> Intake:
             return take_in(said, spoken.injected, begun=begun, goes_on=goes_on, refused=refused)
@@ -178,11 +175,7 @@ class Hearing:
         taken = await _read(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
-        if taken.refused and key:
-            self._refused.pop(key, None)
-            self._refused[key] = tuple(dict.fromkeys(taken.refused))[-_MOST_REFUSED:]
-            if len(self._refused) > _MOST_SESSIONS:
-                del self._refused[next(iter(self._refused))]
+        self._pipeline.off_record.add(key, taken.refused)
         if spoken.kind != "learned" and _is_answered(taken):
             self._pipeline.answer(spoken, taken, [digests([each], key).hex() for each in said])
         return taken

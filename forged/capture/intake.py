@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from forged.capture.off_record import cut, without_repeats, words_refused
+from forged.capture.off_record import Refusal, cut, refused_in, without_repeats
 from forged.conversation import Utterance
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import redact
@@ -33,7 +33,7 @@ class Intake(msgspec.Struct, frozen=True):
     redacted: int = 0
     echoes: int = 0
     refusing: tuple[int, ...] = ()
-    refused: tuple[frozenset[str], ...] = ()
+    refused: tuple[Refusal, ...] = ()
     forgets: tuple[tuple[int, str], ...] = ()
     points_before: bool = False
 
@@ -44,7 +44,7 @@ def take_in(
     *,
     begun: bool = False,
     goes_on: bool = False,
-    refused: Sequence[frozenset[str]] = (),
+    refused: Sequence[Refusal] = (),
 ) -> Intake:
     """Return all messages without echoes, secrets, and what is not to be remembered.
 
@@ -68,7 +68,7 @@ def take_in(
     return _on_record(Intake(tuple(window), secrets, echoes), refused)
 
 
-def _on_record(taken: Intake, before: Sequence[frozenset[str]]) -> Intake:
+def _on_record(taken: Intake, before: Sequence[Refusal]) -> Intake:
     """Take out what the person does not want remembered, and what the assistant says of it."""
     window = [*taken.window]
     refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
@@ -86,16 +86,16 @@ def _on_record(taken: Intake, before: Sequence[frozenset[str]]) -> Intake:
             points_before = points_before or first is None
             texts += [gone.text for gone in taken.window[first or 0 : place] if gone is not None]
             window[first or 0 : place] = [None] * (place - (first or 0))
-    words = (*before, *words_refused(texts))
+    refused = tuple(map(refused_in, texts))
     for place, left in enumerate(window):
-        if words and left is not None and left.role == "assistant":
-            text = without_repeats(left.text, words)
+        if (before or refused) and left is not None and left.role == "assistant":
+            text = without_repeats(left.text, (*before, *refused))
             window[place] = Utterance("assistant", text) if text.strip() else None
     return msgspec.structs.replace(
         taken,
         window=tuple(window),
         refusing=tuple(refusing),
-        refused=words,
+        refused=refused,
         forgets=tuple(forgets),
         points_before=points_before,
     )

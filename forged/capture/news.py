@@ -118,12 +118,14 @@ class News:
         )
         self._judged.add(f"forget {key}", judgement)
 
-    def point_back(self, session_id: str, key: str) -> None:
-        """A message does not want remembered what was said before it: name what its session left last."""
+    def point_back(self, session_id: str, key: str) -> bool:
+        """A message refuses what was said before it: name what its session left last; False if nothing."""
         kept = (each for each in self._judged.listed() if each.session_id == session_id and each.memory_id)
         last = next(kept, None)
-        if last is not None and last.text:
-            self.meant(session_id, last.agent, last.top, key, memory_id=last.memory_id, content=last.text)
+        if last is None or not last.text:
+            return False
+        self.meant(session_id, last.agent, last.top, key, memory_id=last.memory_id, content=last.text)
+        return True
 
     def of(self, session_id: str) -> tuple[str, ...]:
         """What nobody was told yet."""

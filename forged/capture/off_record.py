@@ -20,6 +20,7 @@ import msgspec
 from forged.capture.origins import words_said
 from forged.capture.plain import plain
 from forged.capture.rules.asked import letters
+from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.prose import parts_of
 from forged.capture.rules.requests import Kind, asks, begins_with_request, form_of
 from forged.capture.typed import Piece, pieces
@@ -40,6 +41,9 @@ _CUES = re.compile(
 _SAYS = 12
 # The marks and blanks that a sentence ends with.
 _END = re.compile(r"[.!?…。！？]*\s*$")
+# What leads in another value, and what speaks against its lasting.
+_ASKED = "Remember: "
+_PASSING: frozenset[Veto] = frozenset({"question", "doubt", "moment", "order"})
 # Words of a clause that may state something.
 _CLAUSE = 3
 _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
@@ -52,6 +56,10 @@ _CLAUSES = re.compile(
     r"\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
 )
 _JOINS = re.compile(r"^\s*(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so|但是?|でも)?\s*", re.IGNORECASE)
+# Words with a capital letter within a sentence, or with a number.
+_NAMES = re.compile(r"(?<=[^\s.!?:;\"'(] )[^\W\d_a-z][^\W_]+|\b[^\W_]*\d[\w.]*")
+# Sessions whose refused words are known, and texts of each.
+_MOST_SESSIONS, _MOST_REFUSED = 256, 32
 # Of the words that were refused, what another sentence must share to say them again.
 _AGAIN = 0.5
 
@@ -86,19 +94,50 @@ def cut(text: str) -> Cut:
     return Cut(left, refused, forgets, any(outside) and not left.strip())
 
 
-def without_repeats(text: str, refused: Sequence[frozenset[str]]) -> str:
+class Refusal(msgspec.Struct, frozen=True):
+    """The words by which a text is recognised that must not be kept; `names` are enough alone."""
+
+    words: frozenset[str]
+    names: frozenset[str]
+
+    def is_said_in(self, text: str, *, by_name: bool = True) -> bool:
+        """Return whether a text says it again, for which a name of it is enough, or half of its words."""
+        said = words_said((plain(text),))
+        share = len(self.words & said)
+        return bool(by_name and self.names & said) or (share > 0 and share >= _AGAIN * len(self.words))
+
+
+def refused_in(text: str) -> Refusal:
+    """Return the words of a text that was cut, without those that refuse."""
+    words = words_said((_bare(text),))
+    return Refusal(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
+
+
+def without_repeats(text: str, refused: Sequence[Refusal]) -> str:
     """Return an assistant's text without the sentences that say again what was refused."""
-    return "".join(each for each in sentences_in(text) if not _repeats(each, refused))
+    return "".join(part for part in sentences_in(text) if not any(each.is_said_in(part) for each in refused))
 
 
-def _repeats(sentence: str, refused: Sequence[frozenset[str]]) -> bool:
-    said = words_said((plain(sentence),))
-    return any(len(each & said) >= _AGAIN * len(each) for each in refused if each)
+class OffRecord:
+    """The words of what sessions refused, in the daemon's memory alone: one for the daemon.
 
+    A session is told by its key; of many the oldest go, whose refusals are in their transcripts.
+    """
 
-def words_refused(texts: Sequence[str]) -> tuple[frozenset[str], ...]:
-    """Return the words by which each text is recognised, without those that refuse."""
-    return tuple(words_said((_bare(text),)) for text in texts)
+    def __init__(self) -> None:
+        self._refused: dict[str, tuple[Refusal, ...]] = {}  # the newest last
+
+    def add(self, key: str, refused: Sequence[Refusal]) -> None:
+        """Take note of what a session refused."""
+        if refused and key:
+            known = self._refused.pop(key, ())
+            self._refused[key] = tuple(dict.fromkeys((*known, *refused)))[-_MOST_REFUSED:]
+            if len(self._refused) > _MOST_SESSIONS:
+                del self._refused[next(iter(self._refused))]
+
+    def of(self, key: str) -> tuple[Refusal, ...]:
+        """Return what a session refused."""
+        return self._refused.get(key, ())
 
 
 def words_to_forget(sentence: str) -> frozenset[str]:
@@ -167,10 +206,11 @@ class _Piece:
 
     def cut_repeats(self, refused: Sequence[str]) -> None:
         """Cut the sentences that say again what another one refuses."""
-        words = words_refused(refused) if self.parts and refused else ()
+        words = [refused_in(text) for text in refused] if self.parts else []
         for at, part in enumerate(self._left):
-            if part and part == self.parts[at] and words and _repeats(part, words) and not asks(part):
-                self._left[at] = None
+            is_whole = part is not None and part == self.parts[at]
+            if part and is_whole and any(each.is_said_in(part, by_name=False) for each in words):
+                self._left[at] = part if asks(part) else None
 
 
 def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
@@ -225,23 +265,28 @@ def _requests_in(sentence: str) -> str | None:
 
 
 def _without_forgotten(sentence: str) -> str | None:
-    """The clauses of a sentence that asks to forget which state something of their own."""
+    """The clauses of a sentence that asks to forget which say something of their own.
+
+    One that puts another value in place of the forgotten one is as much a request to memory.
+    """
     clauses = _clauses(sentence)
     forgotten = [each for each in clauses if _forgets(plain(each.lstrip(_MARKS)))]
     if not forgotten:  # the wording goes over several clauses
         return None
     words, is_thing = words_said(forgotten), not names_memory(sentence)
     kept: list[str] = []
-    is_kept = False
+    is_kept = is_stated = False
     for clause in clauses:
         own = plain(clause.strip(_MARKS))
         if clause in forgotten:
             is_kept = False
         elif form_of("goes_on").match(own) or (is_thing and len(own.split()) >= _CLAUSE):
             is_kept = not words or len(words_said((clause,)) - words) > 0
+            is_stated = is_kept and form_of("states").match(own) is not None
         if is_kept:
             kept.append(clause)
-    return _tidied(kept, sentence)
+    left = _tidied(kept, sentence)
+    return f"{_ASKED}{left}" if left and is_stated and not speaks_against(left, _PASSING) else left
 
 
 def _tidied(clauses: Sequence[str], sentence: str) -> str | None:

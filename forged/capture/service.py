@@ -23,6 +23,7 @@ from forged.capture.gate import Gate
 from forged.capture.hearing import Heard, Hearing, Outcome, Spoken
 from forged.capture.intake import Intake
 from forged.capture.keeping import Keeping
+from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, Waiting, session_of
 from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
@@ -92,6 +93,7 @@ class Pipeline:
         self.off = off
         self._problem = problem
         self._clock = clock
+        self.off_record = OffRecord()
         self._queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
         self._dispatcher = Dispatcher(
             settings=settings,
@@ -102,6 +104,7 @@ class Pipeline:
             rank=rank,
             vectors=vectors,
             keeper=keeper,
+            off_record=self.off_record,
             keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,
@@ -136,10 +139,10 @@ class Pipeline:
         `keys` tell the messages apart: one that comes again is answered already.
         """
         top = spoken.roots[0].top if spoken.roots else ""
-        for place in taken.refusing:
-            self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
-        if taken.points_before:
-            self.news.point_back(spoken.session_id, keys[taken.refusing[0]])
+        for at, place in enumerate(taken.refusing):
+            points_back = taken.points_before and not at
+            if not (points_back and self.news.point_back(spoken.session_id, keys[place])):
+                self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
         for place, text in taken.forgets:
             self._dispatcher.start(self._dispatcher.say_which(spoken, text, keys[place]))
 

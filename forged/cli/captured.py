@@ -24,7 +24,11 @@ _WHY = {
     "rule": "a rule matched what was typed",
     "head": "the local head takes it for something that lasts",
     "model": "the model proposed it",
+    "refusal": "you asked for it not to be remembered",
+    "forget": "you asked to forget it",
 }
+# How the reason is put, of what was asked of memory itself.
+_PUT = {"refusal": "not kept, {}", "forget": "{}"}
 
 
 @click.command("captured")
@@ -74,7 +78,7 @@ def _tell_waiting(call: Invocation) -> None:
 def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:
     names = short_ids(each.memory_id for each in judged) if call.width else {}
     for each in judged:
-        word = "kept" if each.memory_id else "refused"
+        word = "kept" if each.memory_id else "asked" if each.why == "forget" else "refused"
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.memory_id else ""
         facts = (
             word,
@@ -95,7 +99,7 @@ def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
     elif each.memory_id:
         yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
     if each.reason:
-        yield f"not kept: {escape_line(each.reason)}"
+        yield _PUT.get(each.why, "not kept: {}").format(escape_line(each.reason))
     why, judge = _WHY.get(each.why, escape_line(each.why)), f"judged by {escape_line(each.classifier)}"
     yield f"why: {why}; {judge}" if why else judge
     yield f"from: {_whence(each)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.off_record import cut, without_repeats, words_refused, words_to_forget
+from forged.capture.off_record import cut, refused_in, without_repeats, words_to_forget
 from forged.capture.rules.requests import asks, wordings
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
@@ -129,7 +129,7 @@ def test_pasted_text_refuses_nothing():
 
 
 def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
-    refused = words_refused(cut("Please don't remember this: my manager is called Sam Vimes.").refused)
+    refused = [*map(refused_in, cut("Please don't remember this: my manager is called Sam Vimes.").refused)]
 
     left = without_repeats(
         "Understood. I won't keep that your manager is Sam Vimes. The tests pass.", refused
@@ -162,5 +162,12 @@ def test_a_request_to_forget_is_kept_by_nobody_and_names_what_it_means(said):
         ("vitestのことは忘れて、今はjestを使っています", "今はjestを使っています"),
     ],
 )
-def test_another_value_behind_a_request_to_forget_stays(said, left):
-    assert cut(said).text.strip() == left
+def test_another_value_behind_a_request_to_forget_is_a_request_of_its_own(said, left):
+    assert cut(said).text.strip() == f"Remember: {left}"
+
+
+@pytest.mark.parametrize(
+    "said", ["forget the linter, just run the tests", "forget vitest for now, we use jest today"]
+)
+def test_an_order_behind_something_dropped_is_no_request(said):
+    assert not asks(cut(said).text)

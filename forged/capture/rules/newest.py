@@ -127,7 +127,7 @@ def replaced_by(
     The texts must show it (`by_words.is_evident`, `plainly` or not): sentences of one form are alike whatever
     they are about ("from now on ... with X, not with Y"). So much more must speak for it as there is `doubt`,
     and `doubts` of each older one. They are `among` memories, if not each one of its own: the more there are,
-    the likelier one is like the newer text by accident. Without a row a text is too far from one that has one.
+    the likelier one is like the newer text by accident. One without a row is too far from the others.
     """
     if newer not in rows:
         return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)

@@ -34,7 +34,18 @@ _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 _BEGINNING = 16
 
 Kind = Literal[
-    "asks", "polite", "question", "not", "refuses", "forgets", "drops", "goes_on", "all", "follows", "empty"
+    "asks",
+    "polite",
+    "question",
+    "not",
+    "refuses",
+    "forgets",
+    "drops",
+    "goes_on",
+    "states",
+    "all",
+    "follows",
+    "empty",
 ]
 
 
@@ -51,7 +62,7 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_in(self, sentence: str) -> bool:
         """Return whether it matches a sentence."""
         form = _compiled(self.pattern)
-        look = form.match if self.kind == "goes_on" else form.search
+        look = form.match if self.kind in {"goes_on", "states"} else form.search
         return look(plain(sentence)) is not None
 
 
