@@ -89,7 +89,8 @@ def _entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Memory])
         lines.append(f"(newer than {_named(other)}, which it may contradict)")
     for rival in ranked.rivals:
         lines += [f"(beside it stands {_named(rival)}; neither replaces the other)", quoted(rival.content)]
-    lines += [f"(replaces {_older(older)})" for older in ranked.older[:_OLDER_LIMIT]]
+    for older in ranked.older[:_OLDER_LIMIT]:
+        lines += [f"(replaces {_named(older)})", quoted(one_line(older.first_line, _OLDER_LINE_LIMIT))]
     if len(ranked.older) > _OLDER_LIMIT:
         lines.append(f"(and {len(ranked.older) - _OLDER_LIMIT} older versions)")
     return "\n".join(lines) + "\n"
@@ -111,10 +112,6 @@ def outdated(memory: Memory) -> str:
     changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
     more = " and more" if len(memory.stale) > _STALE_LIMIT else ""
     return f"may be outdated: {changed}{more} changed"
-
-
-def _older(memory: Memory) -> str:
-    return f"{_named(memory)}: {one_line(memory.first_line, _OLDER_LINE_LIMIT)}"
 
 
 def _named(memory: Memory) -> str:

@@ -1,7 +1,8 @@
 """What is left of a text when a sentence is forgotten, and whether somebody says it again.
 
-Texts are compared by their words: case, punctuation, emphasis and white space say nothing, so that what was
-forgotten does not come back through a comma. Everything here takes any text and raises nothing.
+Texts are compared by their words: case, punctuation, emphasis, white space and characters that take no room
+say nothing, so that what was forgotten does not come back through a comma or a soft hyphen. Everything here
+takes any text and raises nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from forged.text.same_text import content_words
+from forged.text.unseen import without_unseen
 
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 # Ideographs are words each; C, C++ and C# are three languages.
@@ -32,7 +34,8 @@ Words = tuple[str, ...]
 
 def words_of(text: str) -> Words:
     """The words of a text in order, as they are compared."""
-    plain = unicodedata.normalize("NFKC", text).replace("’", "'").casefold()
+    plain = unicodedata.normalize("NFKC", without_unseen(text)).replace("’", "'").casefold()
+    plain = unicodedata.normalize("NFKC", plain)  # lower case has forms of its own
     return tuple(word for word in _WORD.findall(plain) if word not in _ARTICLES)
 
 

@@ -28,6 +28,7 @@ import Stemmer
 
 from forged.text import word_lists
 from forged.text.english import STOP_WORDS
+from forged.text.unseen import without_unseen
 
 # --- the same but for typography ------------------------------------------------------------------------
 
@@ -59,7 +60,8 @@ def _folded(plain: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return the text on one line, unmarked but for backticks around each word of code."""
+    """Return the text on one line as it is seen, unmarked but for backticks around each word of code."""
+    text = without_unseen(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_STRAIGHT).replace(_HOLE, "")
     text = " ".join(text.split())

@@ -20,6 +20,7 @@ from forged.files import Arrivals, MemoryStore, Root, Snapshot, files_of, scan
 from forged.map import link
 from forged.memory import Memory
 from forged.text.same_text import normalised
+from forged.text.unseen import without_unseen
 from forged.trust import Stamp, Trust
 
 _NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
@@ -140,6 +141,7 @@ class Ledger:
 
 def _letters(text: str) -> int:
     """A number that texts have in common that `normalised` makes equal, and much faster than that."""
+    text = without_unseen(text)
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

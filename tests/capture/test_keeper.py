@@ -172,7 +172,13 @@ async def test_heads_that_name_something_are_found_however_many_others_there_are
 
 
 @pytest.mark.parametrize(
-    "again", [TABS.content, "Indent Go code, with tabs", "indent **Go code** with tabs!"]
+    "again",
+    [
+        TABS.content,
+        "Indent Go code, with tabs",
+        "indent **Go code** with tabs!",
+        "In\u00addent Go\u200b code with tabs",
+    ],
 )
 async def test_what_was_forgotten_does_not_come_back_from_before_not_even_with_a_comma(scene, again):
     await scene.kept(TABS)

@@ -445,7 +445,7 @@ def test_a_superseded_memory_is_replaced_by_its_newest_version_with_the_older_on
     (hit,) = reply.memories
     assert (hit.id, hit.content, hit.cosine) == ("v3", "third", pytest.approx(1))
     assert [older.id for older in hit.older] == ["v2", "v1"]
-    assert "(replaces v1 of 2025-03-04, v1: walrus, the first)" in reply.text
+    assert "(replaces v1 of 2025-03-04, v1)\n> walrus, the first\n" in reply.text
 
 
 def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):

@@ -33,7 +33,7 @@ def test_an_entry_says_what_it_is_how_old_and_how_it_was_found():
     text = render([Ranked(head, 0.5, older=older, via="hop")]).text
 
     assert "## 1. [patterns | user | v3 | 2025-03-04 | v3 | via hop]\n> third\n" in text
-    assert "(replaces v1 of 2025-03-04, v2: second)\n(replaces v1 of 2025-03-04, v1: first)\n" in text
+    assert "(replaces v1 of 2025-03-04, v2)\n> second\n(replaces v1 of 2025-03-04, v1)\n> first\n" in text
 
 
 def test_the_best_comes_first_and_all_come_without_a_budget():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
 from forged.state.digests import digest_of_0_1
+from forged.text.same_text import normalised
+from forged.writing.ledger import _letters
 from tests.state.conftest import opened, raw
 from tests.state.flaky import FlakyDatabase
 
@@ -27,6 +32,46 @@ def test_a_digest_is_short_hex_and_the_same_for_the_same_text_in_other_typograph
     assert digest(TOP, "Use tabs.") != digest(TOP, "Never use tabs.")
     assert digest(TOP, "Use C++.") != digest(TOP, "Use C#.")
     assert digest(TOP, "Use tabs.") != digest("/other", "Use tabs.")
+
+
+# All that Unicode calls Default_Ignorable_Code_Point and gives a meaning to, and controls.
+UNSEEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\u200b\u200c\u200d\u200e\u200f"
+    "\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\u206a\u206f\u3164"
+    "\ufe00\ufe0e\ufe0f\ufeff\uffa0\U0001bca0\U0001d173\U000e0001\U000e0020\U000e007f\U000e0100\U000e01ef"
+    "\x00\x01\x08\x1b\x7f\x9b"
+)
+TEXTS = (
+    "Never deploy on a Friday.",
+    "Café opens at 9, Straße 12",
+    "迁移使用 atlas",
+    "デプロイは金曜日にしない。",
+    "-",
+)
+
+
+def in_another_form(text: str, form: str, case: str, *, wide: bool) -> str:
+    text = unicodedata.normalize(form, getattr(text, case)())
+    return "".join(chr(ord(each) + 0xFEE0) if wide and "!" <= each <= "~" else each for each in text)
+
+
+@given(
+    st.sampled_from(TEXTS),
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from(UNSEEN)), max_size=8),
+    st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]),
+    st.sampled_from(["lower", "upper", "swapcase"]),
+    st.booleans(),
+)
+def test_a_text_has_one_digest_whatever_in_it_is_not_seen_or_written_in_another_form(
+    text, unseen, form, case, wide
+):
+    odd = in_another_form(text, form, case, wide=wide)
+    for at, each in unseen:
+        odd = odd[:at] + each + odd[at:]
+
+    assert digest(TOP, odd) == digest(TOP, text)
+    assert normalised(odd) == normalised(text)
+    assert _letters(odd) == _letters(text)
 
 
 async def test_what_was_forgotten_is_known_at_once_and_after_a_restart(directory):
