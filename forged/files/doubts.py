@@ -16,10 +16,8 @@ _FENCE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 _KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
 # Keys at the beginning of a text without front matter that are no accident.
 _ENOUGH = 2
-_NO_FRONT_MATTER = (
-    "its text begins like front matter that is none; keys stand between two lines of `---` alone, the first "
-    "of which begins the file"
-)
+NO_FRONT_MATTER = "its text begins like front matter that is none"
+_PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
 
 
 def doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
@@ -30,7 +28,7 @@ def doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[
         if key not in keys and key.lower() in keys
     ]
     if _begins_like_a_header(memory.content, keys, has_header=has_header):
-        notes.append(_NO_FRONT_MATTER)
+        notes.append(f"{NO_FRONT_MATTER}; {_PLACE}")
     return tuple(notes)
 
 

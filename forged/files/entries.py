@@ -9,14 +9,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TypeAlias
+
+import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files.scalars import scalar
 from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, Relationship, evidence_named
 
-if TYPE_CHECKING:
-    from forged.files.yaml_text import Value
+Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
+"""A scalar's text, a list, a group of keys, or None for a plain null."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The `values` of the known keys of a header, all its `keys` in order, and the lines of the others."""
+
+    values: dict[str, Value]
+    extra: str = ""
+    keys: tuple[str, ...] = ()
+
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 

@@ -1,9 +1,12 @@
 """Memory files as bytes: front matter and body, read tolerantly and written in one exact form.
 
 People edit these files by hand, so reading takes what it can (BOM, CRLF, `...`, missing keys, no front
-matter at all), and raises MemoryFormatError with a sentence about what it cannot. The exact form that forged
-and the Go program write is matched by one expression first, many times faster; whatever it does not match
-goes to `yaml_text`, and a test proves that both read the same.
+matter at all, keys that are no YAML), and raises MemoryFormatError with a sentence about what it cannot. The
+exact form that forged and the Go program write is matched by one expression first, many times faster;
+whatever it does not match goes to `yaml_text`, and a test proves that both read the same.
+
+Lines between two of `---` are front matter only where their keys are: plain words, one of them known. A rule
+above a paragraph is a rule, and all of it text.
 
 Writing gives the Go program's form byte for byte, so that either program can use a store of the other; body
 bytes and unknown keys survive.
@@ -12,20 +15,19 @@ bytes and unknown keys survive.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from forged.errors import InConflict, MemoryFormatError
 from forged.files import entries, written_form
-from forged.files.doubts import doubts
-from forged.files.entries import one_text
+from forged.files.doubts import NO_FRONT_MATTER, doubts
+from forged.files.entries import Header, Value, one_text
 from forged.files.scalars import scalar
 from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory, Trigger, default_category
 
-if TYPE_CHECKING:
-    from forged.files.yaml_text import Value
+T = TypeVar("T")
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -60,8 +62,9 @@ def read(data: bytes, scope: str, name: str) -> Reading:
 
     Missing keys get defaults, so that a person can write a memory by hand: version 1, trigger `explicit`,
     no session, no times, category `user-facts` in a user scope and `project-conventions` elsewhere. Without
-    front matter the whole text is the body. Raises MemoryFormatError, InConflict for a text with the markers
-    of a merge, wherever in the file they are.
+    front matter the whole text is the body. A key that cannot be read counts as a plain text or as missing,
+    with a note. Raises MemoryFormatError, InConflict for a text with the markers of a merge, wherever in the
+    file they are.
     """
     if len(data) > MAX_FILE_BYTES:
         raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
@@ -115,8 +118,8 @@ def _fenced(lines: Sequence[bytes]) -> set[int]:
 def render(memory: Memory) -> bytes:
     """Return the file of a memory in the form of the Go program, its unknown keys last.
 
-    Text that UTF-8 cannot hold (lone surrogates from a model's JSON) becomes `?`. An unknown time is left
-    out, as the Go program reads its absence but not an empty text.
+    What no text file can hold (lone surrogates and NUL from a model's JSON) becomes `?`. An unknown time is
+    left out, as the Go program reads its absence but not an empty text.
     """
     lines = ["---", f"id: {scalar(memory.id)}"]
     lines += [
@@ -134,12 +137,13 @@ def render(memory: Memory) -> bytes:
         lines.append(f"origin: {scalar(memory.origin)}")
     lines += entries.of_lists(memory)
     header = "\n".join(lines)
-    return f"{header}\n{memory.extra}---\n{memory.content}".encode("utf-8", "replace")
+    content = memory.content.replace("\0", "?")
+    return f"{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
 
 
 def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
     """Fast path; None means not sure."""
-    found = written_form.read(data, scope, MAX_HEADER_BYTES)
+    found = None if b"\0" in data else written_form.read(data, scope, MAX_HEADER_BYTES)
     if found is None:
         return None
     memory, stated = found
@@ -152,9 +156,16 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
 # `document` says which piece a memory is.
 _KEYS = frozenset(Memory.__struct_fields__) - {"content", "extra", "redacted", "stale", "piece"}
 _KEYS |= {"document"}
-_OPENING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
-_CLOSING = re.compile(rb"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
-_ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
+# Keys by which front matter is known: ours, and those of Obsidian, basic-memory and Open Knowledge Format.
+KNOWN_KEYS = _KEYS | {
+    *("title", "tags", "tag", "aliases", "alias", "cssclasses", "cssclass", "publish", "permalink", "type"),
+    *("created", "modified", "updated", "date", "description", "resource", "timestamp", "okf_version"),
+}
+_PLAIN_WORD = re.compile(r"[^\W\d][\w.-]*")
+# So many keys of our own are no accident, whatever is between them.
+_ENOUGH = 2
+_OPENING = re.compile(r"(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
+_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
 _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
 _TIME_LIKE = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
@@ -164,34 +175,42 @@ _TIME_LIKE = re.compile(
 
 
 def _doubted(reading: Reading, data: bytes) -> Reading:
-    found = doubts(reading.memory, _KEYS, has_header=_OPENING.match(data) is not None)
+    has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
+    found = doubts(reading.memory, _KEYS, has_header=has_header)
     return Reading(reading.memory, reading.notes + found) if found else reading
 
 
 def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
-    opening = _OPENING.match(data)
+    text = _text(data)
+    opening = _OPENING.match(text)
     if opening is None:
-        return Reading(_from_values({}, "", _whole_text(data), scope, name))
-    closing = _CLOSING.search(data, opening.end())
+        if text.startswith("---\r"):
+            raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
+        return Reading(_from_values(Header({}), text, scope, name, []))
+    first = text.count("\n", 0, opening.end()) + 1
+    closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        raise MemoryFormatError("the front matter has no closing `---` line")
-    # 10 ms of a daemon's start: most stores hold files in the written form alone.
-    from forged.files.yaml_text import load  # noqa: PLC0415
+        found = Front(None, reason=_of_unclosed(text[opening.end() :]))
+    else:
+        found = front(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
+    if found.header is None or closing is None:
+        told = [f"{NO_FRONT_MATTER}: {found.reason}"] if found.reason else []
+        return Reading(_from_values(Header({}), text, scope, name, []), tuple(told))
+    header, wrong = found.header, list[tuple[str, str]]()
+    memory = _from_values(header, text[closing.end() :], scope, name, wrong)
+    stated = _read_as(lambda: one_text(header.values, "scope", scope), "scope", scope, wrong)
+    odd = tuple(f"line {_line_of(text, key, first)}: {why}; until then it is left out" for key, why in wrong)
+    notes = _notes(memory, stated, name)
+    return Reading(memory, (*found.notes, *odd, *notes, *_of_edges(header.values.get("related"))))
 
-    header, extra = load(_header_text(data[opening.end() : closing.start()]), _KEYS)
-    body = data[closing.end() :].decode("utf-8", "replace")
-    memory = _from_values(header, extra, body, scope, name)
-    notes = _notes(memory, one_text(header, "scope", scope), name)
-    return Reading(memory, notes + _of_edges(header.get("related")))
 
-
-def _whole_text(data: bytes) -> str:
-    if data.startswith(b"---\r"):
-        raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
+def _text(data: bytes) -> str:
+    """The whole file as text: one rule for front matter and what is below it. Raises MemoryFormatError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise MemoryFormatError("not a text file in UTF-8") from error
+        line = data.count(b"\n", 0, error.start) + 1
+        raise MemoryFormatError(f"not a text file in UTF-8 (see line {line}); save it as UTF-8") from error
     if not text.strip():
         raise MemoryFormatError("the file is empty")
     if "\0" in text:
@@ -199,39 +218,121 @@ def _whole_text(data: bytes) -> str:
     return text
 
 
-def _header_text(header: bytes) -> str:
-    if len(header) > MAX_HEADER_BYTES:
+class Front(msgspec.Struct, frozen=True):
+    """Front matter with notes on its lines; without a header the `reason` why it is text, if it is odd."""
+
+    header: Header | None
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def front(text: str, wanted: Collection[str], first: int) -> Front:
+    """Read the lines between two of `---`, of which the first is line `first` of its file.
+
+    `wanted` are the keys whose values are read; others stay verbatim. Raises MemoryFormatError for more than
+    64 KiB.
+    """
+    if len(text.encode()) > MAX_HEADER_BYTES:
+        if not _begins_with_known_key(text):
+            return Front(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
+    # 10 ms of a daemon's start: most stores hold files in the written form alone.
+    from forged.files.yaml_text import load, mended  # noqa: PLC0415
+
+    notes: tuple[str, ...] = ()
     try:
-        text = header.decode().replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise MemoryFormatError("the front matter is not UTF-8 text") from error
-    if _ODD_LINE_END.search(text):
-        raise MemoryFormatError("the front matter holds a line end other than LF or CRLF")
-    return text
+        header = load(text, wanted)
+    except MemoryFormatError as error:
+        try:
+            mend = mended(text)
+            header = load(mend.text, wanted)
+        except MemoryFormatError:
+            looks_so = _begins_with_known_key(text) or text.lstrip().startswith("{")
+            return Front(None, reason=_without_key(text, first) or str(error) if looks_so else "")
+        notes = tuple(f"line {first - 1 + number}: {why}" for number, why in mend.faults)
+    if not header.keys:
+        # Remarks in YAML are headings in markdown.
+        return Front(None if text.strip() else header)
+    odd = next((key for key in header.keys if not _PLAIN_WORD.fullmatch(key)), None)
+    is_known = any(key in KNOWN_KEYS for key in header.keys)
+    if (is_known and odd is None) or sum(key in _KEYS for key in header.keys) >= _ENOUGH:
+        return Front(header, notes)
+    return Front(None, reason=f"`{odd[:40]}` is no key" if is_known and odd else "none of its keys is known")
 
 
-def _from_values(header: dict[str, Value], extra: str, body: str, scope: str, name: str) -> Memory:
+def _without_key(text: str, first: int) -> str:
+    numbers = (number for number, line in enumerate(text.split("\n")) if not _KEY_LINE.match(line))
+    return next((f"line {first + number} has no key" for number in numbers), "")
+
+
+def _of_unclosed(text: str) -> str:
+    """Why lines that nothing closes are text. Raises MemoryFormatError where keys are all that there is.
+
+    The last line may be half of one, and half of a key: so a file looks that is being written.
+    """
+    *lines, last = text.split("\n")
+    begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
+    if not (begun or _begins_with_known_key(text)):
+        return ""
+    if all(map(_KEY_LINE.match, lines)):
+        raise MemoryFormatError("the front matter has no closing `---` line")
+    return "it has no closing `---` line"
+
+
+# A key, what is below one, or nothing.
+_KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
+
+
+def _begins_with_known_key(text: str) -> bool:
+    first = next((line for line in text.split("\n") if line.strip(" \t\r") and line[0] != "#"), "")
+    found = _KEY_LINE.match(first)
+    return found is not None and found[1] in KNOWN_KEYS
+
+
+def _line_of(text: str, key: str, first: int) -> int:
+    """The number of the line with a key of the front matter that begins in line `first`."""
+    lines = enumerate(text.split("\n"), 1)
+    pattern = re.compile(rf"[ \t{{]*[\"']?{key}[\"']?[ \t]*:")
+    return next((number for number, line in lines if number >= first and pattern.match(line)), first)
+
+
+def _from_values(header: Header, body: str, scope: str, name: str, wrong: list[tuple[str, str]]) -> Memory:
+    """The memory; a value that is none of its key's counts as missing, and `wrong` gets key and reason."""
+
+    def text(key: str, default: str = "") -> str:
+        return _read_as(lambda: one_text(header.values, key, default), key, default, wrong)
+
+    def read(key: str, default: T, convert: Callable[[Value], T]) -> T:
+        return _read_as(lambda: convert(header.values.get(key)), key, default, wrong)
+
     return Memory(
-        id=one_text(header, "id", name) or name,
+        id=text("id", name) or name,
         content=body,
-        created_at=one_text(header, "created_at", ""),
-        updated_at=one_text(header, "updated_at", ""),
-        version=_version(one_text(header, "version", "1")),
+        created_at=text("created_at"),
+        updated_at=text("updated_at"),
+        version=read("version", 1, lambda _: _version(one_text(header.values, "version", "1"))),
         scope=scope,
-        category=one_text(header, "category", default_category(scope)),
-        session_id=one_text(header, "session_id", ""),
-        trigger=one_text(header, "trigger", Trigger.EXPLICIT.value),
-        supersedes=one_text(header, "supersedes", "") or None,
-        related=entries.links(header.get("related")),
-        extra=extra,
-        origin=one_text(header, "origin", ""),
-        cues=entries.cues(header.get("cues")),
-        evidence=entries.evidence(header.get("evidence")),
-        entities=entries.entities(header.get("entities")),
-        relations=entries.relations(header.get("relations")),
-        piece=entries.piece(header.get("document")),
+        category=text("category", default_category(scope)),
+        session_id=text("session_id"),
+        trigger=text("trigger", Trigger.EXPLICIT.value),
+        supersedes=text("supersedes") or None,
+        related=read("related", (), entries.links),
+        extra=header.extra,
+        origin=text("origin"),
+        cues=read("cues", (), entries.cues),
+        evidence=read("evidence", (), entries.evidence),
+        entities=read("entities", (), entries.entities),
+        relations=read("relations", (), entries.relations),
+        piece=read("document", None, entries.piece),
     )
+
+
+def _read_as(value: Callable[[], T], key: str, default: T, wrong: list[tuple[str, str]]) -> T:
+    try:
+        return value()
+    except MemoryFormatError as error:
+        wrong.append((key, str(error)))
+        return default
 
 
 def _version(text: str) -> int:

@@ -19,7 +19,7 @@ import msgspec
 
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import atomic
-from forged.files.frontmatter import parse, render
+from forged.files.frontmatter import read, render
 from forged.files.roots import Root
 from forged.files.scan import Enter, open_folder, open_part
 from forged.files.snapshot import Snapshot
@@ -80,10 +80,14 @@ class MemoryStore:
                 f"{memory.id[:80]!r} is no id for a new memory; use mem_ and up to 64 of A-Z a-z 0-9 _ -"
             )
         data = self.rendered(memory)
+        # What cannot be read back is not acknowledged.
         try:
-            parse(data, self.root.scope, memory.id)  # what cannot be read back is not acknowledged
+            reading = read(data, self.root.scope, memory.id)
         except MemoryFormatError as error:
             raise StoreError(f"the memory cannot be stored: {error}") from error
+        if render(reading.memory) != data:
+            why = "; ".join(reading.notes) or "another one would be read"
+            raise StoreError(f"the memory cannot be stored: {why}")
         return data
 
     @contextlib.contextmanager

@@ -3,33 +3,36 @@
 The only module that knows PyYAML. Every scalar stays text, because YAML 1.1 typing loses nanoseconds and
 turns `no` into False; the caller converts field by field. Anchors, aliases and tags are refused while events
 stream in, and depth and number of parts are bounded, so a bomb has nothing to unfold. Whatever is no such
-header raises MemoryFormatError with the reason.
+header raises MemoryFormatError with the reason; `mended` makes one of it where each line has its key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TypeAlias
+import re
+from collections.abc import Collection, Iterable, Iterator
 
+import msgspec
 import yaml
 
 from forged.errors import MemoryFormatError
+from forged.files.entries import Header, Value
+from forged.files.scalars import scalar
 
 MAX_EVENTS = 4096
 MAX_DEPTH = 8
 
-Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
-"""A scalar's text, a list, a group of keys, or None for a plain null."""
-
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_ODD_LINE_END = re.compile("[\r\x85\u2028\u2029]")
 
 
-def load(text: str, known: Collection[str]) -> tuple[dict[str, Value], str]:
-    """Return the values of the known keys, and verbatim every line that belongs to none of them.
+def load(text: str, known: Collection[str]) -> Header:
+    """Read a header, whose only line end is LF; what belongs to no known key stays verbatim.
 
-    `text` holds LF as its only line end. Raises MemoryFormatError.
+    Raises MemoryFormatError.
     """
+    if _ODD_LINE_END.search(text):
+        raise MemoryFormatError("the front matter holds a line end other than LF or CRLF")
     try:
         return _Header(text, known).values()
     except yaml.MarkedYAMLError as error:
@@ -50,18 +53,20 @@ class _Header:
         self._count = 0
         self._line = 0  # the last line that held a part of a value
 
-    def values(self) -> tuple[dict[str, Value], str]:
+    def values(self) -> Header:
         self._take()
         event = self._take()
         if isinstance(event, yaml.StreamEndEvent):
-            return {}, self._unowned(set(), 0)
+            return Header({}, self._unowned(set(), 0))
         start = self._take()
         plain = isinstance(event, yaml.DocumentStartEvent) and not event.explicit
         if not plain or not isinstance(start, yaml.MappingStartEvent):
             raise MemoryFormatError("the front matter is not a list of `key: value` lines")
         known: dict[str, Value] = {}
         owned: set[int] = set()
+        keys: list[str] = []
         for key, first_line, value in self._pairs(0):
+            keys.append(key)
             if key in self._known:
                 known[key] = value
                 owned.update(range(first_line, self._line + 1))
@@ -70,7 +75,8 @@ class _Header:
         self._take()
         if not isinstance(self._take(), yaml.StreamEndEvent):
             raise MemoryFormatError("the front matter holds more than one YAML document")
-        return known, "" if start.flow_style else self._unowned(owned, _marks(start)[0].column)
+        extra = "" if start.flow_style else self._unowned(owned, _marks(start)[0].column)
+        return Header(known, extra, tuple(keys))
 
     def _unowned(self, owned: set[int], indent: int) -> str:
         rest = [line for number, line in enumerate(self._lines) if number not in owned]
@@ -134,3 +140,80 @@ def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | 
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark, event.end_mark
+
+
+# --- headers that are no YAML ---------------------------------------------------------------------------
+
+_ENTRY = re.compile(r"([^\W\d][\w.-]*)[ \t]*:(?:[ \t]+(.*)|)", re.DOTALL)
+_BELOW = re.compile(r"[ \t#]|-(?:[ \t]|\Z)|[]}][ \t,]*\Z|[ \t\r]*\Z")
+# What may be a text without quotes: behind a key, or an entry of a list.
+_LINE = re.compile(r"([ \t]*)((?:- +)*(?:[^\W\d][\w.-]*[ \t]*:[ \t]+)?)(.*)", re.DOTALL)
+_MOST_ENTRIES = 256
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """A header made readable. `faults` are the numbers of lines, from 1, and a sentence on each."""
+
+    text: str
+    faults: tuple[tuple[int, str], ...]
+
+
+def mended(text: str) -> Mended:
+    """Return a header that `load` reads, with what is no YAML as plain texts or else as remarks.
+
+    Raises MemoryFormatError if it has a line that belongs to no key, more than 256 keys, or none.
+    """
+    entries: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        if found := _ENTRY.fullmatch(line):
+            entries.append((number, found[1], [line]))
+        elif not _BELOW.match(line) or not (entries or line.lstrip()[:1] in {"", "#"}):
+            raise MemoryFormatError(f"line {number} of the front matter has no key")
+        elif entries:
+            entries[-1][2].append(line)
+    if not 0 < len(entries) <= _MOST_ENTRIES:
+        raise MemoryFormatError(f"the front matter has no keys, or more than {_MOST_ENTRIES}")
+    kept: list[str] = []
+    faults: list[tuple[int, str]] = []
+    seen: set[str] = set()
+    for number, key, lines in entries:
+        fresh, why = _mended_entry(key[:40], lines)
+        if key in seen:
+            fresh, why = _remarks(lines), f"the key `{key[:40]}` is there twice, and the first counts"
+        seen.add(key)
+        kept += fresh
+        if why:
+            faults.append((number, why))
+    return Mended("".join(f"{line}\n" for line in kept), tuple(faults))
+
+
+def _mended_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
+    """The lines of a key as YAML that is sure to be read, and what was wrong with them."""
+    if _is_entry(lines):
+        return lines, ""
+    first, below = lines[0], lines[1:]
+    quoted = _in_quotes(first)
+    ways = ([first, *map(_in_quotes, below)], [quoted, *below], [quoted, *_remarks(below)])
+    for fresh in filter(_is_entry, ways):
+        return fresh, f"`{key}` is no YAML and read as plain text; put it in quotes"
+    return _remarks(lines), f"`{key}` is no YAML and left out; put it in quotes"
+
+
+def _is_entry(lines: Iterable[str]) -> bool:
+    """Report that these lines are one key with its value."""
+    try:
+        return len(load("".join(f"{line}\n" for line in lines), ()).keys) == 1
+    except MemoryFormatError:
+        return False
+
+
+def _in_quotes(line: str) -> str:
+    """A line with its value as a quoted text; a tab that indents it is four blanks."""
+    found = _LINE.fullmatch(line)
+    assert found is not None
+    value = found[3].strip()
+    return found[1].expandtabs(4) + found[2].expandtabs(1) + (scalar(value) if value else "")
+
+
+def _remarks(lines: Iterable[str]) -> list[str]:
+    return ["# " + _ODD_LINE_END.sub(" ", line) for line in lines if line.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,11 +81,19 @@ named = values.filter(bool)
 unknown_keys = st.sampled_from(
     ["", "tags: [a, b]\n", "# a remark\n", "x:\n  - 1\n\n  - {y: z}\n", "n: |\n  id: not mine\n\n  more\n"]
 )
+# Texts that begin like front matter, as people write them.
+rules = st.sampled_from(["---\n", "---\r\n", "\n---\n", "...\n", "--- \n", "----\n", "\n", "\ufeff"])
+lines_of_text = st.sampled_from(
+    ["Release notes: never publish on a Friday.\n", "Second part.\n", "id: mem_x\n", "version: 0\n",
+     "title: *It*\n",
+     "supersedes: mem_y\n", "# A heading\n", "- a: b\n", "  indented: x\n", "tags: [a\n", "\ttab: x\n"]
+)  # fmt: skip
+bodies = st.lists(st.one_of(rules, lines_of_text), max_size=8).map("".join)
 weights = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
 memories = st.builds(
     Memory,
     id=named,
-    content=texts,
+    content=st.one_of(bodies, texts.map(lambda text: text.replace("\0", "?"))),
     created_at=values,
     updated_at=values,
     version=st.integers(1, 999_999_999),
@@ -237,9 +246,20 @@ def test_cues_beyond_those_that_count_stay_in_the_file_and_are_told():
 @pytest.mark.parametrize(
     "lines", ["cues: {a: b}", "cues: [[a]]", "evidence: {a: b}", "evidence: [{lines: 3}]"]
 )
-def test_cues_and_evidence_of_another_form_are_refused_with_a_sentence(lines):
-    with pytest.raises(MemoryFormatError, match="must be a list of"):
-        header(lines)
+def test_cues_and_evidence_of_another_form_are_left_out_with_a_sentence(lines):
+    assert_left_out(lines, "must be a list of")
+
+
+def assert_left_out(lines: str, reason: str) -> None:
+    """The memory is as one without that key, and the line is named."""
+    data = f"---\ncategory: patterns\n\n{lines}\n---\nthe walrus".encode()
+
+    reading = frontmatter.read(data, "repo", "mem_1")
+
+    assert reading.memory == parsed("---\ncategory: patterns\n\n---\nthe walrus")
+    (note,) = reading.notes
+    assert note.startswith("line 4: ")
+    assert reason in note
 
 
 def test_entities_relations_and_a_document_as_people_write_them():
@@ -273,9 +293,8 @@ def test_entities_relations_and_a_document_as_people_write_them():
         ("document: {id: doc_1, of: many}", "`of` of a document is 'many'"),
     ],
 )
-def test_entities_relations_and_documents_of_another_form_are_refused_with_a_sentence(lines, reason):
-    with pytest.raises(MemoryFormatError, match=reason):
-        header(lines)
+def test_entities_relations_and_documents_of_another_form_are_left_out_with_a_sentence(lines, reason):
+    assert_left_out(lines, reason)
 
 
 def test_a_weight_that_is_no_number_is_not_written():
@@ -420,8 +439,42 @@ def test_written_form_gets_the_same_notes():
     assert frontmatter._read_written_form(SAMPLES[0].read_bytes(), "repo", "copy") == reading
 
 
-def test_broken_utf8_in_the_body_is_marked():
-    assert parsed(b"---\nid: mem_9\n---\nca\xe9 \x00").content == "ca\ufffd \x00"
+HEADERS = ["", "---\nid: mem_9\n---\n", "---\ntitle: a: b\n---\n", "---\nnote: b\n---\n", frontmatter.render(
+    Memory("m", "", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 1, "repo", "patterns", "s", "explicit")
+).decode()]  # fmt: skip
+ENCODINGS = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "cp1252", "utf-8-sig", "utf-8"]
+
+
+@given(
+    st.sampled_from(HEADERS),
+    st.sampled_from(ENCODINGS),
+    st.sampled_from(["café – été", "plain"]),
+    st.booleans(),
+)
+def test_one_rule_for_encodings_holds_with_and_without_a_header(head, encoding, text, whole):
+    """The header decides nothing: not for a file of one encoding, and not where the body has another one."""
+
+    def refused(data: bytes) -> str:
+        try:
+            frontmatter.parse(data, "repo", "m")
+        except MemoryFormatError as error:
+            return str(error).partition("(")[0]
+        return ""
+
+    alone = text.encode(encoding, "replace")
+    data = (head + text).encode(encoding, "replace") if whole else head.encode() + alone
+    try:
+        is_text = "\0" not in data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        is_text = False
+
+    assert (refused(data) == "") == is_text
+    assert refused(data) == refused(alone)
+
+
+def test_a_byte_of_another_encoding_is_named_with_its_line():
+    with pytest.raises(MemoryFormatError, match=r"not a text file in UTF-8 \(see line 4\)"):
+        parsed(b"---\nid: f\n---\ncaf\xe9\n")
 
 
 # Unknown keys.
@@ -443,8 +496,8 @@ def test_unknown_keys_of_an_indented_header_still_stand_together():
     assert parsed(frontmatter.render(memory)) == memory
 
 
-def test_header_of_comments_alone_is_kept():
-    memory = header("# nothing yet")
+def test_remarks_among_the_keys_of_a_header_are_kept():
+    memory = header("# nothing yet\nid: mem_1")
 
     assert memory.extra == "# nothing yet\n"
     assert parsed(frontmatter.render(memory)) == memory
@@ -464,44 +517,153 @@ BOMB = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]"
         (b"a\x00b", "NUL"),
         (b"x" * (frontmatter.MAX_FILE_BYTES + 1), "256 KiB"),
         (b"---\nid: mem_1\n", "closing"),
+        (b"---\nid: mem_1\ncreated_at: 2026\nvers", "closing"),
+        (b"---\n", "closing"),
+        (b"---\ncateg", "closing"),
         (b"---\nid: \xff\n---\n", "UTF-8"),
         (b"---\rid: a\r---\r", "CR alone"),
-        (b"---\nid: a\rb: c\n---\n", "line end"),
         (b"---\nid: " + b"x" * frontmatter.MAX_HEADER_BYTES + b"\n---\n", "64 KiB"),
-        (b"---\njust text\n---\n", "key: value"),
-        (b"---\n- id: a\n---\n", "key: value"),
-        (b"---\nid: a\nid: b\n---\n", "twice"),
-        (b"---\nx: {a: 1, a: 2}\n---\n", "twice"),
-        (b"---\nid: a: b\n---\n", "line 1"),
-        (b"---\nid: a\n\tb: c\n---\n", "line 2"),
-        (b"---\nid: 'a\n---\n", "not YAML"),
-        (b"---\nid: a\x07\n---\n", "not YAML"),
-        (b"---\n? [a]\n: b\n---\n", "not text"),
-        (f"---\n{BOMB}\n---\n".encode(), "anchor"),
-        (b"---\na: &x [*x]\n---\n", "anchor"),
-        (b"---\nid: !!python/object/apply:os.system [x]\n---\n", "tag"),
-        (b"---\n!x\nid: a\n---\n", "tag"),
-        (b"---\nx: " + b"[" * 20 + b"]" * 20 + b"\n---\n", "nested"),
-        (b"---\nx: " + b"[" * 20_000 + b"\n---\n", "nested|not YAML"),
-        (b"---\nx: [" + b"a," * 30_000 + b"]\n---\n", "too many"),
-        (b"---\n--- x\n---\n", "key: value"),
-        (b"---\nid: a\n--- x\n---\n", "more than one"),
-        (b"---\n%YAML 1.1\n---\n", "not YAML"),
-        (b"---\n{id: a, tags: b}\n---\n", "line of its own"),
-        (b"---\nversion: 0\n---\n", "whole number"),
-        (b"---\nversion: -1\n---\n", "whole number"),
-        (b"---\nversion: 0.9\n---\n", "whole number"),
-        (b"---\nversion: 1_0\n---\n", "whole number"),
-        (b"---\nversion: " + b"9" * 6000 + b"\n---\n", "whole number"),
-        (b"---\nversion: [1]\n---\n", "`version` must be one text"),
-        (b"---\ncategory: {a: b}\n---\n", "`category` must be one text"),
-        (b"---\nrelated: mem_2\n---\n", "`related` must be a list"),
     ],
     ids=lambda value: str(value[:24]),
 )
 def test_file_that_is_no_memory_is_refused_with_its_reason(data, reason):
     with pytest.raises(MemoryFormatError, match=reason):
         frontmatter.parse(data, "repo", "mem_1")
+
+
+# Headers of which a line is broken: the other lines and the text count.
+
+BROKEN = [
+    "title: Re: x (Split: Core)", "title: *Italic*", "title: 'a", 'title: "a', "title: [Draft] x",
+    "title: @x",
+    "title: `x`", "title: %x", "title: {a", "title: &x y", "title: !x y", "title: a\x07", "title:\tx: y",
+    "title: a\rb: c",
+    "title: a\x85b", "title: a\u2028b", "tags:\n\t- a", "tags:\n  - *a*", "tags:\n- b: c: d", "tags: [a, b",
+    "tags: a: b",
+    "tags: a\ntags: b", "tags: {a: 1, a: 2}", "aliases:\n  - [[A]] b", "date: {{date}}", "tags: " + "[" * 20,
+    "tags: [" + "a," * 5000 + "]", "tags: &a [x]\ntype: *a", "id: mem_9\nid: mem_8", "version: 0",
+    "version: -1",
+    "version: 1_0", "version: " + "9" * 6000, "version: [1]", "version: x", "related: mem_2", "id: [a]",
+    "supersedes: {a: b}", "trigger: [x]", "scope: [repo]", "type: |\n  a\n\tb", BOMB,
+]  # fmt: skip
+
+
+@given(
+    st.permutations(["category: patterns", "session_id: s", "alias: kept"]),
+    st.sampled_from(BROKEN),
+    st.integers(0, 3),
+)
+def test_the_text_and_all_other_keys_of_a_broken_header_count(lines, broken, at):
+    rest = list(lines)
+    lines.insert(at, broken)
+    text = "\n".join(["---", *lines, "---", "the walrus\n\n---\nmore: of it\n"])
+
+    reading = frontmatter.read(text.encode(), "repo", "mem_1")
+
+    memory = reading.memory
+    assert memory.content == "the walrus\n\n---\nmore: of it\n"
+    assert (memory.category, memory.session_id) == ("patterns", "s")
+    assert "alias: kept\n" in memory.extra
+    first = 2 + rest.index(lines[at + 1]) if at < len(rest) else 2 + len(rest)
+    last = first + broken.count("\n")
+    numbers = {
+        int(note.split(":")[0].removeprefix("line ")) for note in reading.notes if note.startswith("line ")
+    }
+    assert numbers & set(range(first, last + 1))
+    assert numbers <= set(range(first, last + 1))
+    # What is written anew is whole, and says the same.
+    again = frontmatter.read(frontmatter.render(memory), "repo", "mem_1")
+    assert again.memory == memory
+    assert [note for note in again.notes if note.startswith("line ")] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "title"),
+    [
+        ("title: Re: x (Split: Core)", "Re: x (Split: Core)"),
+        ("title: *Italic*", "*Italic*"),
+        ("title: 'a", "'a"),
+        ("title: @x # y", "@x # y"),
+        ("title: [Draft] x", "[Draft] x"),
+    ],
+)
+def test_a_title_that_is_no_yaml_is_read_plainly(header, title):
+    memory = parsed(f"---\nid: mem_9\n{header}\n---\nbody")
+
+    assert memory.id == "mem_9"
+    assert yaml.safe_load(memory.extra) == {"title": title}
+
+
+# Text that begins with a rule.
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["Release notes: never publish on a Friday.", "", "Some words.", "# A heading", "- a: b",
+             "  indented: x",
+             "> quoted: x", "1. one", "| a | b |", "```", "note: x", "Note: x", "ID: x", "Title: y",
+             "{a: b}", "*a*", "--- x",
+             "From: a@b.c", "%x", "? a", "\ttab: x", "---", "..."]
+        ),
+        max_size=8,
+    ),
+    st.sampled_from(["---\n", "---\r\n", "\n---\n", "--- \n"]),
+    st.sampled_from(["", "\n"]),
+)  # fmt: skip
+def test_lines_without_a_known_key_are_text_and_nothing_is_swallowed(lines, rule, end):
+    text = rule + "\n".join(lines) + end
+    inside = text[len(rule) :]
+    end_of_block = re.search(r"^(?:---|\.\.\.)[ \t\r]*$\n?", inside, re.MULTILINE)
+    is_blank = end_of_block is not None and not inside[: end_of_block.start()].strip()
+
+    if not end_of_block and not inside.strip():
+        return  # a rule alone is no text
+    memory = parsed(text)
+
+    assert memory.content == (inside[end_of_block.end() :] if end_of_block and is_blank else text)
+
+
+@pytest.mark.parametrize("key", sorted(frontmatter.KNOWN_KEYS))
+def test_one_known_key_among_plain_words_is_front_matter(key):
+    memory = parsed(f"---\nmine: x\n{key}:\nschlüssel-2: y\n---\nbody")
+
+    assert memory.content == "body"
+    assert memory.extra.startswith("mine: x\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "---\n\nRelease notes: never publish on a Friday.\n\n---\n\nSecond part.\n",
+            "none of its keys is known",
+        ),
+        ("---\ndate: Friday\nWe never publish: it breaks\n---\nbody", "`We never publish` is no key"),
+        ("---\ndate: Friday\nWe never publish then.\n---\nbody", "line 3 has no key"),
+        ("---\ntitle: x\n\nText without an end.\n", "no closing"),
+        ("---\n{id: a, tags: b}\n---\nbody", "line 2 has no key"),
+        ("---\n\nText below a rule.\n", ""),
+        ("---\njust text\n---\nbody", ""),
+        ("---\n# A heading\n---\nbody", ""),
+        ("---\n- id: a\n---\nbody", ""),
+        ("---\n" + "Many words. " * 6000 + "\n---\nbody", ""),
+    ],
+)
+def test_what_is_no_front_matter_is_text_and_keys_in_it_are_told(text, told):
+    reading = frontmatter.read(text.encode(), "repo", "mem_1")
+
+    assert reading.memory == Memory("mem_1", text, "", "", 1, "repo", "project-conventions", "", "explicit")
+    assert [told in note for note in reading.notes] == ([True] if told else [])
+    assert all(note.startswith(NO_FRONT_MATTER) for note in reading.notes)
+
+
+def test_a_key_of_two_words_is_no_reason_to_lose_what_forged_wrote():
+    """An editor of properties adds one to a file of ours."""
+    memory = parsed("---\nid: mem_9\nsupersedes: mem_8\ndue date: 2026-01-01\n---\nbody")
+
+    assert (memory.id, memory.supersedes, memory.content) == ("mem_9", "mem_8", "body")
+    assert memory.extra == "due date: 2026-01-01\n"
 
 
 @pytest.mark.parametrize(
@@ -533,7 +695,8 @@ NO_FRONT_MATTER = "its text begins like front matter that is none"
         ("id: mem_1\nscope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
         ("ID: mem_1\nSCOPE: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
         ("---\nnote: |\n---\ntext\nscope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
-        ("---\nID: mem_1\nScope: repo\n---\nthe walrus", ["`ID` is no key", "`Scope` is no key"]),
+        ("---\nID: mem_1\nScope: repo\n---\nthe walrus", [NO_FRONT_MATTER]),
+        ("---\nid: mem_1\nScope: repo\n---\nthe walrus", ["`Scope` is no key"]),
         ("---\nid: mem_1\ntags: [a]\n---\nthe walrus\n\n---\n\nmore", []),
         ("the walrus\n\nscope: what it is about\n\n---\n\nmore", []),
         ("--- a/file\n+++ b/file\n", []),

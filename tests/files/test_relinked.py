@@ -50,7 +50,7 @@ def test_whatever_is_named_is_what_is_read_then(before, after):
     ],
 )
 def test_a_link_that_is_no_line_of_its_own_is_written_anew_and_the_body_stays(header):
-    body = b"caf\xe9\n---\nsupersedes: not this\n"
+    body = b"caf\xc3\xa9\n---\nsupersedes: not this\n"
     data = b"---\n" + header.encode() + b"---\n" + body
 
     linked = relinked(data, "repo", "m", "mem_0")

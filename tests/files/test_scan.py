@@ -275,7 +275,7 @@ def test_odd_entries_are_problems_and_the_rest_is_read(look, directory, tmp_path
     with (directory / "sparse.md").open("wb") as file:
         file.truncate(5 * 2**30)
     (directory / "large.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
-    (directory / "broken.md").write_text("---\nversion: x\n---\n")
+    (directory / "broken.md").write_bytes(b"---\nversion: 1\n---\ncaf\xe9\n")
     Path(os.fsdecode(os.fsencode(directory) + b"/caf\xe9.md")).write_text("text")
 
     snapshot = look()
@@ -291,7 +291,7 @@ def test_odd_entries_are_problems_and_the_rest_is_read(look, directory, tmp_path
         "socket.md": "is not a regular file",
         "sparse.md": "larger than 256 KiB",
         "large.md": "larger than 256 KiB",
-        "broken.md": "`version` is 'x'",
+        "broken.md": "not a text file in UTF-8 (see line 4)",
         "caf\\udce9.md": "its name is not UTF-8",
     }
     assert look(snapshot) is snapshot

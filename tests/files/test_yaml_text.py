@@ -6,13 +6,14 @@ from forged.files.yaml_text import load
 
 
 def test_lines_of_unknown_keys_are_told_apart_from_those_of_known_ones():
-    values, rest = load("a: 1\n# x\nb:\n  - c\n  - d\n\nk: |\n  t\n", {"b"})
+    header = load("a: 1\n# x\nb:\n  - c\n  - d\n\nk: |\n  t\n", {"b"})
 
-    assert values == {"b": ("c", "d")}
-    assert rest == "a: 1\n# x\n\nk: |\n  t\n"
+    assert header.values == {"b": ("c", "d")}
+    assert header.extra == "a: 1\n# x\n\nk: |\n  t\n"
+    assert header.keys == ("a", "b", "k")
 
 
 def test_plain_nulls_are_told_apart_from_quoted_ones():
-    values, _ = load("a: null\nb: 'null'\nc:\nd: ''\n", {"a", "b", "c", "d"})
+    header = load("a: null\nb: 'null'\nc:\nd: ''\n", {"a", "b", "c", "d"})
 
-    assert values == {"a": None, "b": "null", "c": None, "d": ""}
+    assert header.values == {"a": None, "b": "null", "c": None, "d": ""}

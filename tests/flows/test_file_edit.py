@@ -139,7 +139,7 @@ def test_a_repository_of_many_directories_costs_at_most_eight_watches(home, repo
 
 def test_a_file_that_is_no_memory_is_named_in_status_and_the_rest_is_served(daemon, repo):
     _put(repo, "mem_good", "served all the same")
-    _put(repo, "mem_bad", "---\nid: [unclosed\n---\ntext")
+    _put(repo, "mem_bad", "---\nid: mem_bad\nwithout an end: ")
     os.mkfifo(_directory(repo) / "mem_fifo.md")
     (_directory(repo) / "mem_link.md").symlink_to("/etc/passwd")
 

@@ -313,19 +313,35 @@ def test_a_wrong_configuration_is_78_wherever_it_is_met(alone):
 def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell):
     put(shell.directory, memory("mem_a", "the walrus sings"))
     broken = shell.directory / ".forge/memory/mem_b.md"
-    broken.write_text("---\nid: [1, 2\n---\ntext\n")
+    broken.write_bytes(b"---\nid: mem_b\n---\ncaf\xe9\n")
     shell.run("rebuild", "--wait")
 
     report, findings = shell.run("status"), shell.run("doctor")
 
     assert report.out.startswith("degraded: ")
-    assert f"    {broken}: the front matter is not YAML near its line 2" in report.out
-    assert f"warn  file: {broken}: the front matter is not YAML" in findings.out
+    assert f"    {broken}: not a text file in UTF-8 (see line 4)" in report.out
+    assert f"warn  file: {broken}: not a text file in UTF-8" in findings.out
     assert f"ok    repo memories: {broken.parent}, 1 memory, ready\n" in findings.out
     assert (report.code, findings.code) == (0, 0)
     assert "mem_a" in shell.run("search", "walrus").out
     broken.unlink()
     assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
+
+
+@pytest.mark.inotify
+def test_the_text_of_a_file_with_a_broken_header_is_found_and_its_line_is_named(shell):
+    folder = shell.directory / ".forge/memory"
+    folder.mkdir(parents=True)
+    (folder / "split.md").write_text("---\ntags: [a]\ntitle: Re: x (Split: Core)\n---\nthe walrus sings\n")
+    (folder / "rules.md").write_text("---\n\nRelease notes: never on a Friday.\n\n---\n\nSecond part.\n")
+    shell.run("rebuild", "--wait")
+
+    report = shell.run("status").out
+
+    assert f"    {folder}/split.md: line 3: `title`" in report
+    assert f"    {folder}/rules.md: its text begins like front matter that is none" in report
+    assert "split" in shell.run("search", "walrus").out
+    assert "rules" in shell.run("search", "never on a Friday").out
 
 
 def test_doctor_says_a_warning_once_and_names_a_wrong_key_though_the_daemon_still_runs(home, repo):
@@ -396,7 +412,7 @@ def test_no_control_of_a_hostile_memory_reaches_the_terminal(shell):
     put(shell.directory, memory("mem_evil", _HOSTILE), memory("mem_b", "b", supersedes="mem_old\x1b[2J"))
     fields = "\n".join(f"{name}: {_yaml(_HOSTILE)}" for name in ("category", "session_id", "created_at"))
     (shell.directory / ".forge/memory/plain.md").write_text(f"---\n{fields}\n---\nwalrus")
-    (shell.directory / ".forge/memory/\x1b[2Jevil\u202e.md").write_text("---\nid: [\n---\nx")
+    (shell.directory / ".forge/memory/\x1b[2Jevil\u202e.md").write_text("---\nid: x\n")
     shell.run("rebuild", "--wait")
 
     verbs = [

@@ -60,7 +60,7 @@ def test_a_folder_that_leads_out_of_its_root_is_named_and_not_copied(tmp_path):
 
 def test_a_file_that_is_no_memory_is_named(tmp_path):
     put(tmp_path, memory("mem_1", "text"))
-    (tmp_path / ".forge/memory/bad.md").write_text("---\nid: [\n---\n")
+    (tmp_path / ".forge/memory/bad.md").write_bytes(b"---\nid: a\n---\n\xff")
 
     copy = copied(str(tmp_path), "repo")
 

@@ -226,7 +226,7 @@ def test_nothing_new_on_disk_is_no_new_map(filled):
 
 
 def test_a_file_that_is_no_memory_is_a_problem_and_the_rest_is_shown(repo, filled):
-    (files(repo) / "bad.md").write_bytes(b"---\nid: [\n---\n")
+    (files(repo) / "bad.md").write_bytes(b"---\nid: x\n---\n\xff")
     filled.build()
 
     assert set(filled.shown) == {"m000", "m001", "m002"}

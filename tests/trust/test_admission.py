@@ -71,7 +71,7 @@ async def test_a_root_that_was_empty_at_first_accepts_later_edits_of_what_this_d
 async def test_where_anything_lay_at_the_first_look_even_unreadable_no_edit_counts(tmp_path):
     top = plain(tmp_path / "top")
     (top / ".forge/memory").mkdir(parents=True)
-    (top / ".forge/memory/odd.md").write_bytes(b"---\ncategory: [\n---\n")
+    (top / ".forge/memory/odd.md").write_bytes(b"---\ncategory: x\n---\n\xff")
     async with person(tmp_path / "state") as one:
         await written(one, top, memory("mem_1", "of ours"))
         assert one.counting(top) == {"mem_1"}

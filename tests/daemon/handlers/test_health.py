@@ -71,7 +71,7 @@ async def test_status_of_a_workspace_loads_its_roots(home, repo):
 
 async def test_a_file_that_is_no_memory_degrades_the_status_and_is_named(home, repo):
     put(repo, memory("m1", "one"))
-    (repo / ".forge/memory/bad.md").write_bytes(b"---\nid: [\n---\n")
+    (repo / ".forge/memory/bad.md").write_bytes(b"---\nid: x\n---\n\xff")
     async with assembled(home) as parts:
         await parts.loaded(repo)
         reply = await parts.ask(wire.Status(workspace=str(repo)))

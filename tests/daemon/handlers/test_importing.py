@@ -35,7 +35,7 @@ async def fates(parts, repo, *drafts, **fields):
             wire.Draft(memory_id="mem_f", file=FILE + b"x" * (256 << 10), name="a.md"),
             "cannot be the file of a memory",
         ),
-        (wire.Draft(memory_id="mem_f", file=b"---\nid: [\n---\n", name="a.md"), "not YAML"),
+        (wire.Draft(memory_id="mem_f", file=b"---\nid: mem_f\n---\n\xff", name="a.md"), "not a text file"),
     ],
 )
 async def test_a_draft_that_is_none_is_refused_alone(home, repo, bad, why):

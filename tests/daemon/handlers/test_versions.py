@@ -353,7 +353,7 @@ async def test_a_version_that_is_forgotten_leaves_its_chain_whole(home, repo, go
 async def test_of_the_file_that_names_another_predecessor_nothing_else_changes(home, repo):
     by_hand = (
         b"---\r\n# a comment\r\nid: mem_3\r\nversion: 3\r\nsupersedes:   mem_2   # why\r\n"
-        b"cues: [a, b]\r\n---\r\ncaf\xe9, third\r\n"
+        b"cues: [a, b]\r\n---\r\ncaf\xc3\xa9, third\r\n"
     )
     put(repo, *THREE[:2])
     path = repo / ".forge/memory/mem_3.md"
