@@ -11,6 +11,7 @@ import os
 import random
 import re
 import time
+import unicodedata
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -223,11 +224,20 @@ def new_id() -> str:
 
 def ids_beginning(memories: Sequence[Memory], text: str) -> tuple[str, ...]:
     """Ids that begin like this, of memories that are sorted by id; `mem_` may be left out."""
+    text = one_form(text)
     found: list[str] = []
     for start in dict.fromkeys((text, f"mem_{text}")) if text else ():
         first, end = (bisect_left(memories, each, key=_ID) for each in (start, start + _GREATEST))
         found += [each.id for each in memories[first:end]]
     return tuple(found)
+
+
+def one_form(name: str) -> str:
+    """Return an id or a name in the one Unicode form in which they are compared (NFC).
+
+    macOS and what copies from it write names in another one, which looks the same.
+    """
+    return name if name.isascii() else unicodedata.normalize("NFC", name)
 
 
 def is_valid_id(text: str) -> bool:

@@ -15,7 +15,17 @@ import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files.scalars import scalar
-from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, Relationship, evidence_named
+from forged.memory import (
+    Entity,
+    Evidence,
+    Memory,
+    Piece,
+    Related,
+    Relation,
+    Relationship,
+    evidence_named,
+    one_form,
+)
 
 Value: TypeAlias = "str | tuple[Value, ...] | dict[str, Value] | None"
 """A scalar's text, a list, a group of keys, or None for a plain null."""
@@ -34,7 +44,9 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 
 def of_links(related: Iterable[Related]) -> Iterator[str]:
     """The lines of links to other memories."""
-    return _list("related", ({"id": scalar(e.id), "relationship": scalar(e.relationship)} for e in related))
+    return _list(
+        "related", ({"id": scalar(one_form(e.id)), "relationship": scalar(e.relationship)} for e in related)
+    )
 
 
 def of_lists(memory: Memory) -> Iterator[str]:
@@ -102,7 +114,9 @@ def lost_links(value: Value) -> int:
 def _link(value: Value) -> Related:
     """One entry; a bare id, as people write it, relates to that memory."""
     entry: dict[str, Value] = value if isinstance(value, dict) else {"id": value}
-    return Related(one_text(entry, "id", ""), one_text(entry, "relationship", Relationship.RELATES_TO.value))
+    return Related(
+        one_form(one_text(entry, "id", "")), one_text(entry, "relationship", Relationship.RELATES_TO.value)
+    )
 
 
 def _has_id(entry: Value) -> bool:

@@ -25,7 +25,7 @@ from forged.files import entries, written_form
 from forged.files.doubts import NO_FRONT_MATTER, doubts
 from forged.files.entries import Header, Value, one_text
 from forged.files.scalars import scalar
-from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory, Trigger, default_category
+from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory, Trigger, default_category, one_form
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def read(data: bytes, scope: str, name: str) -> Reading:
     Args:
         data: the whole file.
         scope: what its directory stands for; it wins over the scope in the file.
-        name: file name without `.md`; it is the id if the file states none.
+        name: file name without `.md`; it is the id if the file states none. Ids are NFC, whatever it is in.
 
     Missing keys get defaults, so that a person can write a memory by hand: version 1, trigger `explicit`,
     no session, no times, category `user-facts` in a user scope and `project-conventions` elsewhere. Without
@@ -70,6 +70,7 @@ def read(data: bytes, scope: str, name: str) -> Reading:
         raise MemoryFormatError(f"larger than {MAX_FILE_BYTES // 1024} KiB; split it into smaller memories")
     if is_in_conflict(data):
         raise InConflict(IN_CONFLICT)
+    name = one_form(name)
     return _read_written_form(data, scope, name) or _doubted(_read_any_form(data, scope, name), data)
 
 
@@ -121,7 +122,7 @@ def render(memory: Memory) -> bytes:
     What no text file can hold (lone surrogates and NUL from a model's JSON) becomes `?`. An unknown time is
     left out, as the Go program reads its absence but not an empty text.
     """
-    lines = ["---", f"id: {scalar(memory.id)}"]
+    lines = ["---", f"id: {scalar(one_form(memory.id))}"]
     lines += [
         f"{key}: {_time_scalar(text)}"
         for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at))
@@ -130,7 +131,7 @@ def render(memory: Memory) -> bytes:
     lines += [f"version: {memory.version}", f"scope: {scalar(memory.scope)}"]
     lines.append(f"category: {scalar(memory.category)}")
     if memory.supersedes:
-        lines.append(f"supersedes: {scalar(memory.supersedes)}")
+        lines.append(f"supersedes: {scalar(one_form(memory.supersedes))}")
     lines += entries.of_links(memory.related)
     lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
     if memory.origin:
@@ -306,7 +307,7 @@ def _from_values(header: Header, body: str, scope: str, name: str, wrong: list[t
         return _read_as(lambda: convert(header.values.get(key)), key, default, wrong)
 
     return Memory(
-        id=text("id", name) or name,
+        id=one_form(text("id")) or name,
         content=body,
         created_at=text("created_at"),
         updated_at=text("updated_at"),
@@ -315,7 +316,7 @@ def _from_values(header: Header, body: str, scope: str, name: str, wrong: list[t
         category=text("category", default_category(scope)),
         session_id=text("session_id"),
         trigger=text("trigger", Trigger.EXPLICIT.value),
-        supersedes=text("supersedes") or None,
+        supersedes=one_form(text("supersedes")) or None,
         related=read("related", (), entries.links),
         extra=header.extra,
         origin=text("origin"),

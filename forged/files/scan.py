@@ -257,7 +257,11 @@ def _from_changes(
     Without problems each id has one file and each file a memory, and so it must be again.
     """
     changes = list(_changes(previous.listings, listings, files))
-    questionable = any(after is not None and after.reason for _, _, after in changes)
+    # A name that is not ASCII may look like another one.
+    questionable = any(
+        after is not None and (after.reason or not os.path.basename(path).isascii())
+        for path, _, after in changes
+    )
     if previous.problems or questionable or any(listing.reason for listing in listings):
         return None
     memories, paths, hashes = list(previous.memories), list(previous.paths), list(previous.hashes)

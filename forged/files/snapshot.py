@@ -5,11 +5,11 @@ One memory per id: of two files with one id the newer is used and the other is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from forged.memory import Memory, Problem, time_ns
+from forged.memory import Memory, Problem, one_form, time_ns
 
 Key = tuple[int, int, int, int]
 """Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
@@ -90,6 +90,7 @@ def _choose(
     losers: list[File] = []
     problems = [Problem(printable(listing.path), listing.reason) for listing in listings if listing.reason]
     for rank, listing in enumerate(listings):
+        problems += _alike(listing)
         for name, seen in listing.files.items():
             path = f"{listing.path}/{name}"
             if seen.reason:
@@ -105,6 +106,20 @@ def _choose(
         winner = chosen[loser.memory.id]
         problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
     return chosen, tuple(sorted(problems))
+
+
+def _alike(listing: Listing) -> Iterator[Problem]:
+    """Files of different memories with names that look the same."""
+    firsts: dict[str, str] = {}
+    for name in sorted(name for name in listing.files if not name.isascii()):
+        first = firsts.setdefault(one_form(name), name)
+        pair = (listing.files[first].memory, listing.files[name].memory)
+        if first != name and not (pair[0] and pair[1] and pair[0].id == pair[1].id):
+            other = printable(f"{listing.path}/{first}")
+            yield Problem(
+                printable(f"{listing.path}/{name}"),
+                f"has the same name as {other}, in another Unicode form; rename one of them",
+            )
 
 
 def _newest_first(choice: File) -> tuple[int, int, int, str]:

@@ -17,7 +17,7 @@ from forged.files import front_matter
 from forged.importing.categories import category_of
 from forged.importing.markdown import Statement, cut
 from forged.importing.values import Item, Left, Link, Taken
-from forged.memory import Relationship, Scope, default_category, time_ns
+from forged.memory import Relationship, Scope, default_category, one_form, time_ns
 
 KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
 _OBSERVATION = re.compile(r"\[([^\[\]\n]{1,64})\][ \t]+(\S.*)", re.DOTALL)
@@ -80,7 +80,7 @@ def _joined(
     if not items:
         lost = [Left(where, "a note that says nothing but its title and relations")]
         return Taken((), (*left, *lost))
-    names = dict.fromkeys(filter(None, (about.title.casefold(), about.permalink.casefold())))
+    names = dict.fromkeys(filter(None, map(_key, (about.title, about.permalink))))
     head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
     return Taken((head, *items[1:]), tuple(left))
 
@@ -106,10 +106,14 @@ def _item(statement: Statement, about: _Note, where: str, scope: str) -> Item:
     )
 
 
+def _key(title: str) -> str:
+    return one_form(title.casefold())
+
+
 def _link(relation: re.Match[str]) -> Link:
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     target = relation[2].partition("|")[0].partition("#")[0].strip()
-    return Link(target.casefold(), _RELATIONS.get(name, Relationship.RELATES_TO).value)
+    return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
 
 
 def _coarser(relation: re.Match[str], where: str) -> list[Left]:

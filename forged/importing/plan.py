@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from forged.importing.values import Item, Left, new_id
-from forged.memory import Scope
+from forged.memory import Scope, one_form
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -83,12 +83,13 @@ def _place(item: Item, places: Places) -> Place | None:
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
         return Place(places.workspace, scope)
-    if item.repo and item.repo in places.into:
-        return Place(places.into[item.repo], scope)
+    repo = one_form(item.repo)
+    if repo and (path := next((into for name, into in places.into.items() if one_form(name) == repo), "")):
+        return Place(path, scope)
     if "" in places.into:
         return Place(places.into[""], scope)
     if item.repo:
-        return Place(places.workspace, scope) if item.repo == places.name else None
+        return Place(places.workspace, scope) if repo == one_form(places.name) else None
     return Place(item.place or places.workspace, scope)
 
 

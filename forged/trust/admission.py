@@ -32,7 +32,7 @@ import msgspec
 
 from forged.errors import StoreError
 from forged.files import File, Root, Snapshot, files_of, one_per_id
-from forged.memory import Memory, Problem, utc_now
+from forged.memory import Memory, Problem, one_form, utc_now
 from forged.state import Looked, OwnFile, RootRecord, TrustRecords
 from forged.text.redaction import redact
 from forged.trust.brought import BROUGHT, Candidate, Judged, Repository, has_git
@@ -230,7 +230,7 @@ class Admission:
         """Whether this is a later edit of a file that this daemon wrote, where it lies."""
         if not any(file.memory.id in self._records.own(each) for each in standing.identities):
             return False
-        return file.path == os.path.join(root.directories[0], f"{file.memory.id}.md")
+        return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
 
     def _judged(self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: Standing) -> Judged:
         """Judge files that are not on record; the findings are on record on return."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from forged.errors import MemoryFormatError
 from forged.files import frontmatter
 from forged.files.frontmatter import scalar
-from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation
+from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, one_form
 from tests.faults.amount import times
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data" / "samples").glob("*.md"))
@@ -92,7 +93,7 @@ bodies = st.lists(st.one_of(rules, lines_of_text), max_size=8).map("".join)
 weights = st.just(1.0) | st.floats(allow_nan=False, allow_infinity=False)
 memories = st.builds(
     Memory,
-    id=named,
+    id=named.map(one_form),
     content=st.one_of(bodies, texts.map(lambda text: text.replace("\0", "?"))),
     created_at=values,
     updated_at=values,
@@ -101,8 +102,8 @@ memories = st.builds(
     category=values,
     session_id=values,
     trigger=values,
-    supersedes=st.none() | named,
-    related=st.lists(st.builds(Related, values, values), max_size=3).map(tuple),
+    supersedes=st.none() | named.map(one_form),
+    related=st.lists(st.builds(Related, values.map(one_form), values), max_size=3).map(tuple),
     extra=unknown_keys,
     origin=values,
     cues=st.lists(values, max_size=3).map(tuple),
@@ -592,6 +593,31 @@ def test_a_title_that_is_no_yaml_is_read_plainly(header, title):
 
     assert memory.id == "mem_9"
     assert yaml.safe_load(memory.extra) == {"title": title}
+
+
+# Ids in any Unicode form.
+
+FORMS = ["NFC", "NFD"]
+
+
+@given(
+    st.lists(st.sampled_from(FORMS), min_size=4, max_size=4),
+    st.sampled_from(["café", "Übung größer", "が-ば", "각", "ﬁ é", "mem_1"]),
+)
+def test_ids_are_read_in_one_unicode_form(forms, name):
+    stated, older, other, file = (unicodedata.normalize(form, name) for form in forms)
+    data = f"---\nid: {stated}\nsupersedes: x{older}\nrelated: [y{other}]\n---\nbody".encode()
+
+    reading = frontmatter.read(data, "repo", file)
+
+    named = one_form(name)
+    memory = reading.memory
+    assert (memory.id, memory.supersedes, memory.related[0].id) == (named, f"x{named}", f"y{named}")
+    assert reading.notes == ()
+    assert frontmatter.parse(b"body", "repo", file).id == named
+    assert frontmatter.render(memory) == frontmatter.render(
+        msgspec.structs.replace(memory, id=stated, supersedes=f"x{older}")
+    )
 
 
 # Text that begins with a rule.

@@ -405,6 +405,25 @@ def test_creation_then_folder_then_name_decide_between_equally_new_files(look, d
     assert bodies(look()) == ["created later"]
 
 
+@pytest.mark.parametrize("names", [("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")])
+@pytest.mark.parametrize(("id_", "count"), [("", 1), ("id: mine\n", 2)])
+def test_files_with_names_that_look_the_same_are_a_problem(look, directory, names, id_, count):
+    """Of one id one is used; of two ids both, and the names are named."""
+    first, second = (directory / f"{name}.md" for name in names)
+    first.write_text("---\nversion: 1\n---\none")
+    before = look()
+    second.write_text(f"---\n{id_}version: 1\n---\ntwo")
+
+    for snapshot in (look(before, frozenset({str(second)})), look(before), look()):
+        assert len(snapshot.memories) == count
+        problems = [each for each in snapshot.problems if "which is not the file's name" not in each.reason]
+        assert len(problems) == 1
+        assert {str(first), str(second)} == {
+            problems[0].path,
+            problems[0].reason.split(" as ")[1].split(",")[0],
+        }
+
+
 # Files that are being saved.
 
 

@@ -24,7 +24,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import root_of, texts_of
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
-from forged.memory import Category, Memory, Origin, Related, Trigger, default_category
+from forged.memory import Category, Memory, Origin, Related, Trigger, default_category, one_form
 from forged.scopes import Workplace
 from forged.text.private import without_private
 from forged.text.redaction import shapes_in
@@ -75,7 +75,7 @@ def _there(seen: Look) -> _There:
     names = set[str]()
     withheld = {each.path for each in seen.admitted.withheld}
     for file in files_of(seen.snapshot):
-        names.add(file.path.rpartition("/")[2])
+        names.add(one_form(file.path.rpartition("/")[2]))
         if file.path not in withheld:
             files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
     texts = {normalised(each.content): each.id for each in seen.admitted.memories}
@@ -112,7 +112,7 @@ def _known(new: Draft, there: _There) -> wire.Fate | None:
     if new.data:
         if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
             return wire.Fate(became="there", memory_id=wanted)
-        if wanted in there.files or new.name in there.names:
+        if wanted in there.files or one_form(new.name) in there.names:
             told = "this id is there with another content; it stays as it is"
             return wire.Fate(became="conflict", memory_id=wanted, reason=told)
         return None

@@ -29,7 +29,7 @@ from forged.daemon.handlers.shared_documents import bring, held, take_away
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import AGENT_ID
 from forged.maps import RootIndex
-from forged.memory import Memory, Scope
+from forged.memory import Memory, Scope, one_form
 from forged.scopes import Workplace
 from forged.state import Detail, Said, metadata_problem
 from forged.text.private import without_private
@@ -335,4 +335,6 @@ async def remove_document(
 
 
 def _is_named(name: str, piece: Memory) -> bool:
-    return piece.piece is not None and name in {piece.piece.document_id, piece.piece.source}
+    if piece.piece is None:
+        return False
+    return one_form(name) in {piece.piece.document_id, one_form(piece.piece.source)}

@@ -18,7 +18,7 @@ from forged.errors import MemoryNotFound
 from forged.files import File, Snapshot, files_of, one_per_id
 from forged.map import VectorMap
 from forged.maps import RootIndex
-from forged.memory import Memory, Scope, ids_beginning
+from forged.memory import Memory, Scope, ids_beginning, one_form
 from forged.scopes import View, Workplace
 from forged.trust import Admitted
 
@@ -100,6 +100,7 @@ def _check_agent(scope: str, agent_id: str) -> None:
 
 def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
     """The memories of this name in the maps: each root may have one of the same id."""
+    wanted = one_form(wanted)
     if found := view.find(wanted, scope):
         return found
     homes = [each for each in view.maps if scope in {"", each.scope}]
@@ -135,7 +136,7 @@ def check_scope(scope: str, *others: str) -> None:
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
-    exact = [each for each in found if each[1] == wanted] or found
+    exact = [each for each in found if each[1] == one_form(wanted)] or found
     # Of two roots of one scope, as a worktree may see, the one that is written to is meant.
     firsts: dict[tuple[str, str], tuple[Look, str]] = {}
     for each in exact:
@@ -150,7 +151,7 @@ def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tup
 
 def begun_by(ids: Iterable[str], wanted: str) -> str:
     """The one of some ids that is meant, or nothing. Raises InvalidRequest for a beginning of several."""
-    there = tuple(dict.fromkeys(ids))
+    there, wanted = tuple(dict.fromkeys(ids)), one_form(wanted)
     found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
     if wanted in there:
         return wanted

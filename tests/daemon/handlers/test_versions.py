@@ -33,6 +33,34 @@ def links(found: wire.Chain) -> list[tuple[str, str | None]]:
     return [(each.id, each.supersedes) for each in found.memories]
 
 
+# --- ids in any Unicode form ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_disk", ["caf\u00e9", "cafe\u0301"])
+@pytest.mark.parametrize("typed", ["caf\u00e9", "cafe\u0301", "cafe", "caf"])
+async def test_an_id_is_found_in_whatever_unicode_form_it_is_typed(home, repo, on_disk, typed):
+    """A file from a Mac has its name in another one than a keyboard gives."""
+    put(repo, memory("mem_other", "another"))
+    path = repo / f".forge/memory/{on_disk}.md"
+    path.write_text("Deploys go by canary.\n")
+    named = "caf\u00e9"
+    async with assembled(home) as parts:
+        if typed == "cafe":  # the beginning of the name on disk is none of its id
+            ask = wire.GetMemories(workspace=str(repo), ids=(typed,))
+            await parts.ask(wire.Rebuild(workspace=str(repo), wait=True))
+            assert (await parts.ask(ask)).memories == ()
+            return
+        assert (await shown(parts, repo, typed)).id == named
+        new = await remembered(parts, repo, "Not by canary.", supersedes=typed)
+        assert new.replaced == named
+        assert [each.id for each in (await chain(parts, repo, typed)).memories] == [named, new.memory_id]
+        gone = await forgotten(parts, repo, typed)
+        assert gone.ids == (named,)
+        assert not path.exists()
+        await parts.ask(wire.Restore(workspace=str(repo), memory_id=typed))
+        assert path.read_text() == "Deploys go by canary.\n"
+
+
 # --- what is left out ---------------------------------------------------------------------------------
 
 
