@@ -66,6 +66,7 @@ def _types(_context: click.Context, _option: click.Parameter, begun: str) -> lis
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
 @click.option("--origin", type=click.Choice(ORIGINS), help="Only of this origin.")
 @click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
+@click.option("--problems", is_flag=True, help="Files that are no memories, or only in part, and why.")
 @click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")
 @click.option("-l", "--long", "long", is_flag=True, help="Also when, from which session, and their origin.")
 @click.option("--all-versions", is_flag=True, help="Superseded memories too.")
@@ -73,8 +74,11 @@ def _types(_context: click.Context, _option: click.Parameter, begun: str) -> lis
 @click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many of the newest.")
 @min_generation_option
 @asks
-def list_command(call: Invocation, *, long: bool, **fields: Any) -> None:
+def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any) -> None:
     """List the memories of this workspace, newest first; of several filters all hold."""
+    if problems:
+        _list_problems(call)
+        return
     given = {name: value for name, value in fields.items() if value is not None}
     request = wire.ListMemories(workspace=call.workspace, **given)
     found = ask(call, request)
@@ -90,6 +94,16 @@ def list_command(call: Invocation, *, long: bool, **fields: Any) -> None:
         tell(_nothing(request))
     elif not found.memories:
         tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
+
+
+def _list_problems(call: Invocation) -> None:
+    """Name the files of all roots that `status` shows which are no memories, or only in part."""
+    ask(call, wire.ListMemories(workspace=call.workspace, limit=1))  # answered once the files were read
+    report = ask(call, wire.Status(workspace=call.workspace))
+    found = [each for root in report.roots for each in (*root.problems, *root.no_memories)]
+    show(call, report, (f"{escape_line(each.path)}: {escape_line(each.reason)}" for each in found))
+    if not found and not call.as_json:
+        tell("all files in the folders of memories are memories")
 
 
 def _nothing(request: wire.ListMemories) -> str:

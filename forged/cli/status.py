@@ -152,6 +152,9 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         told = counted(root.stale, "memory stands", "memories stand")
         yield f"  {paint('warn', 'stale:')} {told} on files that changed; `forgectl list --stale` shows them"
     yield from _problems(root, paint)
+    if root.no_memories:
+        told = counted(len(root.no_memories), "file here is no memory", "files here are no memories")
+        yield f"  {told}; `forgectl list --problems` names them"
 
 
 def _headline(report: StatusReport, paint: Painter) -> str:

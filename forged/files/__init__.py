@@ -31,7 +31,7 @@ from forged.files.roots import (
     resolve,
     upwards,
 )
-from forged.files.scan import open_folder, scan
+from forged.files.scan import no_memories, open_folder, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
 from forged.files.store import NOTE, MemoryStore, Removed, kept_by_root
 
@@ -66,6 +66,7 @@ __all__ = [
     "kept_by_root",
     "layout",
     "made_org_root",
+    "no_memories",
     "one_per_id",
     "open_folder",
     "org_root",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import Mock
 
 import pytest
@@ -20,7 +21,7 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES
 from forged.files.roots import Root
-from forged.files.scan import GRACE_S, QUIET_S, open_folder, scan
+from forged.files.scan import GRACE_S, QUIET_S, no_memories, open_folder, scan
 from forged.files.snapshot import Snapshot
 from forged.memory import Scope
 from tests.faults.amount import times
@@ -422,6 +423,92 @@ def test_files_with_names_that_look_the_same_are_a_problem(look, directory, name
             problems[0].path,
             problems[0].reason.split(" as ")[1].split(",")[0],
         }
+
+
+# What is no memory.
+
+PASSED_BY = {
+    "deploy.MD": "ends in .MD",
+    "notes.Md": "ends in .Md",
+    "api.markdown": "ends in .markdown",
+    "todo.txt": "ends in .txt",
+    "README": "has no ending",
+    "caf\u00e9.mkd": "ends in .mkd",
+    "sub/api.md": "a folder below",
+    "sub/deep/er/api.md": "a folder below",
+    "sub/plan.txt": "a folder below",
+    "md": "has no ending",
+}
+LEFT_OUT = (
+    *(
+        "mem_1.md",
+        ".hidden.md",
+        ".obsidian/app.json",
+        ".forged-x.tmp",
+        "mem_1.md~",
+        "#mem_1.md#",
+        ".#mem_1.md",
+    ),
+    *(
+        ".mem_1.md.swp",
+        "mem_1.md.swo",
+        "4913",
+        "mem_1.md.bak",
+        "mem_1.md___jb_tmp___",
+        "mem_1.md.tmp",
+        "sub/x.md~",
+    ),
+)
+
+
+@given(
+    st.sets(st.sampled_from(sorted(PASSED_BY))),
+    st.sets(st.sampled_from(LEFT_OUT)),
+    st.sampled_from([".forge/memory", ".forge/memories"]),
+)
+def test_files_that_a_scan_passes_by_are_named_but_for_copies_of_editors(named, left_out, folder):
+    with TemporaryDirectory() as top:
+        for name in (*named, *left_out):
+            path = Path(top, folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("text")
+        root = Root(os.path.realpath(top), Scope.REPO)
+
+        found = {each.path: each.reason for each in no_memories(root)}
+        snapshot = scan(root, clock=Clock())
+
+    assert set(found) == {f"{root.top}/{folder}/{name}" for name in named}
+    assert all(PASSED_BY[path.removeprefix(f"{root.top}/{folder}/")] in why for path, why in found.items())
+    # Each file is named once: as a memory, by the scan, or here.
+    assert not set(found) & {*snapshot.paths, *(each.path for each in snapshot.problems)}
+
+
+def test_links_and_devices_beside_memories_are_named_and_not_opened(directory):
+    (directory / "far").symlink_to("/")
+    (directory / "far.txt").symlink_to("/etc/passwd")
+    os.mkfifo(directory / "pipe")
+    (directory / "loop").mkdir()
+    (directory / "loop/back").symlink_to(directory)
+
+    found = {Path(each.path).name: each.reason.split(";")[0] for each in no_memories(_root(directory))}
+
+    link = "is a symbolic link"
+    assert found == {"far": link, "far.txt": link, "back": link, "pipe": "is not a regular file"}
+
+
+def test_no_more_than_a_thousand_are_named(directory):
+    for number in range(1100):
+        (directory / f"{number}.txt").touch()
+
+    assert len(no_memories(_root(directory))) == 1000
+
+
+def test_folders_that_are_not_there_hold_nothing(tmp_path):
+    assert no_memories(Root(str(tmp_path / "nowhere"), Scope.REPO)) == ()
+
+
+def _root(directory: Path) -> Root:
+    return Root(str(directory.parents[1]), Scope.REPO)
 
 
 # Files that are being saved.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -326,6 +327,29 @@ def test_a_broken_memory_is_named_by_status_and_doctor_and_breaks_nothing(shell)
     assert "mem_a" in shell.run("search", "walrus").out
     broken.unlink()
     assert eventually(lambda: shell.run("status").out.startswith("ok\n"))
+
+
+@pytest.mark.inotify
+def test_files_that_are_no_memories_are_counted_and_named_and_are_no_problem(shell):
+    put(shell.directory, memory("mem_a", "the walrus sings"))
+    folder = shell.directory / ".forge/memory"
+    (folder / "sub").mkdir()
+    for name in ("sub/api.md", "deploy.MD", "todo.txt", ".hidden", "mem_a.md~"):
+        (folder / name).write_text("text")
+
+    named = shell.run("list", "--problems")
+    report = shell.run("status").out
+
+    assert [line.split(": ")[0] for line in named.out.splitlines()] == [
+        f"{folder}/{name}" for name in ("deploy.MD", "sub/api.md", "todo.txt")
+    ]
+    assert report.startswith("ok\n")
+    assert "3 files here are no memories; `forgectl list --problems` names them" in report
+    (folder / "mem_b.md").write_bytes(b"caf\xe9")
+    shell.run("rebuild", "--wait")
+    assert f"{folder}/mem_b.md: not a text file in UTF-8" in shell.run("list", "--problems").out
+    roots = json.loads(shell.run("list", "--problems", "--json").out)["roots"]
+    assert [len(each["no_memories"]) for each in roots if each["root"] == str(shell.directory)] == [3]
 
 
 @pytest.mark.inotify

@@ -31,7 +31,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     take if nobody asks for another; None while that is not known. `stale` counts memories that stand on files
     which changed or went since. `owner` says what root made there and could not give to the owner of `root`.
     New memories go to `directory`. `git` is a sentence on whether git ignores them, `git_problem` on why that
-    is not as was chosen.
+    is not as was chosen. `no_memories` are files in its folders that are passed by, which is no problem.
     """
 
     root: str
@@ -66,6 +66,7 @@ class RootReport(msgspec.Struct, frozen=True, kw_only=True):
     git: str = ""
     git_problem: str = ""
     held: str = ""
+    no_memories: tuple[FileProblem, ...] = ()
 
 
 class WaitsElsewhere(msgspec.Struct, frozen=True, kw_only=True):

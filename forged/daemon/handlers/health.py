@@ -21,7 +21,7 @@ from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.scope_reports import scope_reports
 from forged.daemon.handlers.trust import in_status
-from forged.files import Root, arrivals_refusal, kept_by_root
+from forged.files import Root, arrivals_refusal, kept_by_root, no_memories
 from forged.maps import BuildEvent, RootIndex
 from forged.scopes import View
 from forged_client import protocol as wire
@@ -126,6 +126,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
     place, excluding = index.place, context.daemon.trust.excluding
+    others = await asyncio.to_thread(no_memories, index.root)
     return wire.RootReport(
         root=index.root.top,
         directory=index.root.directories[0],
@@ -159,6 +160,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         rate=round(place.rate, 3) if place is not None else 0.0,
         left_s=place.left_s if place is not None else None,
         owner=await asyncio.to_thread(kept_by_root, index.root),
+        no_memories=tuple(wire.FileProblem(each.path, each.reason) for each in others),
     )
 
 
