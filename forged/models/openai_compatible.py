@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
@@ -34,6 +35,18 @@ _SMALLEST_LEARNED = 4
 _REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
 # Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
 _SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
+_SYSTEM = "system"
+# How servers name the parts of a chat request that they refuse.
+_SPEAKS_OF_PART = {
+    "stream_options": re.compile(r"(?i)stream_?options|include_usage"),
+    "stream": re.compile(r"(?i)\bstream(?:ing|ed)?\b"),
+    "response_format": re.compile(r"(?i)response_?format|json_?schema|structured.?output|guided"),
+    _SYSTEM: re.compile(
+        r"(?i)system[ _](?:role|prompt|message|instruction)|developer (?:role|message|instruction)"
+        r"|\broles?\b|['\"]system['\"]|'user' (?:or|and) '"
+    ),
+}
+_GOES_WITH = {"stream": ("stream_options",)}
 _SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
@@ -174,11 +187,13 @@ class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
 class OpenAICompatibleChat:
     """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
 
-    A schema goes as nested `json_schema`, the one form that all servers read, and a reply that is to be
-    watched is asked for as a stream that ends with its account of tokens; a server that refuses one of these
-    is asked again without, and never again with it if that helped. Code fences stay for the caller's parser.
-    With `retries` 0 each of these requests is made exactly once, and a 500, which some servers answer to a
-    schema and all to anything else, is left to the caller.
+    A schema goes as nested `json_schema`, the one form that all servers read, a reply that is to be watched
+    is asked for as a stream that ends with its account of tokens, and the instruction has the role `system`.
+    A server that refuses one of these is asked again without, the instruction then before the text of the
+    user, and never again with it if that helped. The part that a refusal names goes first, else what is
+    least known. Code fences stay for the caller's parser. With `retries` 0 each of these requests is made
+    exactly once, and a 500, which some servers answer to a schema and all to anything else, is left to the
+    caller.
 
     Some chat templates begin a thought themselves; what looks like an answer is one until its end is seen. So
     a text is used before it is whole only if it can be no thought: one was seen beside or before it, or
@@ -202,25 +217,32 @@ class OpenAICompatibleChat:
         )
         self._model = model
         self._refused = frozenset[str]()
+        self._takes_system = False
         self._begins_in_thought: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """Return the reply's text and its tokens; see `ChatModel`."""
-        wishes, dropped = _wishes(prompt), set[str]()
-        for name in self._refused:
-            wishes.pop(name, None)
+        wishes = {name: value for name, value in _wishes(prompt).items() if name not in self._refused}
+        named, last = set[str](), ""
         while True:
             try:
                 completion = await self._ask(prompt, wishes, deadline)
             except ProviderError as error:
                 if error.status in _REFUSED and _SPEAKS_OF_FILTER.search(str(error)):
                     raise ProviderError(str(error), reason="filtered", status=error.status) from error
-                if not wishes or not self._is_refusal(error, wishes):
+                name = _named_part(error, wishes)
+                if not name and not self._is_refusal(error, wishes):
                     raise
-                dropped.add(wishes.popitem()[0])
+                last = name or next(reversed(wishes))
+                named |= {name} - {""}
+                for each in (last, *_GOES_WITH.get(last, ())):
+                    wishes.pop(each, None)
             else:
-                self._refused |= dropped
+                # What went before the last one without being named may well be taken: the next call tells.
+                found = named | ({last} - {""})
+                self._refused |= found.union(*(_GOES_WITH.get(each, ()) for each in found))
+                self._takes_system = self._takes_system or _SYSTEM in wishes
                 return completion
 
     async def aclose(self) -> None:
@@ -265,18 +287,30 @@ class OpenAICompatibleChat:
         """Whether the server may have refused the last of the wishes, and not the request."""
         if "response_format" in wishes:
             return error.status in self._schema_refused
-        if isinstance(error, SizeRefused):
+        if (
+            not wishes
+            or isinstance(error, SizeRefused)
+            or (self._takes_system and wishes.keys() == {_SYSTEM})
+        ):
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
         system, user = sent
-        request: dict[str, object] = {
-            "model": self._model,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-            **wishes,
-        }
-        return msgspec.json.encode(request)
+        if _SYSTEM in wishes:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        else:
+            messages = [{"role": "user", "content": f"{system}\n\n{user}".strip()}]
+        parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
+        return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
+
+
+def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
+    """The part of a request that a refusal names, or nothing. llama.cpp's templates refuse with a 500."""
+    if isinstance(error, SizeRefused) or error.status not in (*_REFUSED, 500):
+        return ""
+    names = _SPEAKS_OF_PART if error.status in _REFUSED else (_SYSTEM,)
+    return next((each for each in names if each in wishes and _SPEAKS_OF_PART[each].search(str(error))), "")
 
 
 def _never(_: str) -> bool:
@@ -289,9 +323,9 @@ def _always(_: str) -> bool:
 
 def _wishes(prompt: Prompt) -> dict[str, object]:
     """What a request may hold and a server may refuse, what is least known last."""
-    wishes: dict[str, object] = {}
+    wishes: dict[str, object] = {_SYSTEM: True}
     if prompt.enough is not None:
-        wishes = {"stream": True, "stream_options": {"include_usage": True}}
+        wishes |= {"stream": True, "stream_options": {"include_usage": True}}
     if prompt.schema is not None:
         wrapped = {"name": "reply", "strict": True, "schema": prompt.schema}
         wishes["response_format"] = {"type": "json_schema", "json_schema": wrapped}

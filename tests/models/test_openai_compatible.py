@@ -8,12 +8,12 @@ import resource
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.errors import ConfigError, ProviderError
@@ -22,6 +22,7 @@ from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
 from forged.models.replies import order, read_completion
 from forged.text.tokens import estimate
+from tests.faults.amount import times
 from tests.models.calls import KEY, SCHEMA, chat, chatter, embed, embedder, refused, sizes, using
 from tests.models.odd_answers import (
     base64_vectors,
@@ -32,6 +33,7 @@ from tests.models.odd_answers import (
     without_first_index,
     without_index,
 )
+from tests.support.clock import PATIENCE_S
 from tests.support.provider import (
     CHAT,
     CLOSE,
@@ -40,10 +42,12 @@ from tests.support.provider import (
     RESET,
     Answer,
     Behaviour,
+    Request,
     Script,
     ScriptedProvider,
     completion,
     poisoned,
+    streamed,
 )
 from tests.support.provider.embedders import QUERY
 
@@ -692,7 +696,7 @@ def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(provide
 
 
 def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
-    provider.chat = [Answer(status=400), Answer(status=400)]
+    provider.chat = [Answer(status=400)] * 3
 
     async def twice(model: OpenAICompatibleChat) -> str:
         asked, deadline = Prompt("s", "u", QUERY, SCHEMA), time.monotonic() + 10
@@ -702,3 +706,123 @@ def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
 
     assert using(chatter(provider), twice) == "a hypothesis"
     assert "response_format" in provider.requests()[-1].json
+    assert roles(provider.requests()[-1]) == ["system", "user"]
+
+
+# --- every part of a chat request that a server may refuse ---
+
+
+def roles(request: Request) -> list[str]:
+    return [each["role"] for each in request.json["messages"]]
+
+
+REFUSED_WITH = {
+    "system": [
+        "System role not supported",
+        "Developer instruction is not enabled for models/gemma-3-27b-it",
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Input should be 'user' or 'assistant'",
+    ],
+    "response_format": [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "'response_format.type' must be 'text'",
+        "guided decoding is not available",
+    ],
+    "stream": ["Streaming is not supported", "Unrecognized request argument supplied: stream"],
+    "stream_options": [
+        "Unrecognized request argument supplied: stream_options",
+        "unknown field include_usage",
+    ],
+}
+WORDLESS = ["", "Extra inputs are not permitted", "Bad Request"]
+BODIES = [
+    lambda told: {"error": {"message": told, "code": "x"}},
+    lambda told: {"detail": [{"type": "x", "msg": told}]},
+    lambda told: {"message": told},
+]
+
+
+def parts_of(request: Request) -> set[str]:
+    parts = {name for name in ("response_format", "stream", "stream_options") if name in request.json}
+    return parts | ({"system"} if "system" in roles(request) else set())
+
+
+REFUSALS = st.fixed_dictionaries(
+    {name: st.sampled_from([*told, *WORDLESS]) for name, told in REFUSED_WITH.items()}
+)
+
+
+def test_a_server_that_refuses_any_parts_of_a_chat_request_is_asked_without_these_and_no_others(provider):
+    @settings(max_examples=times(100, 15))
+    @given(
+        st.sets(st.sampled_from(sorted(REFUSED_WITH))),
+        REFUSALS,
+        st.sampled_from([400, 422]),
+        st.sampled_from(BODIES),
+        st.sampled_from([0, 1]),
+    )
+    def holds(
+        refuses: set[str], told: dict[str, str], status: int, body: Callable[[str], object], retries: int
+    ) -> None:
+        def behave(_: ScriptedProvider, request: Request) -> Answer:
+            if refused := sorted(parts_of(request) & refuses):
+                return Answer(body(told[refused[0]]), status=status)
+            return streamed("answer") if "stream" in request.json else completion("answer")
+
+        async def ask(model: OpenAICompatibleChat) -> list[int]:
+            prompt, made = Prompt("sys", "user", QUERY, SCHEMA, enough=lambda _: False), []
+            for _ in range(len(refuses) + 1):
+                before = len(provider.requests())
+                answer = await model.complete(prompt, deadline=time.monotonic() + PATIENCE_S)
+                assert answer.text == "answer"
+                made.append(len(provider.requests()) - before)
+            return made
+
+        provider.received.clear()
+        provider.chat = behave
+        made = using(chatter(provider, retries=retries), ask)
+
+        assert made[-1] == 1
+        assert max(made) <= len(REFUSED_WITH) + 1
+        if all(told[each] not in WORDLESS for each in refuses):
+            assert made[1:] == [1] * (len(made) - 1)
+        kept = set(REFUSED_WITH) - refuses - ({"stream_options"} if "stream" in refuses else set())
+        assert parts_of(provider.requests()[-1]) == kept
+        for request in provider.requests():
+            texts = [each["content"] for each in request.json["messages"]]
+            assert texts == (["sys", "user"] if "system" in parts_of(request) else ["sys\n\nuser"])
+
+    holds()
+
+
+def test_a_template_of_llama_cpp_that_has_no_system_is_asked_without(provider):
+    """Its server calls what a template says an error of its own."""
+    refusal = Answer({"error": {"message": "Jinja Exception: System role not supported"}}, status=500)
+    provider.chat = lambda _, request: refusal if "system" in roles(request) else completion("answer")
+
+    assert chat(provider, times=2, retries=0).text == "answer"
+    assert list(map(roles, provider.requests())) == [["system", "user"], ["user"], ["user"]]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
+def test_no_other_failure_is_taken_for_a_refusal_of_a_part(provider, status):
+    provider.chat = Answer({"error": {"message": "your role may not use a system prompt"}}, status=status)
+
+    with pytest.raises(ProviderError):
+        chat(provider, schema=SCHEMA, retries=0)
+
+    assert list(map(roles, provider.requests())) == [["system", "user"]]
+
+
+def test_a_text_that_is_refused_costs_no_second_request_where_the_role_was_taken_before(provider):
+    async def twice(model: OpenAICompatibleChat) -> None:
+        asked, deadline = Prompt("s", "u", QUERY), time.monotonic() + PATIENCE_S
+        await model.complete(asked, deadline=deadline)
+        provider.chat = Answer(status=400)
+        with pytest.raises(ProviderError):
+            await model.complete(asked, deadline=deadline)
+
+    using(chatter(provider), twice)
+
+    assert len(provider.requests()) == 2
