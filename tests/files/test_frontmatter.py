@@ -635,7 +635,7 @@ def test_ids_are_read_in_one_unicode_form(forms, name):
         max_size=8,
     ),
     st.sampled_from(["---\n", "---\r\n", "\n---\n", "--- \n"]),
-    st.sampled_from(["", "\n"]),
+    st.sampled_from(["", "\n", "\n---\nbody\n", "\n---\n\nbody\n\n---\n"]),
 )  # fmt: skip
 def test_lines_without_a_known_key_are_text_and_nothing_is_swallowed(lines, rule, end):
     text = rule + "\n".join(lines) + end
@@ -665,6 +665,7 @@ def test_one_known_key_among_plain_words_is_front_matter(key):
             "---\n\nRelease notes: never publish on a Friday.\n\n---\n\nSecond part.\n",
             "none of its keys is known",
         ),
+        ("---\nnote: x\nmood: calm\n---\nbody", "none of its keys is known"),
         ("---\ndate: Friday\nWe never publish: it breaks\n---\nbody", "`We never publish` is no key"),
         ("---\ndate: Friday\nWe never publish then.\n---\nbody", "line 3 has no key"),
         ("---\ntitle: x\n\nText without an end.\n", "no closing"),

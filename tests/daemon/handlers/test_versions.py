@@ -61,6 +61,16 @@ async def test_an_id_is_found_in_whatever_unicode_form_it_is_typed(home, repo, o
         assert path.read_text() == "Deploys go by canary.\n"
 
 
+@pytest.mark.parametrize("typed", ["caf\u00e9", "cafe\u0301"])
+async def test_a_whole_id_in_another_unicode_form_is_meant_though_others_begin_like_it(home, repo, typed):
+    put(repo, memory("mem_other", "another"))
+    for name in ("cafe\u0301", "caf\u00e9-2", "cafe\u0301-3"):
+        (repo / f".forge/memory/{name}.md").write_text(f"the text of {len(name)}")
+    async with assembled(home) as parts:
+        assert (await shown(parts, repo, typed)).id == "caf\u00e9"
+        assert (await remembered(parts, repo, "new", supersedes=typed)).replaced == "caf\u00e9"
+
+
 # --- what is left out ---------------------------------------------------------------------------------
 
 
