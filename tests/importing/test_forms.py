@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from forged.importing import sources as sources_module
 from forged.importing.sources import Walk
 
 FILES = Path(__file__).parents[1] / "data/imports"
+FORMS = ["NFC", "NFD"]
 SAMPLES = Path(__file__).parents[1] / "data/samples"
 
 
@@ -123,6 +125,17 @@ def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, 
         ("x", ("editing *.ts",), "a.mdc:10")
     ]
     assert whys(found) == [("a.mdc:7", "the key 'mood' has no place in a memory")]
+
+
+@pytest.mark.parametrize("title", FORMS)
+@pytest.mark.parametrize("target", FORMS)
+def test_a_wiki_link_finds_its_note_in_any_unicode_form(read, tmp_path, title, target):
+    titled, linked = (unicodedata.normalize(form, "Übung größer") for form in (title, target))
+    (tmp_path / "a.md").write_text(f"---\ntitle: {titled}\ntype: note\n---\n- [fact] One\n")
+    (tmp_path / "b.md").write_text(f"---\ntitle: B\ntype: note\n---\n- [fact] Two\n- refines [[{linked}]]\n")
+
+    one, two = sorted(read(tmp_path).items, key=lambda item: item.text.endswith("Two"))
+    assert two.links[0].key in one.keys
 
 
 def test_a_text_between_two_rules_is_no_front_matter_and_one_without_a_body_says_nothing(read, repo):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
+
+import pytest
+
 from forged.importing import Item, Left, Link, Place, Places, edges, planned
 from forged.importing.values import fitting_cues, new_id
 
+FORMS = ["NFC", "NFD"]
 HERE = Places("/w/shop", "shop", {"blog": "/w/blog"})
 
 
@@ -33,6 +38,20 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
         ("f", Place("/w/other", "repo")),
     ]
     assert left == (Left("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),)
+
+
+@pytest.mark.parametrize("told", FORMS)
+@pytest.mark.parametrize("here", FORMS)
+def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
+    """An export from a Mac names its folders in another form than Linux does."""
+    caf, bar = (unicodedata.normalize(told, name) for name in ("café", "bär"))
+    places = Places(
+        "/w/cafe", unicodedata.normalize(here, "café"), {unicodedata.normalize(here, "bär"): "/w/bar"}
+    )
+
+    moves, left = planned((item("a", repo=caf), item("b", repo=bar)), places)
+
+    assert ([move.place.workspace for move in moves], left) == (["/w/cafe", "/w/bar"], ())
 
 
 def test_what_is_said_of_all_repositories_holds_for_those_that_were_not_named():
