@@ -43,7 +43,7 @@ _SAYS = 12
 _END = re.compile(r"[.!?…。！？]*\s*$")
 # What leads in another value, and what speaks against its lasting.
 _ASKED = "Remember: "
-_PASSING: frozenset[Veto] = frozenset({"question", "doubt", "moment", "order"})
+_PASSING: frozenset[Veto] = frozenset({"question", "doubt", "order"})
 # Words of a clause that may state something.
 _CLAUSE = 3
 _FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
