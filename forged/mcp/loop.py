@@ -9,6 +9,7 @@ comes in, however wrong, ends the loop.
 from __future__ import annotations
 
 import io
+import posix
 import re
 import sys
 import time
@@ -53,8 +54,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
         return
     if sys.stdin.isatty():
         _complain("this is for agents, which speak MCP on stdin; Ctrl-D ends it")
-    lines, out = sys.stdin.buffer, io.FileIO(sys.stdout.fileno(), "wb", closefd=False)
-    sys.stdout = sys.stderr  # what anything prints must not stand among the messages
+    lines, out = sys.stdin.buffer, _apart(sys.stdout.fileno())
     bridge = Bridge(out, harness, workspace)
     while not bridge.is_over and (line := lines.readline(LONGEST + 1)):
         if len(line) > LONGEST:
@@ -63,6 +63,16 @@ def serve(harness: str = "", workspace: str = "") -> None:
         elif line.strip():
             bridge.take(line)
     bridge.finish()
+
+
+def _apart(stdout: int) -> io.FileIO:
+    """Take stdout for messages alone: all else that this process or a child prints there goes to stderr."""
+    # An agent may have closed stderr, whose number the messages must not get.
+    other = posix.open("/dev/null", posix.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
+    out = io.FileIO(posix.dup(stdout), "wb")
+    posix.dup2(other, stdout)
+    sys.stdout = sys.stderr
+    return out
 
 
 def _skip(lines: BinaryIO, line: bytes) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -16,7 +15,14 @@ from forged_client.framing import encode
 from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered, Welcome
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Talk, answering, full_backlog, stopped_server
+from tests.support.daemon import (
+    Talk,
+    answering,
+    full_backlog,
+    listener_of_another_user,
+    needs_two_users,
+    stopped_server,
+)
 
 # Of calls that nobody answers, and of those that are answered.
 SHORT_S, LONG_S = 0.1, PATIENCE_S
@@ -254,32 +260,11 @@ def test_a_welcome_that_comes_last_does_no_harm(serve, ask):
     assert ask("search", "/w", "q").generation == "right"
 
 
-_ANOTHER_USERS = """
-import os, socket, sys
-os.setgid(12345), os.setuid(12345)
-listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-listener.bind(sys.argv[1])
-listener.listen()
-print("listening", flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="needs root to be two users")
-def test_another_users_listener_is_told_nothing(folder, ask, socket_file):
-    import subprocess
-
-    folder.chmod(0o777)
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _ANOTHER_USERS, socket_file],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout.readline()
+@needs_two_users
+def test_another_users_listener_is_told_nothing(ask, socket_file):
+    with listener_of_another_user(socket_file) as received:
         reply = ask("search", "/w", "q")
-    finally:
-        process.communicate()
 
+        assert received() == b""
     assert reply.status == "unavailable"
     assert "12345" in reply.reason

@@ -22,7 +22,13 @@ from forged_client.envelope import identity_of
 from forged_client.framing import decode_request, encode
 from forged_client.version import __version__
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import answering, full_backlog, stopped_server
+from tests.support.daemon import (
+    answering,
+    full_backlog,
+    listener_of_another_user,
+    needs_two_users,
+    stopped_server,
+)
 
 COMMAND = (sys.executable, "-I", "-S", hook.__file__)
 PAYLOAD = b'{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt":"hi"}'
@@ -291,6 +297,19 @@ def test_a_daemon_that_answers_garbage_is_none(serve, env, name):
     serve(raw(GARBAGE[name]))
 
     assert is_silent(run(env))
+
+
+@needs_two_users
+@pytest.mark.parametrize("name", ["s", "long-" * 30])
+def test_a_conversation_is_never_sent_to_a_listener_of_another_user(env, folder, name):
+    """Also where the path is too long for an address, and another module connects."""
+    (folder / name).mkdir()
+    path = str(folder / name / "forged.sock")
+    with listener_of_another_user(path) as received:
+        done = run({**env, "FORGED_SOCKET": path})
+
+        assert received() == b""
+    assert is_silent(done)
 
 
 @pytest.mark.parametrize(

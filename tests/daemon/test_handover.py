@@ -214,6 +214,45 @@ def test_the_old_daemon_goes_on_when_its_successor_takes_the_place_and_dies(old)
     successor.close()
 
 
+@pytest.mark.parametrize("word", [b"", wire.YOURS, b"\0"])
+def test_a_place_is_given_only_to_a_successor_that_says_it_is_ready(old, word):
+    """One that says anything else, or hangs up halfway, would not begin: then nobody would serve."""
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(PATIENCE_S)
+    successor = Successor(ours, wire.HandOver(id=2, pid=1))
+    theirs.sendall(word)
+    theirs.shutdown(socket.SHUT_WR)  # it still listens
+
+    with theirs:
+        assert not successor.give(old.lock, old.socket, ())
+        successor.close()
+        told = b""
+        while data := theirs.recv(1 << 16):
+            told += data
+        assert told == encode(wire.HandedOver(id=2, pid=os.getpid()))  # never that the place is given
+    assert old.is_locked()
+
+
+@pytest.mark.parametrize("word", [b"", wire.READY, b"\0"])
+def test_a_successor_begins_only_when_it_is_told_that_the_place_is_given(old, parcel, word):
+    taking = old.take()
+    taking.add_done_callback(lambda _: old.socket.shutdown(socket.SHUT_RDWR))  # nobody asks any more
+    first = old.asked()
+    given = [old.lock, old.socket.fileno(), parcel]
+    socket.send_fds(first._peer, [encode(wire.HandedOver(id=2))], given)
+    assert first._peer.recv(1) == wire.READY
+    first._peer.sendall(word)
+    first.close()
+
+    second = old.asked()  # it asks once more
+    assert not taking.done()
+    assert second.give(old.lock, old.socket, ())
+    second.close()
+    place = taking.result(PATIENCE_S)
+    assert place.parcels == ()
+    let_go(place)
+
+
 def test_the_old_daemon_goes_on_when_its_successor_hangs(old, monkeypatch):
     monkeypatch.setattr(handover, "_ANSWER_S", 0.05)
     ours, theirs = socket.socketpair()

@@ -99,6 +99,39 @@ def test_half_of_what_comes_at_most_names_the_thing_itself():
     assert "mem_2" in ids(found)
 
 
+class Asked(dict):
+    """A mapping that counts how often it was asked."""
+
+    times = 0
+
+    def get(self, *of):
+        self.times += 1
+        return super().get(*of)
+
+
+@pytest.mark.parametrize("beside", [40, 400])
+def test_a_walk_goes_on_from_a_bounded_number_of_things_and_these_are_the_heaviest(beside):
+    """One memory may speak of any number of things; all of them would be asked for at each step."""
+    heavy = tuple(Relation("hub", "knows", f"near{at:03}", 0.5 + at / 1000) for at in range(40))
+    crowd = tuple(Entity(f"crowd{at:03}") for at in range(beside))
+    memories = [
+        replace(memory("mem_hub", "."), entities=(Entity("hub"), *crowd), relations=heavy),
+        *(
+            replace(memory(f"mem_{at:03}", "."), relations=(Relation(f"near{at:03}", "has", f"far{at:03}"),))
+            for at in range(40)
+        ),
+        *(replace(memory(f"mem_far{at:03}", "."), entities=(Entity(f"far{at:03}"),)) for at in range(40)),
+    ]
+    graph = graph_of(memories)
+    counted = replace(graph, ties=Asked(graph.ties))
+
+    found = two_hops([counted], ["hub"], 1000)
+
+    assert counted.ties.times == 1 + 32
+    far = {each.place[1] for each in found if each.hops == 2}
+    assert far == {f"mem_far{at:03}" for at in range(8, 40)}
+
+
 @pytest.mark.speed
 def test_of_a_thing_that_all_speak_of_a_bounded_number_is_looked_at_in_a_moment():
     many = [memory(f"mem_{at:05}", f"`apollo` with `part{at}` and `piece{at % 7}x`") for at in range(5000)]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.importing import Asked, copied, export, taken
+from forged.importing import Asked, copied, export, new_file, taken
 from tests.data.memories import memory, put
 
 
@@ -66,3 +69,94 @@ def test_a_file_that_is_no_memory_is_named(tmp_path):
 
     assert [below for below, _ in copy.files] == [".forge/memory/mem_1.md"]
     assert [left.where for left in copy.left] == [".forge/memory/bad.md"]
+
+
+@given(withheld=st.sets(st.sampled_from(["mem_0.md", "mem_1.md", "mem_2.md", "by hand.md", "gone.md"])))
+def test_what_is_withheld_is_copied_in_no_form_and_named(tmp_path_factory, withheld):
+    top = tmp_path_factory.mktemp("repo")
+    put(top, *(memory(f"mem_{number}", f"text {number}") for number in range(3)))
+    folder = top / ".forge/memory"
+    (folder / "by hand.md").write_text("text by hand")
+    names = {path.name for path in folder.iterdir()}
+
+    copy = copied(str(top), "repo", {str(folder / name) for name in withheld})
+    out = top / "out"
+    export(str(out), [copy], replace=False)
+
+    assert {path.name for path in out.rglob("*.md")} == names - withheld
+    assert {os.path.basename(left.where) for left in copy.left} == names & withheld
+    written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    for name in names & withheld:
+        text = f"text {name[4]}" if name.startswith("mem_") else "text by hand"
+        assert text.encode() not in written
+
+
+def _link(place, mine):
+    place.symlink_to(mine)
+
+
+def _link_to_nothing(place, mine):
+    place.symlink_to(mine.with_name("not there yet"))
+
+
+def _hard_link(place, mine):
+    os.link(mine, place)
+
+
+def _file(place, mine):
+    place.write_bytes(mine.read_bytes())
+
+
+def _folder(place, mine):
+    place.mkdir()
+
+
+def _pipe(place, mine):
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize("below", ["repos/repo/.forge/memory/mem_1.md", "forged-export.json"])
+@pytest.mark.parametrize("lays", [_link, _link_to_nothing, _hard_link, _file, _folder, _pipe])
+def test_an_export_overwrites_and_follows_nothing_that_is_laid_in_its_way(tmp_path, monkeypatch, lays, below):
+    put(tmp_path / "repo", memory("mem_1", "text"))
+    copies = [copied(str(tmp_path / "repo"), "repo")]
+    (mine := tmp_path / "mine").write_text("mine")
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
+    place = tmp_path / "out.known.part" / below
+    place.parent.mkdir(parents=True)
+    lays(place, mine)
+
+    with pytest.raises(StoreError, match="cannot write"):
+        export(str(tmp_path / "out"), copies, replace=False)
+
+    assert mine.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "repo"]
+
+
+@pytest.mark.parametrize("part", ["", "repos", "repos/repo", "repos/repo/.forge", "repos/repo/.forge/memory"])
+def test_an_export_goes_through_no_folder_that_is_a_link(tmp_path, monkeypatch, part):
+    put(tmp_path / "repo", memory("mem_1", "text"))
+    copies = [copied(str(tmp_path / "repo"), "repo")]
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
+    place = tmp_path / "out.known.part" / part
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(elsewhere)
+
+    with pytest.raises(StoreError, match="cannot write"):
+        export(str(tmp_path / "out"), copies, replace=False)
+
+    assert list(elsewhere.iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("lays", [_link, _link_to_nothing, _hard_link, _file, _folder, _pipe])
+def test_a_new_file_is_none_that_is_there(tmp_path, lays):
+    (mine := tmp_path / "mine").write_text("mine")
+    lays(tmp_path / "out.json", mine)
+
+    with pytest.raises(FileExistsError):
+        new_file(str(tmp_path / "out.json"))
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out.json"]
+    assert mine.read_text() == "mine"

@@ -146,6 +146,40 @@ def test_it_ends_without_a_traceback_when_it_is_interrupted(tmp_path, command):
         assert agent.complaints() == ""
 
 
+_PRINTS = """
+import os, subprocess, sys
+from forged.mcp import loop, offered
+initialized = offered.initialized
+def prints(version):
+    {prints}
+    return initialized(version)
+offered.initialized = prints
+loop.serve()
+"""
+
+
+@pytest.mark.parametrize("is_stderr_open", [True, False])
+@pytest.mark.parametrize(
+    "prints",
+    [
+        "print('NOISE', flush=True)",
+        "sys.__stdout__.write('NOISE\\n'), sys.__stdout__.flush()",
+        "os.write(1, b'NOISE\\n')",
+        "subprocess.run(['echo', 'NOISE'])",
+    ],
+)
+def test_what_is_printed_in_any_way_does_not_land_among_the_messages(tmp_path, prints, is_stderr_open):
+    python = (sys.executable, "-c", _PRINTS.format(prints=prints))
+    command = python if is_stderr_open else ("sh", "-c", 'exec "$@" 2>&-', "sh", *python)
+    with started(tmp_path, command=command) as agent:
+        assert agent.result("initialize", capabilities={})["serverInfo"]["name"] == "forged"
+        assert agent.result("ping") == {}
+        assert agent.hang_up() == 0
+
+        assert agent.line() == b""
+        assert agent.complaints() == ("NOISE\n" if is_stderr_open else "")
+
+
 def test_a_person_who_starts_it_is_told_whom_it_is_for(home, tmp_path):
     def act(terminal: Terminal) -> None:
         terminal.wait_for("this is for agents, which speak MCP on stdin; Ctrl-D ends it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from forged.scopes import SessionMemories, SessionMemory, in_session
 from tests.support.clock import Clock
@@ -30,6 +31,34 @@ def test_a_memory_is_there_after_59_minutes_and_not_after_61_though_nobody_swept
     assert texts(memories) == []
     assert memories.find(kept.id) is None
     assert memories.moment("s1") == 0
+
+
+@pytest.mark.parametrize(
+    ("look", "nothing"),
+    [
+        (lambda memories, kept: memories.find(kept.id), None),
+        (lambda memories, kept: memories.remove(kept.id), None),
+        (lambda memories, kept: memories.used(kept.id).count, 0),
+        (lambda memories, kept: memories.of(kept.session_id), ()),
+        (lambda memories, kept: memories.moment(kept.session_id), 0),
+        (lambda memories, kept: list(memories.all()), []),
+        (lambda memories, kept: memories.remove_saying(lambda text: True), ()),
+        (lambda memories, kept: memories.sessions, 0),
+        (lambda memories, kept: memories.add(row("the build is red", now=3600.0)) == kept, False),
+    ],
+    ids=["find", "remove", "used", "of", "moment", "all", "remove_saying", "sessions", "add"],
+)
+def test_what_has_expired_is_given_out_by_nothing_that_looks_first(look, nothing):
+    """Each alone, because one that looks may sweep for the next."""
+    clock = Clock()
+    memories = SessionMemories(clock=clock)
+    kept = memories.add(row("the build is red"))
+    memories.use(kept.id)
+
+    clock.now = 60 * MINUTE - 0.001
+    assert memories.find(kept.id) == kept
+    clock.now = 60 * MINUTE
+    assert look(memories, kept) == nothing
 
 
 def test_the_time_to_live_counts_from_when_each_was_made():

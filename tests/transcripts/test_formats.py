@@ -138,6 +138,55 @@ def test_of_claude_the_branch_that_was_left_is_not_read(told):
     assert texts(session) == ["one", "two", "three"]
 
 
+ASIDE = {
+    "a side conversation": {"isSidechain": True},
+    "the harness's own line": {"isMeta": True},
+    "a summary": {"isCompactSummary": True},
+    "an error of the provider": {"isApiErrorMessage": True},
+    "a team mate's": {"teamName": "reviewers"},
+}
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("place", ["first", "between", "last", "whole"])
+@pytest.mark.parametrize("kind", ASIDE)
+def test_of_claude_what_neither_the_person_nor_the_model_said_to_each_other_is_not_read(
+    kind, place, role, told
+):
+    """Wherever it hangs in the tree: also where the conversation goes on from it, or it is all there is."""
+    after = {"first": [], "between": ["one"], "last": ["one", "two"], "whole": []}[place]
+    before = {"first": ["one", "two"], "between": ["two"], "last": [], "whole": []}[place]
+    line = {**claude("ASIDE", after[-1] if after else None, role), **ASIDE[kind]}
+    lines = [claude(text, parent) for text, parent in zip(after, [None, *after], strict=False)]
+    chain = ["ASIDE", *before]
+    more = [claude(text, parent) for text, parent in zip(before, chain, strict=False)]
+
+    session = told("claude", *lines, line, *more)
+
+    assert texts(session) == [*after, *before]
+
+
+@pytest.mark.parametrize(
+    "text", ["[Request interrupted by user]", "Caveat: The messages below were generated"]
+)
+def test_of_claude_what_the_harness_says_as_the_user_is_not_read(text, told):
+    assert texts(told("claude", claude("one"), claude(text, "one"), claude("two", text))) == ["one", "two"]
+
+
+def test_of_claude_a_reply_that_no_model_gave_is_not_read(told):
+    made = claude("LEAK", "one", "assistant")
+    made["message"]["model"] = "<synthetic>"
+
+    assert texts(told("claude", claude("one"), made, claude("two", "LEAK"))) == ["one", "two"]
+
+
+def test_of_claude_nothing_is_known_of_a_session_that_is_a_side_conversation(told):
+    """The folder of a project holds them as files of their own."""
+    session = told("claude", claude("LEAK", isSidechain=True), claude("more", "LEAK", isSidechain=True))
+
+    assert (session.messages, session.session_id, session.workspace) == ((), "", "")
+
+
 def test_of_claude_a_circle_of_parents_comes_to_an_end(told):
     session = told("claude", claude("one", "two"), claude("two", "one"))
 
@@ -223,6 +272,20 @@ def test_of_qwen_what_follows_a_summary_is_the_window(told):
 
     assert texts(session) == ["one", "two"]
     assert session.since_summary == 1
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_of_qwen_a_side_conversation_is_not_read(role, told):
+    say = TEXTS["qwen"]
+    session = told("qwen", say("user", "one"), {**say(role, "LEAK"), "isSidechain": True}, say("user", "two"))
+
+    assert texts(session) == ["one", "two"]
+
+
+def test_of_gemini_a_session_of_another_kind_is_not_read(told):
+    about = {"sessionId": "s", "startTime": AT, "kind": "subagent"}
+
+    assert told("gemini", about, TEXTS["gemini"]("user", "LEAK")).messages == ()
 
 
 @pytest.fixture

@@ -612,6 +612,29 @@ async def test_a_session_of_gemini_that_has_grown_is_taken_at_its_word(home, sto
         assert "clams" in await gemini.asks(f"{WALRUS} Again.")
 
 
+@pytest.mark.parametrize("grown", ["bytes", "turns"])
+async def test_a_session_of_gemini_that_was_taken_at_its_word_has_to_grow_anew(home, store, grown):
+    """Else each of its answers would be a compaction: judged whole again, and all injected once more."""
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, store, "gemini")
+
+        async def turn(text: str, reply: str) -> str:
+            injected = await gemini.asks(text)
+            await gemini.ends(reply, prompt=text)
+            await gemini.hears("PreCompress", trigger="auto")
+            return injected
+
+        for times, turns in ((1, 30), (2, 26)):
+            if grown == "bytes":
+                await turn(WALRUS, "clam " * 50_000)
+            for at in range(turns if grown == "turns" else 0):
+                await turn(f"{WALRUS} {at}", "Clams.")
+            injected = [await turn(f"{WALRUS} {at} later", f"Clams {at}.") for at in range(4)]
+
+            assert ear.kinds.count("compaction") == times
+            assert [bool(text) for text in injected] == [True, False, False, False]
+
+
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "qwen"])
 async def test_a_session_that_is_resumed_has_in_context_what_it_had(home, store, name):
     async with assembled(home) as parts:

@@ -25,6 +25,8 @@ from tests.support.daemon.peer import (
     any_answer,
     cut,
     full_backlog,
+    listener_of_another_user,
+    needs_two_users,
     stopped_server,
 )
 from tests.support.daemon.process import DaemonProcess, running
@@ -73,7 +75,9 @@ __all__ = [
     "full_backlog",
     "ids",
     "is_alive",
+    "listener_of_another_user",
     "needs_activation",
+    "needs_two_users",
     "needs_user_manager",
     "of_threads",
     "on_disk",

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import pytest
 from msgspec.structs import replace
 
 from forged_client import protocol
@@ -203,6 +204,53 @@ def stopped_server(path: str, backlog: int) -> Iterator[None]:
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE_S)
+
+
+_OF_ANOTHER_USER = """
+import os, socket, sys
+os.setgid(12345), os.setuid(12345)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listener.listen()
+listener.setblocking(False)
+print("listening", flush=True)
+sys.stdin.read()
+try:
+    while True:
+        caller, _ = listener.accept()
+        caller.setblocking(False)
+        try:
+            while data := caller.recv(1 << 16):
+                os.write(1, data)
+        except BlockingIOError:
+            pass
+except BlockingIOError:
+    pass
+"""
+needs_two_users = pytest.mark.skipif(
+    os.geteuid() != 0 or sys.platform != "linux", reason="needs root to be two users"
+)
+
+
+@contextmanager
+def listener_of_another_user(path: str) -> Iterator[Callable[[], bytes]]:
+    """User 12345 listens at `path`; yields a function that ends this and returns all that callers sent."""
+    folder, name = os.path.split(path)  # a path may be too long for an address
+    os.chmod(folder, 0o777)  # that user binds there
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _OF_ANOTHER_USER, name],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"listening\n"
+        yield lambda: process.communicate(timeout=PATIENCE_S)[0]
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
 
 
 @contextmanager

@@ -1,0 +1,105 @@
+"""How far sessions were heard: it outlives the daemon and is bounded, in memory and in the file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forged.errors import StoreError
+from forged.state import State
+from forged.state import heard as module
+from forged.state.heard import DIGEST_BYTES, NOTHING, Heard, all_heard
+from tests.state.conftest import event, opened
+
+
+def hears(heard: Heard, session: str, at: float, messages: int = 1) -> None:
+    heard.set(session, heard.of(session).grown(bytes(messages * DIGEST_BYTES), at))
+
+
+async def in_file(state: State) -> set[str]:
+    return {session for session, _ in await state._database.run(all_heard)}
+
+
+async def test_how_far_a_session_was_heard_is_known_after_a_restart(directory):
+    async with opened(directory) as state:
+        hears(state.heard, "s", 1.0, messages=3)
+        await state.events.put_all([event()], state.heard.writing())
+        kept = state.heard.of("s")
+    async with opened(directory) as state:
+        assert state.heard.of("s") == kept
+        assert state.heard.of("t") == NOTHING
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 2 * DIGEST_BYTES)])
+async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_file(
+    directory, monkeypatch, limit, value
+):
+    monkeypatch.setattr(module, limit, value)
+    async with opened(directory) as state:
+        for number in range(6):
+            hears(state.heard, f"s{number}", float(number))
+            await state.events.put_all([], state.heard.writing())
+            assert await in_file(state) == {f"s{each}" for each in range(max(0, number - 1), number + 1)}
+        assert state.heard.of("s3") == NOTHING
+    async with opened(directory) as state:
+        assert [number for number in range(6) if state.heard.of(f"s{number}") != NOTHING] == [4, 5]
+
+
+async def test_a_file_with_more_sessions_than_may_be_known_is_cut_down_with_the_next_one(
+    directory, monkeypatch
+):
+    async with opened(directory) as state:
+        for number in range(5):
+            hears(state.heard, f"s{number}", float(number))
+        await state.events.put_all([], state.heard.writing())
+    monkeypatch.setattr(module, "MOST_SESSIONS", 2)
+    async with opened(directory) as state:
+        hears(state.heard, "new", 9.0)
+        await state.events.put_all([], state.heard.writing())
+
+        assert await in_file(state) == {"s4", "new"}
+
+
+async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_not_written_at_once(
+    directory, monkeypatch
+):
+    monkeypatch.setattr(module, "MOST_SESSIONS", 1)
+    async with opened(directory) as state:
+        hears(state.heard, "old", 1.0)
+        await state.events.put_all([], state.heard.writing())
+        hears(state.heard, "new", 2.0)
+        changed, write = state.heard.changed, state.heard.writing()
+        with pytest.raises(StoreError):
+            await state.events.put_all([event(text="\udcff")], write)
+        state.heard.unwritten(changed)
+        await state.events.put_all([], state.heard.writing())
+
+        assert await in_file(state) == {"new"}
+
+
+@given(
+    said=st.lists(st.tuples(st.sampled_from("abcde"), st.integers(1, 3)), max_size=40),
+    most_sessions=st.integers(1, 4),
+    most_messages=st.integers(1, 8),
+)
+def test_what_is_known_is_bounded_and_what_the_file_is_told_is_what_is_known(
+    said, most_sessions, most_messages
+):
+    heard, file = Heard(), dict[str, bytes]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_SESSIONS", most_sessions)
+        patch.setattr(module, "MOST_BYTES", most_messages * DIGEST_BYTES)
+        for at, (session, messages) in enumerate(said):
+            hears(heard, session, float(at), messages)
+            for each in heard.changed:
+                if heard.of(each) == NOTHING:
+                    file.pop(each, None)
+                else:
+                    file[each] = heard.of(each).digests
+            heard.changed = frozenset()
+
+            assert len(file) <= most_sessions
+            assert sum(map(len, file.values())) <= most_messages * DIGEST_BYTES
+            assert all(heard.of(each).digests == digests for each, digests in file.items())
+            assert all((heard.of(each) != NOTHING) == (each in file) for each in "abcde")
