@@ -45,6 +45,7 @@ _GONE_ON = ("new", "there")
 )
 @click.option("--mine", is_flag=True, help="The memory files are my own: believe who they say wrote them.")
 @click.option("--allow-secret", is_flag=True, help="Also what holds a secret: agents will see it.")
+@click.option("--allow-forgotten", is_flag=True, help="Also what was forgotten in the last 7 days.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--verbose", "-v", is_flag=True, help="Name each memory, and each line that is left out.")
 @yes_option
@@ -58,6 +59,7 @@ def import_command(
     into: tuple[str, ...],
     mine: bool,
     allow_secret: bool,
+    allow_forgotten: bool,
     dry_run: bool,
     verbose: bool,
     yes: bool,
@@ -70,7 +72,8 @@ def import_command(
     with daemon(call) as client:
         here = Places(call.workspace, _repository_name(client, call.workspace), places)
         moves, twice = planned(found.items, here)
-        one = _Import(call, client, moves, own=mine, allow_secret=allow_secret)
+        how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
+        one = _Import(call, client, moves, how)
         looked = one.looked()
         left = (*found.left, *twice, *looked.unlinked)
         report = report_of(moves, looked.fates, found.formats, left, looked.roots)
@@ -128,16 +131,13 @@ class _Looked(msgspec.Struct, frozen=True):
 
 
 class _Import:
-    """One import of these moves."""
+    """One import of these moves; `how` says what is permitted."""
 
-    def __init__(
-        self, call: Invocation, client: Client, moves: Sequence[Move], *, own: bool, allow_secret: bool
-    ) -> None:
+    def __init__(self, call: Invocation, client: Client, moves: Sequence[Move], how: wire.Import) -> None:
         self._call = call
         self._client = client
         self._moves = moves
-        self._own = own
-        self._allow_secret = allow_secret
+        self._how = how
         self._roots: dict[Place, str] = {}
 
     def looked(self) -> _Looked:
@@ -168,17 +168,14 @@ class _Import:
         for place in dict.fromkeys(self._moves[number].place for number in asked):
             here = [number for number in asked if self._moves[number].place == place]
             for batch in _batches(here, drafts):
-                reply = self._client.ask(
-                    wire.Import(
-                        workspace=place.workspace,
-                        scope=place.scope,
-                        drafts=tuple(drafts[number] for number in batch),
-                        look=look,
-                        own=self._own,
-                        allow_secret=self._allow_secret,
-                    ),
-                    timeout_s=max(self._call.timeout_s, _PATIENCE_S),
+                request = msgspec.structs.replace(
+                    self._how,
+                    workspace=place.workspace,
+                    scope=place.scope,
+                    drafts=tuple(drafts[number] for number in batch),
+                    look=look,
                 )
+                reply = self._client.ask(request, timeout_s=max(self._call.timeout_s, _PATIENCE_S))
                 check_done(reply)
                 self._roots[place] = reply.root
                 fates |= zip(batch, reply.fates, strict=True)

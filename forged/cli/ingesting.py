@@ -57,6 +57,7 @@ class _Stock(msgspec.Struct, frozen=True):
 )
 @click.option("--agent", "agent_id", default="", metavar="NAME", help="Who brings it.")
 @click.option("--allow-secret", is_flag=True, help="Also what holds a secret: agents will see it.")
+@click.option("--allow-forgotten", is_flag=True, help="Also what was forgotten in the last 7 days.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option("--verbose", "-v", is_flag=True, help="Name what is there already, too.")
 @click.option("--list", "lists", is_flag=True, help="Show the documents that are there.")
@@ -93,6 +94,7 @@ def _ingest(
     meta: tuple[str, ...],
     agent_id: str,
     allow_secret: bool,
+    allow_forgotten: bool,
     dry_run: bool,
     verbose: bool,
 ) -> None:
@@ -102,6 +104,7 @@ def _ingest(
         metadata=dict(map(_pair, meta)),
         look=dry_run,
         allow_secret=allow_secret,
+        allow_forgotten=allow_forgotten,
     )
     fates: list[wire.DocumentFate] = []
     with daemon(call) as client:
@@ -202,7 +205,7 @@ def _lines(fates: Sequence[wire.DocumentFate], counts: dict[str, int], *, verbos
     rows = [
         (each.became, escape_line(each.source), escape_line(each.reason) or _written(each))
         for each in fates
-        if verbose or each.became != "there" or each.shared not in {"", "there"}
+        if verbose or each.became != "there" or each.forgotten or each.shared not in {"", "there"}
     ]
     yield from columns(rows)
     if unchanged := counts.get("there", 0):
@@ -211,7 +214,13 @@ def _lines(fates: Sequence[wire.DocumentFate], counts: dict[str, int], *, verbos
 
 def _written(fate: wire.DocumentFate) -> str:
     refused = f"not on the server: {escape_line(fate.shared)}"
-    return ", ".join(filter(None, (counted(fate.pieces, "piece"), _ON_SERVER.get(fate.shared, refused))))
+    told = (counted(fate.pieces, "piece"), _left_out(fate), _ON_SERVER.get(fate.shared, refused))
+    return ", ".join(filter(None, told))
+
+
+def _left_out(fate: wire.DocumentFate) -> str:
+    told = f"{fate.forgotten:,} left out, forgotten in the last 7 days (--allow-forgotten brings them)"
+    return told if fate.forgotten else ""
 
 
 def _list(call: Invocation) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 
-from forged.text.forgetting import words_of
+from forged.text.forgetting import parts_of, words_of
 from forged.text.same_text import normalised
 
 _DIGITS = 32
@@ -16,6 +17,20 @@ def digest(top: str, text: str) -> str:
     What one repository forgets, another may still be told; what the user's root forgets, none.
     """
     return _digest(top, " ".join(words_of(text)) or normalised(text))
+
+
+def digests_within(tops: Sequence[str], text: str) -> Iterator[str]:
+    """The digests of a text and of its parts that may have been forgotten alone, in any of these roots."""
+    for said in dict.fromkeys(parts_of(text)):
+        yield from (_digest(top, said) for top in tops if said)
+    for top in tops:
+        yield digest(top, text)  # it may have no words
+        yield digest_of_0_1(top, text)
+
+
+def digest_of_id(top: str, memory_id: str) -> str:
+    """The digest of a memory's id, which is that of no text."""
+    return _digest(top, f"\0{memory_id}")
 
 
 def digest_of_0_1(top: str, text: str) -> str:

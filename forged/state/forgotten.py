@@ -1,8 +1,8 @@
-"""Texts that were forgotten or undone, so that messages from before do not bring them back.
+"""Texts that were forgotten or undone, so that messages and files from before do not bring them back.
 
-Only digests of their words are kept, and when: what somebody asked to be forgotten must not lie in a list of
-forgotten things. They hold for 7 days, as long as a file lies in the trash; what is said anew after the
-moment that `since` tells is news.
+Only digests of their words and of their memories' ids are kept, and when: what somebody asked to be forgotten
+must not lie in a list of forgotten things. They hold for 7 days, as long as a file lies in the trash; what is
+said anew after the moment that `since` tells is news.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from forged.state import tables
 from forged.state.database import Database
-from forged.state.digests import digest, digest_of_0_1
+from forged.state.digests import digest, digest_of_0_1, digest_of_id, digests_within
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -41,9 +42,10 @@ class Forgotten:
         found = ((each, at if at > _LEAST_MS else at * 1000) for each, at in known)
         self.known = dict(sorted((*found, *self.known.items()), key=lambda item: item[1]))
 
-    async def add(self, top: str, texts: Iterable[str]) -> None:
-        """Remember texts of a root, durably on return. Raises StoreError."""
+    async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
+        """Remember texts of a root and ids of its memories, durably on return. Raises StoreError."""
         fresh = list(dict.fromkeys(digest(top, text) for text in texts))
+        fresh += [digest_of_id(top, each) for each in ids]
         if not fresh:
             return
         now = math.ceil(self._clock() * 1000)
@@ -56,9 +58,10 @@ class Forgotten:
         for each in old:
             self.known.pop(each, None)
 
-    async def withdraw(self, top: str, texts: Iterable[str]) -> None:
-        """Let texts of a root come back, durably on return. Raises StoreError."""
+    async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
+        """Let texts and memories of a root come back, durably on return. Raises StoreError."""
         old = [each(top, text) for text in texts for each in (digest, digest_of_0_1)]
+        old += [digest_of_id(top, each) for each in ids]
         old = [each for each in old if self.known.pop(each, None) is not None]
         if old:
             await self._database.run(partial(_change, (), old))
@@ -68,11 +71,16 @@ class Forgotten:
         since = (self._clock() - HELD_S) * 1000
         return frozenset(each for each, at in self.known.items() if at > since)
 
-    def since(self, tops: Sequence[str], text: str) -> float | None:
-        """When a text was last forgotten in one of these roots, in Unix seconds; None if it was not."""
+    def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
+        """When a text was last forgotten in one of these roots, in Unix seconds; None if it was not.
+
+        A text counts as forgotten that holds a forgotten one as some of its sentences; so does the memory of
+        an id that was.
+        """
         if not self.known:
             return None
-        digests = (each(top, text) for top in tops for each in (digest, digest_of_0_1))
+        ids = (digest_of_id(top, memory_id) for top in tops if memory_id)
+        digests = chain(digests_within(tops, text), ids)
         at = max((self.known.get(each, 0) for each in digests), default=0) / 1000
         return at if at > self._clock() - HELD_S else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from forged.text.same_text import content_words
 from forged.text.unseen import without_unseen
@@ -26,6 +27,9 @@ _END = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# Sentences of a text that are looked at as one, and how many of them at most; a line of a list is one, and so
+# is each line of a wrapped paragraph.
+_IN_A_ROW, _LOOKED_AT = 8, 400
 # Of the content words of a text, what a message has to hold to say it again.
 _SHARE = 0.8
 
@@ -57,6 +61,15 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
         for number in owner[place : place + len(each)]
     }
     return "".join(each for number, each in enumerate(sentences) if number not in gone), len(gone)
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """A text's words as they are compared, then those of its sentences, alone and some in a row."""
+    yield " ".join(words_of(text))
+    said = [" ".join(words) for each in islice(_sentences(text), _LOOKED_AT) if (words := words_of(each))]
+    for first in range(len(said)):
+        for last in range(first + 1, min(first + _IN_A_ROW, len(said)) + 1):
+            yield " ".join(said[first:last])
 
 
 def says_again(message: str, text: str) -> bool:

@@ -127,6 +127,23 @@ def test_what_was_forgotten_is_not_brought_back_by_its_source(at, repo):
     assert stored(repo) == {}
 
 
+def test_an_export_from_before_a_forget_says_what_it_leaves_out_and_how_to_keep_it(at, repo, tmp_path):
+    at.run("remember", "The broker is restarted by hand.")
+    at.run("remember", "Trains run late.")
+    at.run("export", "--to", str(tmp_path / "out"))
+    there = {each["content"]: each["id"] for each in listed(at)}
+    at.run("forget", there["The broker is restarted by hand."], "--now", "--yes")
+
+    left = at.run("import", str(tmp_path / "out"), "--yes")
+
+    assert (left.code, len(stored(repo))) == (0, 1)
+    assert "1 there already, 1 forgotten lately" in left.out
+    assert "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same" in left.out
+    kept = at.run("import", str(tmp_path / "out"), "--yes", "--allow-forgotten")
+    assert (kept.code, len(stored(repo))) == (0, 2)
+    assert "1 imported, 1 there already" in kept.out
+
+
 def test_private_spans_are_left_out(at, repo):
     (repo / "AGENTS.md").write_text("- use tabs <private>as lou said</private>\n")
 

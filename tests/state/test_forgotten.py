@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import Forgotten, digest
-from forged.state.digests import digest_of_0_1
+from forged.state.digests import digest_of_0_1, digests_within
 from forged.text.same_text import normalised
 from forged.writing.ledger import _letters
 from tests.state.conftest import opened, raw
@@ -168,3 +168,52 @@ async def test_what_is_taken_back_may_be_said_again(state):
     await state.forgotten.withdraw(TOP, ["One!"])
 
     assert state.forgotten.digests() == digests("two")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We work in Lund. Use tabs, always. Releases are on Mondays.",
+        "# Style\n\n- use tabs, always\n- no trailing blanks\n",
+        "Use tabs,\nalways.",
+        "one\n\n    use **tabs**\n    always!\n\ntwo",
+    ],
+)
+async def test_a_text_that_holds_a_forgotten_one_as_sentences_counts_as_forgotten(state, text):
+    await state.forgotten.add(TOP, ["Use tabs, always."])
+
+    assert state.forgotten.since((TOP,), text) is not None
+
+
+@pytest.mark.parametrize("text", ["Do not use tabs always.", "Use tabs. Always lint.", "always use tabs", ""])
+async def test_words_that_are_no_sentence_of_their_own_are_another_text(state, text):
+    await state.forgotten.add(TOP, ["Use tabs, always."])
+
+    assert state.forgotten.since((TOP,), text) is None
+
+
+async def test_a_forgotten_text_of_several_sentences_is_known_among_others(state):
+    await state.forgotten.add(TOP, ["Ports start at 9000. The proxy has 9001."])
+
+    assert state.forgotten.since((TOP,), "Hosts: a, b.\nPorts start at 9000.\nThe proxy has 9001.\nBye.")
+    assert state.forgotten.since((TOP,), "The proxy has 9001. Ports start at 9000.") is None
+
+
+async def test_a_long_text_costs_a_bounded_number_of_digests():
+    text = "".join(f"Sentence number {number} of many.\n" for number in range(20_000))
+
+    assert sum(1 for _ in digests_within((TOP, "/other"), text)) < 10_000
+
+
+async def test_a_memory_is_known_by_its_id_and_its_id_is_no_text(directory):
+    async with opened(directory) as state:
+        await state.forgotten.add(TOP, ["Use tabs."], ["deploy"])
+        assert state.forgotten.since((TOP,), "Another text.", "deploy") is not None
+        assert state.forgotten.since((TOP,), "deploy") is None
+        assert state.forgotten.since(("/other",), "Another text.", "deploy") is None
+        assert b"deploy" not in raw(directory)
+
+    async with opened(directory) as state:
+        assert state.forgotten.since((TOP,), "Another text.", "deploy") is not None
+        await state.forgotten.withdraw(TOP, ["Use tabs."], ["deploy"])
+        assert state.forgotten.digests() == frozenset()

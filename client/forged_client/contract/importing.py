@@ -34,8 +34,8 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 
     `became`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
     another content, nothing is overwritten); secret (`reason` names its shape; the text is not repeated);
-    forgotten (somebody forgot this text in the last 7 days); refused (`reason`). `replaces` is a memory that
-    is there and would be an older version from then on.
+    forgotten (this text or id was, in the last 7 days; `reason`); refused (`reason`). `replaces` is a
+    memory that is there and would be an older version from then on.
     """
 
     became: str
@@ -57,8 +57,9 @@ class Import(Request[Imported], frozen=True, tag="import"):
     """Write drafts into the root of a scope, each durably, or only tell what would become of them (`look`).
 
     Their origin is `import` whatever a file says of itself, unless `own`: the person says that the files are
-    out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`.
-    Asked again it does nothing that is done already.
+    out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`;
+    what was forgotten lately is left out, unless `allow_forgotten`. Asked again it does nothing that is done
+    already.
     """
 
     bypassable: ClassVar[bool] = True
@@ -69,3 +70,4 @@ class Import(Request[Imported], frozen=True, tag="import"):
     look: bool = False
     own: bool = False
     allow_secret: bool = False
+    allow_forgotten: bool = False

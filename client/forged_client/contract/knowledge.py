@@ -22,7 +22,8 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
 
     `became`: new; replaced (there was another text of this source); there (the same text); completed (the
     same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`). `pieces`
-    is how many it has, `written` how many of them were not there. `shared`: what the team's server has of it,
+    is how many it has, `written` how many of them were not there, and `forgotten` how many are left out, as
+    what they say was forgotten in the last 7 days. `shared`: what the team's server has of it,
     where documents are shared: there; waits (it is brought as soon as the server can be asked); or why not.
     """
 
@@ -31,6 +32,7 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
     document_id: str = ""
     pieces: int = 0
     written: int = 0
+    forgotten: int = 0
     reason: str = ""
     shared: str = ""
 
@@ -47,7 +49,8 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     """Cut documents into pieces and write these, each durably, or with `look` only tell what would become.
 
     `agent_id` is who brings them, `metadata` what recalls can filter by. A document with a secret is refused,
-    unless `allow_secret`. Asked again it does nothing that is done already.
+    unless `allow_secret`; pieces that were forgotten lately are left out, unless `allow_forgotten`. Asked
+    again it does nothing that is done already.
     """
 
     bypassable: ClassVar[bool] = True
@@ -58,6 +61,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     look: bool = False
     allow_secret: bool = False
+    allow_forgotten: bool = False
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):

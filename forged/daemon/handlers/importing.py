@@ -4,7 +4,8 @@ What is imported passes what `remember` passes: private spans are left out and a
 draft, unless somebody insists. A whole memory file is written as it is, bytes and id; what it says of its own
 origin is not believed, unless the person says that it is out of a root of their own. A draft has its id from
 who asks, so whatever is asked again, after a kill or for fun, is found and not done twice. Nothing that is
-there is overwritten. InvalidRequest is raised for a request that means nothing.
+there is overwritten, and what was forgotten lately comes back only where the person says so. InvalidRequest
+is raised for a request that means nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -52,17 +54,21 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
     await context.daemon.trust.opened()
     index = root_of(context, place, request.scope)
     there = await asyncio.to_thread(_there, await look(context, index))
+    # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
+    tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     forgotten = context.daemon.state.forgotten
-
-    def is_forgotten(text: str) -> bool:
-        return forgotten.since((index.root.top,), text) is not None
-
-    made = await asyncio.to_thread(
-        lambda: [_made(request, each, there, is_forgotten) for each in request.drafts]
+    made: Sequence[Draft | wire.Fate] = await asyncio.to_thread(
+        lambda: [_made(request, each, there) for each in request.drafts]
     )
+    if not request.allow_forgotten:
+        made = await asyncio.to_thread(_without_forgotten, made, partial(forgotten.since, tops))
     drafts = [each for each in made if isinstance(each, Draft)]
     done = () if request.look else await context.daemon.writer.add_all(index, drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
+    if request.allow_forgotten:
+        for top in tops:
+            texts, ids = (each.memory.content for each in fresh), (each.memory.id for each in fresh)
+            await forgotten.withdraw(top, texts, ids)
     context.daemon.metrics.remembered += len(fresh)
     ends = map(_fate, done or [None] * len(drafts), drafts, [there] * len(drafts))
     fates = tuple(next(ends) if isinstance(each, Draft) else each for each in made)
@@ -83,9 +89,7 @@ def _there(seen: Look) -> _There:
     return _There(files, texts, frozenset(names), ids)
 
 
-def _made(
-    request: wire.Import, asked: wire.Draft, there: _There, is_forgotten: Callable[[str], bool]
-) -> Draft | wire.Fate:
+def _made(request: wire.Import, asked: wire.Draft, there: _There) -> Draft | wire.Fate:
     """The draft as it is written, or what becomes of it instead; all of its text is looked at for secrets."""
     try:
         new = _copied(asked, request) if asked.file else _drafted(asked, request)
@@ -97,10 +101,29 @@ def _made(
     if secrets and not request.allow_secret:
         told = f"it holds what looks like a secret ({', '.join(secrets)})"
         return wire.Fate(became="secret", memory_id=new.memory.id, reason=told)
-    if not new.data and is_forgotten(new.memory.content):
-        told = "it was forgotten in the last 7 days; `forgectl restore` or `forgectl remember` brings it back"
-        return wire.Fate(became="forgotten", memory_id=new.memory.id, reason=told)
     return msgspec.structs.replace(new, insisted=bool(secrets))
+
+
+def _without_forgotten(
+    made: Sequence[Draft | wire.Fate], since: Callable[[str, str], float | None]
+) -> list[Draft | wire.Fate]:
+    """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
+    memories = [each.memory for each in made if isinstance(each, Draft)]
+    gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
+    for each in sorted(memories, key=lambda each: each.age_key):
+        at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
+        if at is not None and memory.time_ns(each.created_at) / 1e9 < at:
+            gone.setdefault(each.id, at)
+    told = (
+        "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same, and "
+        "`forgectl restore` shows what lies in the trash"
+    )
+    return [
+        wire.Fate(became="forgotten", memory_id=each.memory.id, reason=told)
+        if isinstance(each, Draft) and each.memory.id in gone
+        else each
+        for each in made
+    ]
 
 
 def _known(new: Draft, there: _There) -> wire.Fate | None:

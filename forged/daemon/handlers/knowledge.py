@@ -79,6 +79,7 @@ class _Made(msgspec.Struct, frozen=True):
             document_id=_document_of(self.pieces[0]),
             pieces=len(self.pieces),
             written=written,
+            forgotten=len(self.forgotten),
         )
 
 
@@ -89,10 +90,11 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
     index = await _index(context, place, make=not request.look)
     fates: list[wire.DocumentFate] = []
     generation = index.generations.wanted
+    tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
     async with context.daemon.ingesting:
         there = await _there(context, index)
         for each in request.documents:
-            made = await asyncio.to_thread(_made, context, index.root.top, request, each, there)
+            made = await asyncio.to_thread(_made, context, tops, request, each, there)
             if isinstance(made, wire.DocumentFate) or request.look:
                 fates.append(made if isinstance(made, wire.DocumentFate) else made.fate(len(made.missing)))
                 continue
@@ -135,7 +137,7 @@ async def _there(context: Context, index: RootIndex) -> _There:
 
 
 def _made(
-    context: Context, top: str, request: wire.Ingest, asked: wire.Document, there: _There
+    context: Context, tops: Sequence[str], request: wire.Ingest, asked: wire.Document, there: _There
 ) -> _Made | wire.DocumentFate:
     """What is to be written of a document, or what becomes of it instead."""
     if problem := _problem(asked):
@@ -149,7 +151,12 @@ def _made(
     if not pieces:
         told = "nothing is left of it without what is marked private"
         return wire.DocumentFate(source=asked.source, became="refused", reason=told)
-    return _of(asked.source, pieces, there, _forgotten(context, top), insisted=bool(secrets))
+    forgotten = context.daemon.state.forgotten
+
+    def is_forgotten(text: str) -> bool:
+        return not request.allow_forgotten and forgotten.since(tops, text) is not None
+
+    return _of(asked.source, pieces, there, is_forgotten, insisted=bool(secrets))
 
 
 def _problem(asked: wire.Document) -> str:
@@ -165,11 +172,6 @@ def _pieces(asked: wire.Document, text: str, how: KnowledgeConfig) -> tuple[Memo
         asked.source, text, size=how.chunk_size, overlap=how.overlap, is_markdown=asked.is_markdown,
         now=memory.utc_now(),
     )  # fmt: skip
-
-
-def _forgotten(context: Context, top: str) -> Callable[[str], bool]:
-    records, tops = context.daemon.state.forgotten, (top,)
-    return lambda text: records.since(tops, text) is not None
 
 
 def _of(

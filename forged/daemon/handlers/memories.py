@@ -92,7 +92,7 @@ async def put_away(
     gone = await daemon.writer.remove(index, ids, with_details(daemon, index, ids, taking), earlier)
     generation = index.mark()
     try:
-        await daemon.state.forgotten.add(index.root.top, gone.contents)
+        await daemon.state.forgotten.add(index.root.top, gone.contents, gone.ids)
         await daemon.state.judged.forget(gone.ids, gone.contents)
         await drop_all_known(daemon, index.root.top, gone.ids)
         if index.root.scope is Scope.ORG:
@@ -124,7 +124,7 @@ async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) ->
     snapshot, _ = await context.daemon.trust.look(index.root)
     contents = [found.content for found in snapshot.memories if found.id in ids]
     with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
-        await context.daemon.state.forgotten.add(index.root.top, contents)
+        await context.daemon.state.forgotten.add(index.root.top, contents, ids)
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:

@@ -83,7 +83,8 @@ async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> 
     await context.daemon.state.details.put(index.root.top, details)
     await context.daemon.writer.restore(index, some)
     generation = index.mark()
-    await context.daemon.state.forgotten.withdraw(index.root.top, [each.memory.content for each in some])
+    texts = [each.memory.content for each in some]
+    await context.daemon.state.forgotten.withdraw(index.root.top, texts, details)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.purge()
     return generation

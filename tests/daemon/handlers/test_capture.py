@@ -15,6 +15,7 @@ from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event, digest
+from forged.state.digests import digest_of_id
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -252,6 +253,8 @@ async def test_the_newest_batch_is_taken_back_and_nothing_else(home, repo, case)
         # It is not captured again.
         wanted = {digest(str(repo), each.content) for each in in_repo if each.id in gone}
         wanted |= {digest(str(home), each.content) for each in in_home if each.id in gone}
+        wanted |= {digest_of_id(str(repo), each.id) for each in in_repo if each.id in gone}
+        wanted |= {digest_of_id(str(home), each.id) for each in in_home if each.id in gone}
         assert parts.state.forgotten.digests() == wanted
     assert len(list((home / "state/trash").rglob("*.md"))) == len(gone)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from forged.daemon.handlers.refusals import InvalidRequest
+from forged.files import parse
+from forged.importing import copied
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -119,3 +122,143 @@ async def test_where_there_is_no_repository_a_person_is_told_what_to_say(home):
     async with assembled(home) as parts:
         with pytest.raises(InvalidRequest, match="scope user"):
             await fates(parts, home, draft())
+
+
+# --- what was forgotten ---------------------------------------------------------------------------------
+
+OLD = memory("mem_1", "Ports start at 9000.")
+NEW = memory("mem_2", "Ports start at 9100.", supersedes="mem_1", version=2)
+OTHER = memory("mem_o", "Trains run late.")
+
+
+def exported(top):
+    """Its files as an import reads them out of an export."""
+    copy = copied(str(top), "repo")
+    return [
+        wire.Draft(memory_id=parse(data, "repo", "x").id, file=data, name=below.rpartition("/")[2])
+        for below, data in copy.files
+    ]
+
+
+def stored(top):
+    return sorted(path.name for path in (top / ".forge/memory").glob("*.md"))
+
+
+@pytest.mark.parametrize("how", ["forget", "now", "undo"])
+async def test_an_export_from_before_does_not_bring_back_what_was_forgotten(home, repo, how):
+    chain = [msgspec.structs.replace(each, trigger="compaction", session_id="s") for each in (OLD, NEW)]
+    chain = [msgspec.structs.replace(each, origin="model", created_at=NEW.created_at) for each in chain]
+    put(repo, *chain, OTHER)
+    files = exported(repo)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        if how == "undo":
+            gone = await parts.ask(wire.Undo(workspace=str(repo)))
+            lost = [each.id for each in gone.memories]
+        else:
+            asked = wire.Forget(workspace=str(repo), memory_id="mem_2", erase_now=how == "now")
+            lost = list((await parts.ask(asked)).ids)
+        left = stored(repo)
+        for look in (True, False, False):
+            told, reply = await fates(parts, repo, *files, look=look)
+            assert {each for became, each in told if became == "forgotten"} == set(lost)
+            assert all(
+                "--allow-forgotten" in each.reason for each in reply.fates if each.became == "forgotten"
+            )
+            assert stored(repo) == left
+        told, _ = await fates(parts, repo, *files, allow_forgotten=True)
+        again, _ = await fates(parts, repo, *files)
+
+    assert lost
+    assert {each for became, each in told if became == "new"} == set(lost)
+    assert {became for became, _ in again} == {"there"}  # the person has it back: it is forgotten no more
+    assert len(stored(repo)) == 3
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        draft("ports start at **9000**", "mem_x"),
+        draft("Hosts are in a table. Ports start at 9000. Call Maria.", "mem_x"),
+        draft("Ports start\nat 9000.", "mem_x"),
+        wire.Draft(memory_id="mem_x", file=b"Ports start at 9000.\n", name="mem_x.md"),
+        wire.Draft(memory_id="x", file=b"---\nid: x\n---\n- hosts\n- ports start at 9000\n", name="x.md"),
+        wire.Draft(memory_id="mem_1", file=b"---\nid: mem_1\n---\nAs it was before.\n", name="renamed.md"),
+        draft("Something else under its id.", "mem_1"),
+    ],
+    ids=["text", "among others", "wrapped", "file", "list", "id", "id of a draft"],
+)
+async def test_what_was_forgotten_comes_back_in_no_form_and_under_no_name(home, repo, one):
+    put(repo, OLD)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        left, _ = await fates(parts, repo, one)
+        assert stored(repo) == []
+        kept, _ = await fates(parts, repo, one, allow_forgotten=True)
+
+    assert [became for became, _ in left] == ["forgotten"]
+    assert [became for became, _ in kept] == ["new"]
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_version_from_before_goes_with_what_it_replaces_and_one_from_after_is_news(home, repo, back):
+    """As where another machine went on with a memory that was forgotten here; in any order."""
+    put(repo, OLD)
+    later = "2100-01-01T00:00:00Z"
+    third = memory("mem_3", "Ports start at 9200.", supersedes="mem_2", version=3)
+    after = memory("mem_4", "Ports start at 9300.", supersedes="mem_1", version=2, created_at=later)
+    put(repo.with_name("elsewhere"), OLD, NEW, third, after)
+    files = exported(repo.with_name("elsewhere"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        told, _ = await fates(parts, repo, *(reversed(files) if back else files))
+
+    assert dict(map(reversed, told)) == {
+        "mem_1": "forgotten",
+        "mem_2": "forgotten",
+        "mem_3": "forgotten",
+        "mem_4": "new",
+    }
+
+
+@pytest.mark.parametrize(
+    ("forgotten_in", "into", "became"),
+    [
+        ("repo", "repo", "forgotten"),
+        ("repo", "user", "forgotten"),
+        ("user", "repo", "forgotten"),
+        ("user", "user", "forgotten"),
+        ("repo", "other", "new"),
+        ("user", "other", "forgotten"),
+    ],
+)
+async def test_what_is_forgotten_somewhere_comes_back_nowhere_that_it_would_be_seen_from(
+    home, repo, forgotten_in, into, became
+):
+    (other := repo.with_name("other") / ".git").mkdir(parents=True)
+    put(home if forgotten_in == "user" else repo, memory("mem_1", OLD.content, scope=forgotten_in))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", scope=forgotten_in))
+        where = other.parent if into == "other" else repo
+        told, _ = await fates(
+            parts, where, draft(OLD.content, "mem_n"), scope="user" if into == "user" else "repo"
+        )
+
+    assert told == [(became, "mem_n")]
+
+
+async def test_what_was_restored_is_forgotten_no_more(home, repo):
+    put(repo, OLD)
+    files = exported(repo)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        await parts.ask(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        assert parts.state.forgotten.digests() == frozenset()
+        (repo / ".forge/memory/mem_1.md").unlink()
+        told, _ = await fates(parts, repo, *files)
+
+    assert told == [("new", "mem_1")]

@@ -13,6 +13,7 @@ from forged.errors import MemoryNotFound, StoreError
 from forged.files import parse
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory, put
 
 SECRET = "ghp_" + "x9Kd83jfLs02mQpZ" + "77aBcDeFgHiJkLmNoPqR"
 
@@ -270,8 +271,26 @@ async def test_a_piece_that_was_forgotten_does_not_come_back_with_its_document(h
         await parts.state.forgotten.add(str(home / ".forge/org"), [text])
         (again,) = await ingested(parts, doc(units(1200)))
 
-    assert (again.became, again.written) == ("there", 0)
-    assert len(files(home)) == fate.pieces - 1
+        assert len(files(home)) == fate.pieces - 1
+        (kept,) = await ingested(parts, doc(units(1200)), allow_forgotten=True)
+
+    assert (again.became, again.written, again.forgotten) == ("there", 0, 1)
+    assert (kept.became, kept.written, kept.forgotten) == ("completed", 1, 0)
+    assert len(files(home)) == fate.pieces
+
+
+@pytest.mark.parametrize("scope", ["user", "repo"])
+async def test_a_document_does_not_bring_back_a_memory_that_was_forgotten(home, repo, scope):
+    put(home if scope == "user" else repo, memory("mem_1", "The zebra sleeps at noon.", scope=scope))
+    text = "# Animals\n\nAn emu runs.\n\nThe zebra sleeps at noon.\n"
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", scope=scope))
+        (left,) = await ingested(parts, doc(text), workspace=str(repo))
+        hits = await found(parts, "zebra")
+
+    assert (left.pieces, left.written, left.forgotten) == (1, 0, 1)
+    assert hits == []
 
 
 async def test_documents_are_listed_by_page(home):
