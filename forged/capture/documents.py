@@ -189,7 +189,8 @@ class _Deciding:
         shares = [
             (len(words & set(content_words(each.text))), at) for each, at in said if each.role == "user"
         ]
-        return utc(max(shares, default=(0, self._event.times[-1]))[1])
+        at = max(shares, default=(0, self._event.times[-1]))[1]
+        return utc(at) if at else self._now
 
     def _learned(self, document: Document) -> Document:
         why = document.waits or "it was said in a session before, and nobody has looked at it yet"

@@ -4,7 +4,8 @@
 session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in
 parts is judged when all parts are there; one that comes again under its id is answered and not judged again.
 Of a past session that is learned from, only what was judged neither live nor before is new, and it was heard
-when it was said.
+when it was said. What a session brings along that nobody has heard of may be from before: it counts as heard
+when another session said it, else of its messages before the newest prompt nobody knows when.
 What a session has said counts as heard with the events that hold it, never before: one transaction.
 
 Captures of one session are heard one after the other, others meanwhile. Long text is read in threads.
@@ -16,6 +17,8 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 MOST_PARTS = 4096
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 T = TypeVar("T")
+# Messages from the newest prompt on by which a window is known again.
+_MOST_COMPARED = 8
 _ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
 
 
@@ -54,9 +59,9 @@ class Outcome(msgspec.Struct, frozen=True):
 class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
 
-    Of a past session `said_at` is when each message was said (Unix seconds, 0: nobody knows), and `mark` its
-    reader's word for all of it, which stands with the last of its messages. `hear` sets the `identities` of
-    `roots`.
+    `said_at` is when each message was said (Unix seconds, 0: nobody knows), where that is told. Of a past
+    session `mark` is its reader's word for all of it, which stands with the last of its messages. `hear` sets
+    the `identities` of `roots`.
     """
 
     kind: Kind
@@ -188,19 +193,40 @@ class Hearing:
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
-        times = known.times
+        messages = _messages(parts)
+        fresh = await self._fresh_times(spoken, key, messages, now)
+        times = [at if place is None else known.times[place] for place, at in zip(stands, fresh, strict=True)]
         said = [
-            msgspec.structs.replace(each, heard_at=at or now if place is None else times[place])
-            for each, place, at in zip(_messages(parts), stands, _times(spoken, len(stands)), strict=True)
+            msgspec.structs.replace(each, heard_at=at)
+            for each, place, at in zip(messages, stands, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
-        heard = self._heard(spoken, key, _new(row, stands), now)
+        heard = self._heard(spoken, key, _new(row, stands, times), now)
         heard = msgspec.structs.replace(heard, is_urgent=await self._urgent(spoken.kind, said))
         pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(spoken, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
         is_known = is_answered or all(place is not None for place in stands)
         return await self._pipeline.accept_all(spoken.kind, events, heard, is_known=is_known)
+
+    async def _fresh_times(
+        self, spoken: Spoken, key: str, messages: Sequence[Said | None], now: float
+    ) -> Sequence[float]:
+        """When each message was said, if the session is not known to have said it; 0: nobody knows."""
+        count = len(messages)
+        if len(spoken.said_at) == count:
+            return spoken.said_at
+        if spoken.kind == "learned":
+            return (0.0,) * count
+        if self._known(key).digests or not self._state.forgotten.known:
+            return (now,) * count
+        roles = [each.utterance.role if each is not None else "" for each in messages]
+        newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
+        if spoken.parts > 1:
+            return (0.0,) * count
+        others, turn = self._state.heard.all(), spoken.said[newest:][:_MOST_COMPARED]
+        before = await asyncio.to_thread(_said_before, turn, others) if turn else 0.0
+        return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _known(self, key: str) -> Watermark:
         """What the session has said, live and as it was read afterwards."""
@@ -210,16 +236,18 @@ class Hearing:
         count = len(learned.digests) // DIGEST_BYTES
         return Watermark(learned.digests + live.digests, ((count, learned.at), *live.runs))
 
-    def _heard(self, spoken: Spoken, key: str, new: bytes, now: float) -> Heard:
-        """What is to be stored beside the events, of messages that are new."""
+    def _heard(self, spoken: Spoken, key: str, new: Sequence[tuple[bytes, float]], now: float) -> Heard:
+        """What is to be stored beside the events, of messages that are new: their digests, and when."""
         if spoken.kind == "learned":
             before = self._state.learned.of(key)
-            digests = (before.digests if before else b"") + new
+            digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
             progress = Progress(
                 agent=spoken.agent, session_id=spoken.session_id, mark=spoken.mark, digests=digests, at=now
             )
             return Heard(session=key, learned=progress)
-        watermark = self._state.heard.of(key).grown(new, now)
+        watermark = self._state.heard.of(key)
+        for at, some in groupby(new, key=itemgetter(1)):
+            watermark = watermark.grown(b"".join(each for each, _ in some), at)
         is_told = bool(key) and spoken.kind != "explicit"
         return Heard(session=key, watermark=watermark if is_told else None, event_id=spoken.event_id)
 
@@ -264,14 +292,20 @@ def _messages(parts: Sequence[Part]) -> list[Said | None]:
     return found
 
 
-def _times(spoken: Spoken, count: int) -> Sequence[float]:
-    """When each message was said; 0 is now."""
-    return spoken.said_at if len(spoken.said_at) == count else (0.0,) * count
+def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, Watermark]]) -> float:
+    """When another session last said a prompt with what followed it, in Unix seconds; 0 for never."""
+    newest = 0.0
+    for key, known in others:
+        stands = places(known.digests, digests(turn, key))
+        first = stands[0]
+        if first is not None and None not in stands:
+            newest = max(newest, known.times[first])
+    return newest
 
 
-def _new(row: bytes, stands: Sequence[int | None]) -> bytes:
-    size = len(row) // len(stands) if stands else 0
-    return b"".join(row[at * size : (at + 1) * size] for at, place in enumerate(stands) if place is None)
+def _new(row: bytes, stands: Sequence[int | None], times: Sequence[float]) -> list[tuple[bytes, float]]:
+    new = [at for at, place in enumerate(stands) if place is None]
+    return [(row[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES], times[at]) for at in new]
 
 
 def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:

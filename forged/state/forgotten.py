@@ -66,6 +66,11 @@ class Forgotten:
         if old:
             await self._database.run(partial(_change, (), old))
 
+    @property
+    def newest(self) -> float:
+        """When something was last forgotten anywhere, in Unix seconds; 0 for never."""
+        return max(self.known.values(), default=0) / 1000
+
     def digests(self) -> frozenset[str]:
         """Those of the last 7 days."""
         since = (self._clock() - HELD_S) * 1000

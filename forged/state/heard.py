@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DIGEST_BYTES = 8
 MOST_MESSAGES, MOST_SESSIONS, MOST_BYTES = 1 << 15, 1024, 8 << 20
 
-# How many messages were first heard at a time, in Unix seconds.
+# How many messages were first heard at a time, in Unix seconds; 0: nobody knows when.
 Run = tuple[int, float]
 _RUNS = msgspec.msgpack.Decoder(tuple[Run, ...])
 
@@ -40,7 +40,7 @@ class Watermark(msgspec.Struct, frozen=True):
 
     @property
     def heard_last(self) -> float:
-        return self.runs[-1][1] if self.runs else 0.0
+        return max((at for _, at in self.runs), default=0.0)
 
     def grown(self, digests: bytes, at: float) -> Watermark:
         """With messages that were heard now; of too many the newest are left."""
@@ -74,6 +74,10 @@ class Heard:
 
     def of(self, session: str) -> Watermark:
         return self._known.get(session, NOTHING)
+
+    def all(self) -> tuple[tuple[str, Watermark], ...]:
+        """All sessions that are known."""
+        return tuple(self._known.items())
 
     def set(self, session: str, watermark: Watermark) -> None:
         """Let this be known; sessions that were not heard for longest go where there are too many."""

@@ -10,7 +10,9 @@ name: whoever silenced one project meant that project.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+import math
+import time
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 EVERYWHERE = "*"
+# In `meta`: when a pause last began or ended, in Unix milliseconds.
+CHANGED = "pauses_changed_at"
 _UNREAD = "the state has not been read yet"
 _UNWRITTEN = {
     True: "paused only until the daemon ends, because that cannot be written down: {}",
@@ -31,18 +35,25 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """What is paused: `places`, answered from memory; `doubt` is why nobody knows for sure, or nothing."""
+    """What is paused: `places`, answered from memory; `doubt` is why nobody knows for sure, or nothing.
 
-    def __init__(self, database: Database) -> None:
+    `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._clock = clock
         self._changing = asyncio.Lock()
         self.places: frozenset[str] = frozenset()
         self.doubt = _UNREAD
+        self.changed_at = 0.0
 
-    def restore(self, places: Iterable[str], doubt: str) -> None:
+    def restore(self, places: Iterable[str], doubt: str, changed_at: str = "") -> None:
         """Take over what a file holds, as it is opened, and why that may not be all."""
         self.places |= frozenset(places)
         self.doubt = doubt
+        if changed_at.isdecimal():
+            self.changed_at = max(self.changed_at, int(changed_at) / 1000)
 
     async def set(self, top: str | None, paused: bool) -> None:
         """Pause or resume the repo of this top, or with None everything; durable on return.
@@ -52,10 +63,12 @@ class Pauses:
         place = EVERYWHERE if top is None else top
         async with self._changing:
             wanted = self.places | {place} if paused else self.places - {place}
+            now = math.ceil(self._clock() * 1000)
+            self.changed_at = now / 1000
             if paused:
                 self.places = wanted
             try:
-                await self._database.run(partial(_change, place, paused))
+                await self._database.run(partial(_change, place, paused, now))
             except StoreError as error:
                 raise StoreError(_UNWRITTEN[paused].format(error)) from error
             self.places = wanted
@@ -76,7 +89,8 @@ class Pauses:
         return (EVERYWHERE, *tops) if EVERYWHERE in self.places else tops
 
 
-def _change(place: str, paused: bool, connection: Connection) -> None:
+def _change(place: str, paused: bool, now: int, connection: Connection) -> None:
+    tables.put(connection, "meta", CHANGED, str(now))
     if paused:
         tables.put(connection, "pauses", place)
     else:

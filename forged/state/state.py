@@ -44,7 +44,7 @@ from forged.state.outbox import Outbox, all_waiting
 from forged.state.outbox import Write as OutWrite
 from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
-from forged.state.pauses import Pauses
+from forged.state.pauses import CHANGED, Pauses
 from forged.state.replicas import Replica, Replicas, all_replicas
 from forged.state.requests import Requests
 from forged.state.spending import Spending, Spent, all_spent
@@ -91,6 +91,7 @@ class _Contents(msgspec.Struct, frozen=True):
     replicas: tuple[tuple[str, Replica], ...]
     excludes: tuple[Exclude, ...]
     doubt: str
+    pauses_changed_at: str
 
 
 class State:
@@ -175,6 +176,14 @@ class State:
         return (self.problem or self.pauses.doubt) if self.tried.is_set() else ""
 
     @property
+    def silenced_at(self) -> float:
+        """When something was last forgotten, or a pause began or ended, in Unix seconds; 0 for never.
+
+        Nothing that was said before is looked for afterwards.
+        """
+        return max(self.forgotten.newest, self.pauses.changed_at)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a person should know, for status and doctor."""
         told = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
@@ -200,7 +209,7 @@ class State:
             self.parts.restore(found.parts)
             self.events.restore(found.events)
             self.forgotten.restore(found.forgotten)
-            self.pauses.restore(found.pauses, found.doubt)
+            self.pauses.restore(found.pauses, found.doubt, found.pauses_changed_at)
             self.spending.restore(found.spending)
             self.trust.restore(found.trust)
             self.outbound.restore(found.outbound)
@@ -295,4 +304,5 @@ def _read(connection: Connection) -> _Contents:
         replicas=all_replicas(connection),
         excludes=all_excludes(connection),
         doubt=value_of(connection, damage.NOTE),
+        pauses_changed_at=value_of(connection, CHANGED),
     )

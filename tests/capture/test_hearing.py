@@ -332,3 +332,66 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
     assert (first, cut, last) == (("accepted", 0), Cut(1, 1), ("durable", 1))
     (task,) = one.given
     assert [each.text.strip() for each in task.event.window] == ["Boats float.", "noted", "Trains run."]
+
+
+# --- when it was said -----------------------------------------------------------------------------------
+
+
+def times(one: Capture) -> list[tuple[float, ...]]:
+    """When the messages of each event that waits count as heard."""
+    return [event.heard_at for event in one.pipeline._queue.events()]
+
+
+OLD = ("use tabs", "noted", "use ruff", "fine")
+
+
+async def forgets(one: Capture) -> float:
+    """Something is forgotten; when that was."""
+    await one.pipeline._state.forgotten.add(one.repo.top, ["use tabs"])
+    return one.pipeline._state.forgotten.newest
+
+
+@pytest.mark.parametrize("kind", ["turn", "compaction", "session_end", "explicit"])
+@pytest.mark.parametrize("window", [OLD, OLD[:2], OLD[:1], (*OLD[2:], "go on", "yes")])
+async def test_an_old_window_of_a_new_session_is_as_old_as_it_was_in_the_other(one, kind, window):
+    await hear(one, *OLD)
+    since = await forgets(one)
+    await hear(one, *window, session="fork", kind=kind)
+
+    old, *fresh = times(one)
+    (fork,) = fresh
+    assert all(at <= since for at in old)
+    assert all(at in {0.0, *old} for text, at in zip(window, fork, strict=True) if text in OLD)
+    assert all(at >= since for text, at in zip(window, fork, strict=True) if text not in OLD)
+    if kind != "explicit":  # it comes again whole, and is no younger then
+        await hear(one, *window, "and now", session="fork", kind="compaction")
+        assert times(one)[-1][: len(fork)] == fork
+        assert times(one)[-1][-1] >= since
+
+
+async def test_of_what_nobody_has_heard_the_newest_prompt_alone_is_surely_new(one):
+    since = await forgets(one)
+    await hear(one, "a", "b", "c", "d")
+    await hear(one, "a", "b", "c", "d", "e", "f")
+
+    (first, *rest) = times(one)
+    heard = (*first, *(at for each in rest for at in each))
+    assert heard[:2] == (0.0, 0.0)
+    assert len(heard) == 6
+    assert all(at >= since for at in heard[2:])
+
+
+async def test_who_says_the_same_in_another_session_and_is_answered_otherwise_says_it_again(one):
+    await hear(one, "use tabs", "noted")
+    since = await forgets(one)
+    await hear(one, "use tabs", "once more, noted", session="another")
+
+    assert all(at >= since for at in times(one)[-1])
+
+
+async def test_what_is_told_of_a_time_counts_and_without_one_a_past_session_has_none(one):
+    await hear(one, "a", "b", session="live", said_at=(7.0, 0.0))
+    await hear(one, "c", "d", session="past", kind="learned")
+    await hear(one, "e", "f", session="dated", kind="learned", said_at=(7.0, 8.0))
+
+    assert times(one) == [(7.0, 0.0), (0.0, 0.0), (7.0, 8.0)]

@@ -143,6 +143,27 @@ def test_what_a_person_says_again_after_it_was_taken_away_is_kept_again_and_told
     assert rules.state.said_again == before + 1
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["undone", "forgotten", "erased"])
+def test_an_old_window_of_a_new_session_does_not_bring_back_what_was_taken_away(rules, repo, how, restarts):
+    """As where an agent takes up or forks a conversation from before, and goes on with it."""
+    talk = ["We use scons here.", "noted", "thanks", "you are welcome"]
+    (kept,) = rules.captured(repo, *talk, session="before")
+    if how == "undone":
+        rules.client.undo(str(repo))
+    else:
+        rules.client.forget(str(repo), kept.id, erase_now=how == "erased")
+    if restarts:
+        rules.daemon.stop()
+        rules.daemon.start()
+
+    for session, window in (("fork", talk), ("again", talk[:2]), ("goes on", [*talk, "what next?", "tests"])):
+        assert rules.captured(repo, *window, session=session) == []
+        assert rules.captured(repo, *window, "done", "fine", session=session, kind="compaction") == []
+    again = rules.captured(repo, *talk, "Remember that we use scons here.", "I do", session="fork")
+    assert contents(again) == ["We use scons here."]
+
+
 def test_undo_takes_back_what_was_asked_for_in_a_conversation_and_leaves_what_a_person_wrote(rules, repo):
     rules.client.remember(str(repo), "Written by hand.", category="patterns")
     assert len(rules.captured(repo, "We use meson here.", session="asked", kind="explicit")) == 2

@@ -115,6 +115,22 @@ def test_of_two_words_about_one_thing_the_newer_waits_alone_whichever_is_read_fi
         assert stage.chats == []
 
 
+@pytest.mark.parametrize("dated", [True, False])
+def test_what_was_forgotten_is_not_learned_from_a_session_of_before(home, dated):
+    """Nor from one of which nobody knows when it was."""
+    with learning(home, 4, classifier_model="builtin:rules") as (stage, shell):
+        (path,) = (home / ".claude").rglob("*-0.jsonl")
+        text = path.read_text().replace(rule(0), OLDER)
+        path.write_text(text if dated else re.sub(r'"timestamp": ?"[^"]*"', '"timestamp":""', text))
+        top = str(shell.directory)
+        kept = stage.client.remember(top, OLDER)
+        stage.client.forget(top, kept.memory_id)
+
+        assert shell.run("learn", "--yes", "--from", "claude").code == 0
+
+        assert [each.content for each in stage.client.review(top).waiting] == []
+
+
 def test_the_second_time_nothing_is_new_and_no_model_is_asked(small):
     stage, shell = small
     assert shell.run("learn", "--yes").code == 0

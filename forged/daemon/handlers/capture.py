@@ -54,8 +54,13 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
     return answer
 
 
-async def keep(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """The same of a session that has still in context what it has heard."""
+async def keep(
+    context: Context, place: Workplace, request: wire.Capture, said_at: Sequence[float] = ()
+) -> wire.Captured:
+    """The same of a session that has still in context what it has heard.
+
+    `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
+    """
     metrics = context.daemon.metrics
     if place.off:
         metrics.captures_rejected += 1
@@ -63,12 +68,12 @@ async def keep(context: Context, place: Workplace, request: wire.Capture) -> wir
     kind = next((known for known in _KINDS if known == request.kind), None)
     if kind is None:
         raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
-    said, echoes, _ = msgspec.structs.astuple(await heard(request.messages, request.last_summary_index))
+    found = await heard(request.messages, request.last_summary_index)
     spoken = Spoken(
         kind=kind,
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,
-        said=said,
+        said=found.said,
         injected=context.daemon.retriever.turns.injected(request.session_id, place.tops),
         event_id=request.event_id,
         part=request.part,
@@ -76,9 +81,10 @@ async def keep(context: Context, place: Workplace, request: wire.Capture) -> wir
         begun=request.begun,
         goes_on=request.goes_on,
         agent=request.agent[:_MOST_NAME],
+        said_at=tuple(said_at[at] for at in found.places) if said_at else (),
     )
     outcome = await context.daemon.capture.hear(spoken)
-    metrics.echoes_removed += echoes
+    metrics.echoes_removed += found.echoes
     if outcome.word != "rejected":
         await remember_response(context.daemon, place, spoken)
     unread = unreadable(request.messages, request.last_summary_index)

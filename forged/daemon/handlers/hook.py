@@ -119,6 +119,8 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
     await daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
         daemon.talks.empty(row.called, event.session_id)
+        if event.prompt:
+            daemon.talks.silence(row.called, event.session_id, hash(event.prompt))
         raise Disabled(off)
     return _Told(context, request, row, event, place, ask)
 
@@ -153,38 +155,58 @@ def _begun(told: _Told) -> Talk:
 
 
 async def _turn_end(told: _Told) -> Answered:
-    talk = told.talk
-    if talk is None:
-        talk = _begun(told)
-        seen, path = told.request.seen, told.event.transcript_path
-        if not told.event.prompt and (path in seen or not seen):  # else it was not there for the hook
-            await told.context.daemon.resolver.agree({path: seen[path]} if seen else {})
-            talk.recalled(told.event.turn_id, await asyncio.to_thread(_written, told))
-    if talk.answered(told.event):
+    event, daemon = told.event, told.context.daemon
+    if daemon.talks.is_silenced(told.agent, event.session_id, event.prompt):
+        talk = None
+    else:
+        talk = told.talk or await _taken_up(told)
+    if talk is not None and talk.answered(event):
         await _captured(told, talk, "turn")
     else:
-        told.context.daemon.state.agents.count(told.agent, unknown=1)
+        daemon.state.agents.count(told.agent, unknown=1)
     return Answered()
 
 
-def _written(told: _Told) -> tuple[Utterance, ...]:
+async def _taken_up(told: _Told) -> Talk | None:
+    """Begin the talk of a session that this daemon has not heard; None if its prompt must not be captured.
+
+    That is one from before something was forgotten, or from before a pause began or ended.
+    """
+    event, daemon = told.event, told.context.daemon
+    seen, path = told.request.seen, event.transcript_path
+    written: tuple[Utterance, ...] = ()
+    asked_at = 0.0
+    if path in seen or not seen:  # else it was not there for the hook
+        await daemon.resolver.agree({path: seen[path]} if seen else {})
+        written, asked_at = await asyncio.to_thread(_written, told)
+    if 0 < asked_at <= daemon.state.silenced_at:
+        return None
+    talk = _begun(told)
+    if not event.prompt:
+        talk.recalled(event.turn_id, written, asked_at)
+    return talk
+
+
+def _written(told: _Told) -> tuple[tuple[Utterance, ...], float]:
     """What the harness has written down of a session that this daemon has not heard, near its end.
 
-    Only if its newest prompt was sent before the daemon began: one that was sent since and is not known was
-    not to be heard, because memory was paused, or something was forgotten, or it is private.
+    And when its newest prompt was sent, in Unix seconds. Nothing unless that was before the daemon began: one
+    that was sent since and is not known was not to be heard, because memory was paused, or something was
+    forgotten, or it is private. A prompt that the turn's end says has to be the newest.
     """
     event, daemon = told.event, told.context.daemon
     if not event.transcript_path or told.agent not in FORMATS:
-        return ()
+        return (), 0.0
     home = FORMATS[told.agent].home({}, daemon.resolver.home)
     try:
         found = read_tail(event.transcript_path, told.agent, _TAIL_BYTES, home=home)
     except TranscriptError:
-        return ()
-    times = [at for each, at in zip(found.messages, found.times, strict=True) if each.role == "user"]
-    is_older = bool(times) and 0 < times[-1] < daemon.talks.began
+        return (), 0.0
+    said = zip(found.messages, found.times, strict=True)
+    prompt, at = next(((each.text, at) for each, at in reversed([*said]) if each.role == "user"), ("", 0.0))
+    is_older = 0 < at < daemon.talks.began and (not event.prompt or prompt in event.prompt)
     is_meant = found.session_id == event.session_id and not found.hides_prompt
-    return found.messages if is_older and is_meant else ()
+    return (found.messages, at) if is_older and is_meant else ((), 0.0)
 
 
 async def _compaction(told: _Told) -> Answered:
@@ -287,7 +309,7 @@ async def _captured(told: _Told, talk: Talk, kind: str) -> None:
         messages=messages,
         agent=told.agent,
     )
-    reply = await capture.keep(told.context, told.place, handed_over)
+    reply = await capture.keep(told.context, told.place, handed_over, talk.said_at(messages))
     if reply.is_taken or reply.reason == "nothing_to_capture":
         talk.captured(said, whole=is_whole)
     else:

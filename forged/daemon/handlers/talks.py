@@ -29,7 +29,8 @@ _ALWAYS = 2
 class Talk:
     """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's.
 
-    `open_spans` is how many private spans its person has begun and not ended.
+    `open_spans` is how many private spans its person has begun and not ended. `began` and `asked_at` are when
+    it was made and when its newest prompt was sent, in Unix seconds; 0: nobody knows.
     """
 
     def __init__(self, workspace: str, tops: tuple[str, ...]) -> None:
@@ -44,7 +45,13 @@ class Talk:
         self._told = ("", 0)  # turn and hash of the prompt that was told last
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
         self.open_spans = 0
+        self.began = self.asked_at = time.time()
         self.said = self._captured = self._compacted = 0  # messages, those that are gone included
+
+    @property
+    def prompt(self) -> int:
+        """The hash of the prompt that was told last."""
+        return self._told[1]
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
@@ -56,7 +63,7 @@ class Talk:
         told = (event.turn_id, hash(event.prompt))
         if event.turn_id and told == self._told:
             return self._is_open
-        self._told = told
+        self._told, self.asked_at = told, time.time()
         prompt, self.open_spans = private_left(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
@@ -67,7 +74,9 @@ class Talk:
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and hash(event.prompt) != self._told[1]:
+            sent_at = self.asked_at if self._is_open else 0.0
             self.asked(event)
+            self.asked_at = sent_at
         reply = "" if self.open_spans else private_left(event.reply, 0)[0]
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and _text(newest).strip() == reply.strip():
@@ -79,8 +88,9 @@ class Talk:
             self._add("assistant", reply)
         return True
 
-    def recalled(self, turn_id: str, said: Sequence[Utterance]) -> None:
+    def recalled(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
         """Take over the newest turn of what a harness has written down, without the turns before it."""
+        self.asked_at = asked_at
         places = [at for at, each in enumerate(said) if each.role == "user"]
         if places:
             self._is_open = True
@@ -97,6 +107,11 @@ class Talk:
         if not new:
             return ()
         return tuple(self.messages[0 if whole else -(new + BEFORE) :])
+
+    def said_at(self, messages: Sequence[wire.Message]) -> tuple[float, ...]:
+        """When each of the newest messages was said, at the earliest; 0: nobody knows."""
+        newest = max((at for at, each in enumerate(messages) if each.role == "user"), default=len(messages))
+        return tuple(self.began if at < newest else self.asked_at for at in range(len(messages)))
 
     def captured(self, said: int, *, whole: bool) -> None:
         """The first so many messages were taken; `whole`: for a compaction."""
@@ -132,6 +147,18 @@ class Talks:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.began = clock()
         self._talks: OrderedDict[tuple[str, str], Talk] = OrderedDict()
+        self._silenced: OrderedDict[tuple[str, str], int] = OrderedDict()
+
+    def silence(self, agent: str, session_id: str, prompt: int) -> None:
+        """Know by its hash a prompt that must not be held when the end of its turn says it again."""
+        self._silenced[agent, session_id] = prompt
+        self._silenced.move_to_end((agent, session_id))
+        while len(self._silenced) > SESSIONS:
+            self._silenced.popitem(last=False)
+
+    def is_silenced(self, agent: str, session_id: str, prompt: str) -> bool:
+        """Tell whether a prompt that a turn's end says again is the one that must not be held."""
+        return bool(prompt) and self._silenced.get((agent, session_id)) == hash(prompt)
 
     def of(self, agent: str, session_id: str) -> Talk | None:
         return self._talks.get((agent, session_id))
@@ -155,6 +182,8 @@ class Talks:
     def empty(self, agent: str, session_id: str) -> None:
         """Hold nothing of what was said in a session, which goes on; what is private in it stays so."""
         talk = self._talks.pop((agent, session_id), None)
+        if talk is not None:
+            self.silence(agent, session_id, talk.prompt)
         if talk is not None and talk.open_spans:
             left = self._talks[agent, session_id] = Talk(talk.workspace, talk.tops)
             left.open_spans = talk.open_spans

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from forged.capture import Spoken
 from forged.capture.hearing import Outcome
 from forged.config import CaptureConfig, Config, MemoryConfig
 from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
+from forged.memory import Trigger
 from forged.transcripts import read_tail
 from forged_client import protocol as wire
 from forged_client.envelope import identity_of
@@ -418,6 +421,19 @@ def written_by_claude(home: Path, *said: tuple[str, str], at: datetime | None = 
     return str(path)
 
 
+def written_by_gemini(home: Path, prompt: str) -> str:
+    """A transcript of the session `s`, written now."""
+    path = folder_of("gemini", home) / PLACES["gemini"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(UTC).isoformat()
+    lines = (
+        {"sessionId": "s", "startTime": now},
+        {"id": "1", "type": "user", "timestamp": now, "content": [{"text": prompt}]},
+    )
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(path)
+
+
 async def test_a_prompt_that_was_sent_under_a_pause_is_not_looked_for_after_it(home, repo):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, repo)
@@ -440,6 +456,104 @@ async def test_what_was_to_be_forgotten_is_not_looked_for_again(home, store):
         await claude.ends("It is gone.", "1", transcript_path=written_by_claude(home, ("user", prompt)))
 
         assert ear.heard == []
+
+
+async def silences(parts: Parts, repo: Path, how: str) -> None:
+    """A person wants something not to be known: of this place or of another one."""
+    if how == "forget":
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="m0"))
+    elif how == "forget --now":
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id="m0", erase_now=True))
+    elif how == "undo":
+        captured = (replace(memory("m9", "Ice melts."), trigger=Trigger.COMPACTION, origin="model"),)
+        put(repo, *captured)
+        await parts.loaded(repo)
+        assert (await parts.ask(wire.Undo(workspace=str(repo)))).memories
+    else:
+        everywhere = how == "pause everywhere"
+        for paused in (True, False):
+            await parts.ask(wire.Pause(workspace=str(repo), paused=paused, everywhere=everywhere))
+
+
+SILENCES = ["forget", "forget --now", "undo", "pause", "pause everywhere"]
+
+
+@pytest.mark.parametrize("how", SILENCES)
+async def test_a_prompt_from_before_it_was_to_be_forgotten_is_not_looked_for_after_a_restart(
+    home, store, how
+):
+    prompt, said_at = "The walrus eats clams.", datetime.now(UTC)
+    async with assembled(home) as parts:
+        await silences(parts, store, how)
+    path = written_by_claude(home, ("user", prompt), at=said_at)
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        for _ in range(2):
+            await Session(parts, store).ends("It is gone.", "1", transcript_path=path)
+
+        assert ear.heard == []
+        assert [day.unknown for _, _, day in parts.state.agents.newest()] == [2]
+
+
+@pytest.mark.parametrize("how", SILENCES)
+async def test_a_prompt_that_was_sent_after_that_is_looked_for_after_a_restart(home, store, how):
+    async with assembled(home) as parts:
+        await silences(parts, store, how)
+    path = written_by_claude(home, ("user", "Deploy on Fridays."))
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        await Session(parts, store).ends("Noted.", "1", transcript_path=path)
+
+        assert ear.windows == [["Deploy on Fridays.", "Noted."]]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+async def test_a_turns_end_that_says_its_prompt_again_does_not_bring_it_back_over_a_pause(
+    home, repo, when, restarts
+):
+    prompt = "Between you and me."
+
+    async def sends(gemini: Session) -> None:
+        await gemini.asks(prompt)
+
+    async with assembled(home) as parts:
+        ear, gemini = Ear(parts), Session(parts, repo, "gemini")
+        path = written_by_gemini(home, prompt)
+        if when == "before":
+            await sends(gemini)
+        await parts.ask(wire.Pause(workspace=str(repo)))
+        if when == "meanwhile":
+            await sends(gemini)
+        await parts.ask(wire.Pause(workspace=str(repo), paused=False))
+        if not restarts:
+            await gemini.ends("I see.", prompt=prompt, transcript_path=path)
+            await gemini.asks("After it.")
+            await gemini.ends("Yes.", prompt="After it.")
+            assert ear.windows == [["After it.", "Yes."]]
+    if restarts:
+        async with assembled(home) as parts:
+            ear, gemini = Ear(parts), Session(parts, repo, "gemini")
+            await gemini.ends("I see.", prompt=prompt, transcript_path=path)
+            assert ear.heard == []
+
+
+async def test_a_message_is_as_old_as_its_prompt_whenever_its_turn_ends(home, store):
+    """By which capture tells what was said again after it was forgotten."""
+    async with assembled(home) as parts:
+        ear, claude = Ear(parts), Session(parts, store)
+        before = time.time()
+        await claude.asks("Deploy on Fridays.", "1")
+        asked = time.time()
+        await claude.ends("Noted.", "1")
+        await claude.hears("Stop", last_assistant_message="And more.", prompt_id="1")
+        gemini = Session(parts, store, "gemini", "g")
+        await gemini.ends("Yes.", prompt="Heard at its end alone.")
+
+        times = [each.said_at for each in ear.heard]
+        assert [len(each) for each in times] == [len(window) for window in ear.windows]
+        assert all(before <= at <= asked for each in times[:-1] for at in each)
+        assert times[-1] == (0.0, 0.0)
 
 
 async def test_of_a_prompt_that_is_private_as_a_whole_an_older_one_is_not_taken_instead(home, repo):
