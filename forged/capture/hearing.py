@@ -120,11 +120,15 @@ class Hearing:
         if problem := _problem(spoken):
             return self._pipeline.refused(problem)
         event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
-        if reason := await self._pipeline.refusal(tuple(root.top for root in spoken.roots)):
-            return self._pipeline.refused(reason)
+        tops = tuple(root.top for root in spoken.roots)
+        reason = await self._pipeline.refusal(tops)
         key = session_of(Event(id=event_id, session_id=spoken.session_id, roots=spoken.roots))
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
+            if reason:
+                if spoken.session_id and self._state.pauses.is_paused(tops):
+                    await self._passed_over(spoken, key)
+                return self._pipeline.refused(reason)
             if (done := self._state.parts.done(spoken.event_id)) is not None:
                 is_durable = self._keeps and spoken.kind != "turn"
                 return Outcome("durable" if is_durable else "coalesced", slices=done)
@@ -133,6 +137,16 @@ class Hearing:
             spoken = msgspec.structs.replace(spoken, identities=identities)
             take = self._whole if spoken.parts == 1 else self._part
             return await take(spoken, event_id, key if spoken.session_id else "")
+
+    async def _passed_over(self, spoken: Spoken, key: str) -> None:
+        """Let what is said under a pause count as heard, so that no window brings it along afterwards."""
+        row = await _read(spoken.said, lambda: digests(spoken.said, key))
+        now, stands = round(self._clock(), 3), places(self._known(key).digests, row)
+        new = _new(row, stands, (now,) * len(stands))
+        if new and spoken.kind != "learned":
+            watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
+            self._state.heard.set(key, watermark)
+            self._pipeline.heard_aside()
 
     async def _whole(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
         """A capture that came at once: what is known already is not even looked through for secrets."""

@@ -146,6 +146,11 @@ class Pipeline:
         for place, text in taken.forgets:
             self._dispatcher.start(self._dispatcher.say_which(spoken, text, keys[place]))
 
+    def heard_aside(self) -> None:
+        """Have written down what counts as heard and is in no event."""
+        if self._keeps:
+            self._keeping.soon()
+
     def refused(self, reason: str) -> Outcome:
         """Say no, and count it."""
         self._metrics.captures_rejected += 1

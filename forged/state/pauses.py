@@ -75,6 +75,10 @@ class Pauses:
             if top is None:
                 self.doubt = ""
 
+    def is_paused(self, tops: Collection[str]) -> bool:
+        """Tell whether a person paused for whoever sees these tops; a doubt is no pause."""
+        return not self.doubt and (EVERYWHERE in self.places or not self.places.isdisjoint(tops))
+
     def reason(self, tops: Collection[str]) -> str:
         """Why capture and injection stop for whoever sees these tops: a doubt, a pause, or nothing."""
         if self.doubt:

@@ -395,3 +395,16 @@ async def test_what_is_told_of_a_time_counts_and_without_one_a_past_session_has_
     await hear(one, "e", "f", session="dated", kind="learned", said_at=(7.0, 8.0))
 
     assert times(one) == [(7.0, 0.0), (0.0, 0.0), (7.0, 8.0)]
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+async def test_what_is_said_under_a_pause_is_known_after_it(one, everywhere):
+    top = None if everywhere else one.repo.top
+    await hear(one, "a", "b")
+    await one.pipeline._state.pauses.set(top, True)
+    refused = await hear(one, "a", "b", "c", "d")
+    await one.pipeline._state.pauses.set(top, False)
+    await hear(one, "a", "b", "c", "d", "e", "f")
+
+    assert refused == ("rejected", 0)
+    assert waiting(one) == [["a", "b", "e", "f"]]

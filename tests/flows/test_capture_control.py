@@ -55,6 +55,24 @@ def test_a_paused_repo_captures_and_injects_nothing_until_it_is_resumed(home, re
         assert contents(on_disk(other)) == ["We use npm here."]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("option", [(), ("--all",)])
+def test_what_is_said_under_a_pause_is_not_brought_along_by_a_later_window(rules, repo, option, restarts):
+    """An agent hands over all that was said, again and again."""
+    talk = ["We use scons here.", "noted"]
+    _shell(rules, repo).run("pause", *option)
+    assert rules.capture(repo, *talk, session="s").outcome == "rejected"
+    if restarts:
+        rules.daemon.stop()
+        rules.daemon.start()
+    _shell(rules, repo).run("resume", *option)
+
+    talk += ["What next?", "tests"]
+    assert rules.captured(repo, *talk, session="s") == []
+    again = rules.captured(repo, *talk, "We use cargo for tests here.", "fine", session="s")
+    assert contents(again) == ["We use cargo for tests here."]
+
+
 def test_a_pause_of_everything_holds_what_waits_already(home, repo):
     """What was acknowledged is kept and classified afterwards; nothing new is taken."""
     with capturing(home, classifier_model="m") as stage:
