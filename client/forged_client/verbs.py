@@ -188,7 +188,7 @@ class Verbs(ScopeVerbs):
     def undo(
         self, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
     ) -> Undone:
-        """Take back the newest batch of captured memories, or only say which it is."""
+        """Take back what the newest turn left of captured memories, or only say which these are."""
         request = Undo(workspace=workspace, session_id=session_id, preview=preview, ids=tuple(ids))
         return self.ask(request)
 

@@ -181,16 +181,20 @@ class _Deciding:
         return time_ns(place.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
-        """When what is proposed was said: of a past session, in the message that says most of it."""
-        if not self._is_past:
+        """When what is proposed was said: as the turn was heard whose messages say most of it.
+
+        By this time `undo` knows the memories of one turn, whatever event it was judged in.
+        """
+        if not self._event.heard_at and not self._is_past:
             return self._now
-        words = set(content_words(content))
-        said = zip(self._event.window, self._event.times, strict=True)
-        shares = [
-            (len(words & set(content_words(each.text))), at) for each, at in said if each.role == "user"
-        ]
-        at = max(shares, default=(0, self._event.times[-1]))[1]
-        return utc(at) if at else self._now
+        words, shares = set(content_words(content)), dict[float, int]()
+        turn = self._event.times[0]
+        for each, at in zip(self._event.window, self._event.times, strict=True):
+            turn = at if each.role == "user" else turn
+            if each.role == "user" or not self._is_past:
+                shares[turn] = max(shares.get(turn, 0), len(words & set(content_words(each.text))))
+        said_at = max(shares, key=lambda at: (shares[at], at), default=turn)
+        return utc(said_at) if said_at else self._now
 
     def _learned(self, document: Document) -> Document:
         why = document.waits or "it was said in a session before, and nobody has looked at it yet"

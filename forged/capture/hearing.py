@@ -17,7 +17,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from forged.capture.service import Pipeline
 
 MOST_PARTS = 4096
+# Turns that come in one capture are heard one after the other.
+_APART_S = 1e-5
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 T = TypeVar("T")
 # Messages from the newest prompt on by which a window is known again.
@@ -209,7 +211,13 @@ class Hearing:
         is_whole = spoken.kind in _ALL_IS_JUDGED
         messages = _messages(parts)
         fresh = await self._fresh_times(spoken, key, messages, now)
-        times = [at if place is None else known.times[place] for place, at in zip(stands, fresh, strict=True)]
+        turns = accumulate(
+            place is None and _begins_turn(each) for each, place in zip(messages, stands, strict=True)
+        )
+        times = [
+            (at + max(turn - 1, 0) * _APART_S if at == now else at) if place is None else known.times[place]
+            for place, at, turn in zip(stands, fresh, turns, strict=True)
+        ]
         said = [
             msgspec.structs.replace(each, heard_at=at)
             for each, place, at in zip(messages, stands, times, strict=True)
@@ -315,6 +323,10 @@ def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, Watermar
         if first is not None and None not in stands:
             newest = max(newest, known.times[first])
     return newest
+
+
+def _begins_turn(each: Said | None) -> bool:
+    return each is not None and each.utterance.role == "user" and not each.begun
 
 
 def _new(row: bytes, stands: Sequence[int | None], times: Sequence[float]) -> list[tuple[bytes, float]]:

@@ -8,8 +8,8 @@ failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turn
 answer that is older than the generation asked for is a miss. One daemon serves many agents, so the key of a
 turn holds the session, the roots, the turn's name and a digest of what is asked.
 
-The last answer of a session explains itself (`why`) and tells capture what is no news. Everything is bounded,
-and `purge` drops all of it: after a `forget` nothing is answered from here.
+The last answer of a session explains itself (`why`) and tells capture what is no news. Everything is bounded.
+`purge` drops all answers and leaves the record of what sessions got; `forget` takes what is gone out of both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
+from msgspec.structs import replace
 
+from forged.memory import Memory
 from forged.models import Waiting
 from forged.retrieval.ready import ReadyReplies
 from forged.retrieval.values import Answer
+from forged.scopes import Ranked
 
 ANSWERS = 512
 SESSIONS = 256
@@ -71,7 +74,7 @@ class Injected(msgspec.Struct, frozen=True):
     """The last answer of a session, of which the first `included` memories had room.
 
     `roots` are the tops that it may see, `at` is seconds since 1970, `contents` are the texts that the
-    session has in context.
+    session has in context. `cleared` counts memories that the session got and that were taken away since.
     """
 
     session_id: str
@@ -81,6 +84,16 @@ class Injected(msgspec.Struct, frozen=True):
     answer: Answer
     included: int
     contents: tuple[str, ...] = ()
+    cleared: int = 0
+
+    def without(self, root: str, ids: Collection[str]) -> Injected:
+        """The same without these memories of a root; their texts are in context until the next answer."""
+        answer, shown = self.answer, self.answer.ranked[: self.included]
+        gone = sum(_is_of(root, ids, each.root, each.memory) for each in shown)
+        ranked = (each for each in answer.ranked if not _is_of(root, ids, each.root, each.memory))
+        stayed = (each for each in answer.stayed if not _is_of(root, ids, each.root, each.memory))
+        left = replace(answer, ranked=tuple(_alone(each, root, ids) for each in ranked), stayed=tuple(stayed))
+        return replace(self, answer=left, included=self.included - gone, cleared=self.cleared + gone)
 
 
 class Turns:
@@ -202,17 +215,38 @@ class Turns:
         return found.contents
 
     def purge(self) -> None:
-        """Drop everything. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
+        """Drop all answers. Who waits for a pipeline still gets its answer, but nobody joins or keeps it.
+
+        What each session got last stays on record.
+        """
         self._answers.clear()
         self.replies.clear()
         self._flights.clear()
         self._beside.clear()
-        self._last.clear()
+
+    def forget(self, root: str, ids: Collection[str]) -> None:
+        """Drop all answers, and these memories of a root from the record of each session."""
+        self.purge()
+        for session, got in self._last.items():
+            self._last[session] = got.without(root, ids)
 
     def close(self) -> None:
         """End what runs late."""
         for task in self._running:
             task.cancel()
+
+
+def _is_of(root: str, ids: Collection[str], home: str, memory: Memory) -> bool:
+    return home == root and memory.id in ids
+
+
+def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
+    """A memory without those of its older versions and rivals that are gone."""
+    if ranked.root != root:
+        return ranked
+    older = tuple(each for each in ranked.older if each.id not in ids)
+    rivals = tuple(each for each in ranked.rivals if each.id not in ids)
+    return replace(ranked, older=older, rivals=rivals)
 
 
 def _is_lasting(answer: Answer) -> bool:

@@ -66,7 +66,7 @@ def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
 def parts_of(text: str) -> Iterator[str]:
     """A text's words as they are compared, then those of its sentences, alone and some in a row."""
     yield " ".join(words_of(text))
-    said = [" ".join(words) for each in islice(_sentences(text), _LOOKED_AT) if (words := words_of(each))]
+    said = [" ".join(words) for each in islice(sentences_in(text), _LOOKED_AT) if (words := words_of(each))]
     for first in range(len(said)):
         for last in range(first + 1, min(first + _IN_A_ROW, len(said)) + 1):
             yield " ".join(said[first:last])

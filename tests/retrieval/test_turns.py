@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, SESSIONS, Turns
 from forged.retrieval.values import Answer
+from forged.scopes import Ranked, Stayed
+from tests.data.memories import memory
 from tests.support.clock import Clock
 
 
@@ -149,9 +151,45 @@ def test_the_session_that_was_silent_longest_is_dropped_first(cache):
     assert cache.last("s2", ROOTS) is not None
 
 
-def test_purging_leaves_nothing_to_answer_or_explain(cache):
+def test_purging_leaves_nothing_to_answer_and_every_record(cache):
     cache.put(key(), OK)
-    cache.note("s", "t", ROOTS, answer("x"), 0)
+    cache.note("s", "t", ROOTS, answer("x"), 0, contents=("text",))
+    before = cache.last("s", ROOTS)
     cache.purge()
 
-    assert cache.get(key(), 0) is cache.last("s", ROOTS) is None
+    assert cache.get(key(), 0) is None
+    assert cache.last("s", ROOTS) is before
+    assert cache.injected("s", ROOTS) == ("text",)
+
+
+IDS, HOMES = st.sampled_from("abcd"), st.sampled_from(["/repo", "/home"])
+MEMORIES = IDS.map(lambda each: memory(each, each))
+SOME = st.lists(MEMORIES, max_size=2).map(tuple)
+RANKED = st.builds(Ranked, MEMORIES, st.just(1.0), root=HOMES, older=SOME, rivals=SOME)
+
+
+@given(st.lists(RANKED, max_size=5), st.integers(0, 5), HOMES, st.sets(IDS))
+def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_other(rows, count, root, ids):
+    cache = Turns(Clock(100.0))
+    shown = min(count, len(rows))
+    stayed = tuple(Stayed(each.memory, each.root, "faint", 0.0) for each in rows)
+    cache.put(key(), OK)
+    cache.note("s", "t", ROOTS, Answer(status="ok", ranked=tuple(rows), stayed=stayed), shown)
+    known = cache.injected("s", ROOTS)
+
+    cache.forget(root, ids)
+    left = cache.last("s", ROOTS)
+
+    def is_gone(each) -> bool:
+        return each.root == root and each.memory.id in ids
+
+    assert cache.get(key(), 0) is None
+    assert [each.key for each in left.answer.ranked] == [each.key for each in rows if not is_gone(each)]
+    assert [each.memory.id for each in left.answer.stayed] == [
+        each.memory.id for each in rows if not is_gone(each)
+    ]
+    assert left.cleared == sum(map(is_gone, rows[:shown]))
+    assert left.included == shown - left.cleared
+    beside = {(each.root, one.id) for each in left.answer.ranked for one in (*each.older, *each.rivals)}
+    assert not beside & {(root, each) for each in ids}
+    assert cache.injected("s", ROOTS) == known

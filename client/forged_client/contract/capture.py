@@ -116,7 +116,7 @@ class ListJudged(Request[JudgedPage], frozen=True, tag="list_judged"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """The batch that was (or with `preview` would be) taken back; nothing to take back is `empty`."""
+    """What was (or with `preview` would be) taken back; nothing to take back is `empty`."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""
@@ -124,7 +124,9 @@ class Undone(Reply, frozen=True, tag="undone"):
 
 
 class Undo(Request[Undone], frozen=True, tag="undo"):
-    """Take back the newest batch of captured memories that the workspace sees; `session_id` "" is any.
+    """Take back the captured memories of one turn, the newest that the workspace sees.
+
+    Turns that were judged together are taken back one by one. `session_id` "" is any.
 
     With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
     just these memories.

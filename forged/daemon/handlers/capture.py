@@ -94,7 +94,7 @@ async def keep(
 async def undo(
     context: Context, place: Workplace, request: wire.Undo
 ) -> wire.Undone | tuple[wire.Undone, int]:
-    """Take back the newest captured batch: the files that one event left, all written at one moment."""
+    """Take back what the newest captured turn left: all that was said at one moment of a session."""
     await context.resumed()
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer batch may lie where nothing was read yet
@@ -118,7 +118,7 @@ async def undo(
 
 
 def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
-    """What one event left and still stands; a memory that was replaced later is its successor's to keep.
+    """What one turn left and still stands; a memory that was replaced later is its successor's to keep.
 
     Without it the chain would break, and what it had replaced would count as true again.
     """
@@ -143,6 +143,7 @@ def _was_captured(found: Memory) -> bool:
 
 
 def _batch(found: Memory) -> tuple[str, str]:
+    """The turn that a memory came of: captured memories are as old as the turn was heard."""
     return found.session_id, found.created_at
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.memory import Scope
-from forged.scopes import View
+from forged.scopes import View, root_of_session
 from forged.state import Cut
 from forged.text.forgetting import without_sentences, words_of
 from forged_client import protocol as wire
@@ -22,7 +22,7 @@ from forged_client import protocol as wire
 async def purge(daemon: Daemon, contents: Collection[str]) -> Cut:
     """Take these texts out of all that waits to become a memory, and out of what sessions remember."""
     texts = [words for words in map(words_of, contents) if words]
-    daemon.talks.clear()
+    await daemon.talks.cut(texts)
     daemon.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0)
     cut = await daemon.capture.purge(texts)
     await daemon.state.erase_traces()
@@ -40,7 +40,7 @@ async def forget_in_session(context: Context, request: wire.Forget) -> wire.Forg
         await daemon.state.forgotten.add(top, contents)
     await daemon.state.judged.forget((row.id,), contents)
     cut = await purge(daemon, contents)
-    daemon.retriever.turns.purge()
+    daemon.retriever.turns.forget(root_of_session(row.session_id), (row.id,))
     daemon.metrics.forgotten += 1
     return wire.Forgotten(ids=(row.id,), cut_sentences=cut.sentences, cut_events=cut.events)
 

@@ -226,7 +226,7 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     try:
         await drop_all_known(daemon, index.root.top, gone.ids)
     finally:
-        daemon.retriever.turns.purge()
+        daemon.retriever.turns.forget(index.root.top, ids)
     return generation
 
 

@@ -76,7 +76,17 @@ async def why(
         return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
     answer, included = _of_whoever_asks(found, request)
     reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
+    if found.cleared:
+        reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
+        if not reply.memories:
+            reply = replace(reply, status="empty")
     return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
+
+
+def _cleared(count: int) -> str:
+    """What is said of memories that an answer had and that somebody took away since."""
+    were = "memory that it had was" if count == 1 else "memories that it had were"
+    return f"{count} {were} taken away since (forgotten, undone or moved)"
 
 
 def _of_whoever_asks(found: Injected, request: wire.Why) -> tuple[Answer, int]:

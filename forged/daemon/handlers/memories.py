@@ -103,7 +103,7 @@ async def put_away(
             await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-        daemon.retriever.turns.purge()
+        daemon.retriever.turns.forget(index.root.top, ids)
     return gone, cut, generation
 
 

@@ -96,7 +96,7 @@ async def leave(context: Context, index: RootIndex, ids: tuple[str, ...], taking
     generation = index.mark()
     await context.daemon.state.details.forget(index.root.top, gone.ids)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    context.daemon.retriever.turns.purge()
+    context.daemon.retriever.turns.forget(index.root.top, ids)
     return gone, generation
 
 

@@ -9,12 +9,14 @@ turn's end tells again is new: a turn is known by its id, or by its prompt where
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from forged.conversation import Utterance
 from forged.hooks import Event
+from forged.text.forgetting import Words, without_sentences
 from forged.text.private import private_left
 from forged_client import protocol as wire
 
@@ -104,9 +106,8 @@ class Talk:
         `whole`: for a compaction all that is held, if something was said since the last one.
         """
         new = self.said - (self._compacted if whole else self._captured)
-        if not new:
-            return ()
-        return tuple(self.messages[0 if whole else -(new + BEFORE) :])
+        held = tuple(self.messages[0 if whole else -(new + BEFORE) :])
+        return held if new and any(_text(each).strip() for each in held) else ()
 
     def said_at(self, messages: Sequence[wire.Message]) -> tuple[float, ...]:
         """When each of the newest messages was said, at the earliest; 0: nobody knows."""
@@ -124,6 +125,19 @@ class Talk:
         places = [at for at, each in enumerate(self.messages) if each.role == "user"]
         self.messages = self.messages[places[-1] :] if places else []
         self.since_compaction = self.bytes_since_compaction = 0
+
+    def without(self, left: Mapping[int, str]) -> None:
+        """Put what is left of messages, by the `id` of each, in their places; they count as said before.
+
+        A turn of whose prompt nothing is left is none.
+        """
+        self.messages = [
+            each if (text := left.get(id(each))) is None else wire.Message(each.role, text)
+            for each in self.messages
+        ]
+        if self._is_open and self.messages and not _text(self.messages[-1]).strip():
+            self._is_open = False
+            self._turns.pop(self.turn_id, None)
 
     def _begin(self, turn_id: str) -> None:
         self.turn_id = turn_id
@@ -187,6 +201,18 @@ class Talks:
         if talk is not None and talk.open_spans:
             left = self._talks[agent, session_id] = Talk(talk.workspace, talk.tops)
             left.open_spans = talk.open_spans
+
+    async def cut(self, unwanted: Sequence[Words]) -> None:
+        """Take the sentences that hold an unwanted text out of all that is held; what else was said stays."""
+        held = [each for talk in self._talks.values() for each in talk.messages]
+
+        def left() -> dict[int, str]:
+            cut = ((each, without_sentences(_text(each), unwanted)) for each in held)
+            return {id(each): text for each, (text, count) in cut if count}
+
+        if changed := await asyncio.to_thread(left):
+            for talk in self._talks.values():
+                talk.without(changed)
 
     def clear(self, top: str | None = None) -> None:
         """Hold nothing of what was said where this root counts, or anywhere."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from forged.capture.keeper import Keeper
+from forged.capture.values import Classified, Proposal
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.errors import StoreError
@@ -19,7 +25,9 @@ from forged.state.digests import digest_of_id
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
+from tests.faults.amount import times
 from tests.state.flaky import FlakyDatabase
+from tests.support.clock import run
 
 KEY = "AKIA" + "QWERTYUIOPASDFGH"
 
@@ -275,6 +283,64 @@ async def test_batch_that_was_shown_is_taken_back_and_no_other(home, repo):
         assert code == "invalid"
         assert "captured meanwhile" in told
         assert ids(await parts.ask(wire.Undo(workspace=str(repo), ids=("mem_2",)))) == ["mem_2"]
+
+
+WORDS = ("goose", "redis", "nginx", "kafka", "sqlite", "gradle", "pytest", "terraform", "celery", "flask")
+SAYINGS = [f"We use {word} for part {at}." for at, word in enumerate(WORDS)]
+
+
+async def judged(parts, contents):
+    """Write what a classifier would propose of every event that waits, and end the events."""
+    keeper = Keeper(parts.indexer, parts.daemon.writer, parts.state.forgotten, parts.state.to_review)
+    for event in waiting(parts):
+        said = " ".join(each.text for each in event.window)
+        proposals = tuple(Proposal(each, category="patterns") for each in contents if each in said)
+        documents, _ = await keeper.decide(event, Classified(proposals))
+        assert (await keeper.put(documents, event.tops)).written == len(documents)
+        await parts.capture.drop(event.id)
+
+
+@given(
+    counts=st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    at_once=st.lists(st.booleans(), min_size=3, max_size=3),
+)
+@settings(max_examples=times(20, 5))
+def test_undo_takes_back_one_turn_however_the_turns_came(counts, at_once):
+    """In captures of their own, which wait as one event, or several in one capture."""
+
+    async def scenario(home, repo):
+        left = iter(SAYINGS)
+        turns = [[next(left) for _ in range(count)] for count in counts]
+        window = []
+        async with assembled(home) as parts:
+            for said, waits in zip(turns, at_once, strict=False):
+                window += [" ".join(said), "Noted."]
+                if not waits or said is turns[-1]:
+                    await parts.ask(turn(repo, *window))
+            assert len(waiting(parts)) == 1
+            await judged(parts, SAYINGS)
+            for said in reversed(turns):
+                done = await parts.ask(wire.Undo(workspace=str(repo)))
+                assert sorted(each.content for each in done.memories) == sorted(said)
+            assert (await parts.ask(wire.Undo(workspace=str(repo)))).status == "empty"
+
+    with tempfile.TemporaryDirectory() as folder:
+        home, repo = Path(folder, "home"), Path(folder, "repo")
+        (repo / ".git").mkdir(parents=True)
+        home.mkdir()
+        run(scenario(home, repo))
+
+
+async def test_undo_takes_back_a_turn_that_was_judged_in_several_events(home, repo):
+    """A turn that is too long for one window is one turn all the same."""
+    filler = "\n" + "Nothing to see here. " * 1_700
+    async with assembled(home) as parts:
+        await parts.ask(turn(repo, SAYINGS[0] + filler, SAYINGS[1] + filler))
+        assert len(waiting(parts)) == 2
+        await judged(parts, SAYINGS)
+        done = await parts.ask(wire.Undo(workspace=str(repo)))
+
+    assert sorted(each.content for each in done.memories) == SAYINGS[:2]
 
 
 # --- forget -------------------------------------------------------------------------------------------

@@ -375,7 +375,25 @@ async def test_a_private_span_outlives_what_is_dropped_of_its_session(home, stor
         await claude.asks("and me.", "3")
         await claude.ends("You and me.", "3")
 
-        assert ear.heard == []
+        assert not any("me." in text for texts in ear.windows for text in texts)
+
+
+async def test_a_forget_leaves_what_else_is_said_in_every_session(home, store):
+    """A prompt that waits for its end is a request of its own; only what is forgotten is cut out of it."""
+    async with assembled(home) as parts:
+        ear, one = Ear(parts), Session(parts, store)
+        other = Session(parts, store, session="t")
+        await one.asks("Remember that we deploy on Fridays. The walrus eats clams.", "1")
+        await other.asks("Remember that the port is 9000.", "1")
+        await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
+        await one.ends("Noted.", "1")
+        await other.ends("Noted.", "1")
+
+        said = [[text.strip() for text in texts] for texts in ear.windows]
+        assert said == [
+            ["Remember that we deploy on Fridays.", "Noted."],
+            ["Remember that the port is 9000.", "Noted."],
+        ]
 
 
 async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
