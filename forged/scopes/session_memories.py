@@ -181,10 +181,10 @@ class SessionMemories:
             self._leave(row.session_id, session)
         return row
 
-    def remove_saying(self, says: Callable[[str], bool]) -> tuple[str, ...]:
-        """Take away all memories of which this is true of the text; returns their ids."""
-        said = [row.id for row in self.all() if says(row.memory.content)]
-        return tuple(memory_id for memory_id in said if self.remove(memory_id) is not None)
+    def remove_saying(self, says: Callable[[str], bool]) -> tuple[SessionMemory, ...]:
+        """Take away all memories of which this is true of the text, and return them."""
+        said = [row for row in self.all() if says(row.memory.content)]
+        return tuple(row for row in said if self.remove(row.id) is not None)
 
     def end(self, session_id: str) -> None:
         """The session is over, and what it remembered with it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,8 @@ KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
 # Of a session what nobody was told yet; the newest count.
 MOST_UNTOLD = 8
 _GIST = 120
+FORGOTTEN = "it was kept, and taken away since"
+_KEY_BYTES = 8
 _TIDY_EVERY_S = 60.0
 
 
@@ -132,19 +135,33 @@ class Judged:
             del self._untold[session_id]
 
     async def forget(self, memory_ids: Collection[str], contents: Collection[str]) -> None:
-        """Keep no text of these memories, nor what says the same; durably. Raises StoreError."""
+        """Keep neither ids nor text of these memories, nor what says the same; durably.
+
+        That something was kept and is forgotten stays. Raises StoreError.
+        """
         unwanted = [words for words in map(words_of, contents) if words]
         gists = set(map(gist, contents))
+
+        def is_said(each: Judgement) -> bool:
+            return (each.text in gists and not each.memory_id) or without_sentences(each.text, unwanted)[
+                1
+            ] > 0
+
         for key, each in tuple(self._known.items()):
-            is_it = each.memory_id in memory_ids if each.memory_id else each.text in gists
-            if each.text and (is_it or without_sentences(each.text, unwanted)[1]):
+            if each.memory_id and each.memory_id in memory_ids:
+                gone = replace(each, text="", memory_id="", supersedes="", reason=FORGOTTEN, untold=False)
+                self._rename(key, token_hex(_KEY_BYTES), gone)
+            elif each.text and is_said(each):
                 self._put(key, replace(each, text="", untold=False))
-        self._untold = {
-            session: left
-            for session, keys in self._untold.items()
-            if (left := [key for key in keys if self._known[key].untold])
-        }
-        await self._changed.write(self._row)
+        await self._settle(memory_ids)
+
+    async def moved(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
+        """These memories are one of this root now; durable on return. Raises StoreError."""
+        for key, each in tuple(self._known.items()):
+            if each.memory_id and each.memory_id in memory_ids:
+                there = replace(each, memory_id=memory_id, top=top, scope=scope)
+                self._rename(key, token_hex(_KEY_BYTES), there)
+        await self._settle(memory_ids)
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
@@ -156,6 +173,27 @@ class Judged:
     def _put(self, key: str, judgement: Judgement) -> None:
         self._known[key] = judgement
         self._changed.add(key)
+
+    def _rename(self, key: str, name: str, judgement: Judgement) -> None:
+        """Put a judgement under another key: that of one that was kept is the memory's id."""
+        del self._known[key]
+        self._changed.add(key)
+        self._put(name, judgement)
+        for keys in self._untold.values():
+            keys[:] = [name if each == key else each for each in keys]
+
+    async def _settle(self, gone: Collection[str]) -> None:
+        """Write what has changed, where nothing names these memories as replaced."""
+        for key, each in tuple(self._known.items()):
+            if each.supersedes and each.supersedes in gone:
+                self._put(key, replace(each, supersedes=""))
+        self._known = dict(sorted(self._known.items(), key=lambda item: item[1].at))
+        self._untold = {
+            session: left
+            for session, keys in self._untold.items()
+            if (left := [key for key in keys if self._known[key].untold])
+        }
+        await self._changed.write(self._row)
 
     def _await_telling(self, key: str, judgement: Judgement) -> None:
         if not (judgement.untold and judgement.session_id):

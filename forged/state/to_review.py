@@ -92,6 +92,13 @@ class ToReview:
         async with self._one_at_a_time:
             await self._write((), [each for each in ids if each in self._waiting])
 
+    async def forget(self, top: str, memory_ids: Collection[str]) -> None:
+        """Let none of what waits name these memories of a root: it stands alone from now on."""
+        async with self._one_at_a_time:
+            waiting = [each for each in self._waiting.values() if each.root.top == top]
+            alone = [_alone(each, memory_ids) for each in waiting]
+            await self._write([each for each in alone if each not in waiting], ())
+
     async def cut(self, unwanted: Sequence[Words]) -> Cut:
         """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
         async with self._one_at_a_time:
@@ -114,6 +121,15 @@ def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | 
     if said:
         return None, said + count
     return (msgspec.structs.replace(document, beside=beside) if count else document), count
+
+
+def _alone(document: Document, gone: Collection[str]) -> Document:
+    memory = document.memory
+    related = tuple(edge for edge in memory.related if edge.id not in gone)
+    memory = msgspec.structs.replace(memory, related=related)
+    if memory.supersedes in gone:
+        memory = msgspec.structs.replace(memory, supersedes=None, version=1)
+    return msgspec.structs.replace(document, memory=memory)
 
 
 def _at(document: Document) -> float:

@@ -8,7 +8,7 @@ sessions that were not asked for longest go where there are too many, and so do 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -126,14 +126,40 @@ class Told:
         while len(self._counts) > COUNTED:
             self._counted.add(self._counts.popitem(last=False)[0])
 
+    async def forget(self, root: str, memory_ids: Collection[str]) -> None:
+        """Keep nothing of these memories of a root, in lists and counts; durably. Raises StoreError."""
+        for place, heard in tuple(self._lists.items()):
+            entries = tuple(_without(each, root, memory_ids) for each in heard.entries)
+            left = tuple(each for each in entries if each is not None)
+            if left != heard.entries:
+                self._lists[place] = msgspec.structs.replace(heard, entries=left)
+                self._changed.add(_name(place))
+        for key in (f"{each} {root}" for each in memory_ids):
+            if self._counts.pop(key, None) is not None:
+                self._counted.add(key)
+        await self._changed.write(self._row)
+        await self._counted.write(self._count_row)
+
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
         await self._changed.save(self._row)
-        await self._counted.save(lambda key: (key, self._counts[key]) if key in self._counts else None)
+        await self._counted.save(self._count_row)
+
+    def _count_row(self, key: str) -> tables.Row | None:
+        return (key, self._counts[key]) if key in self._counts else None
 
     def _row(self, name: str) -> tables.Row | None:
         heard = self._lists.get(_place.decode(name))
         return None if heard is None else (name, msgspec.msgpack.encode(heard))
+
+
+def _without(each: Entry, root: str, memory_ids: Collection[str]) -> Entry | None:
+    """An entry that names none of these memories of a root; None if it is about one."""
+    if each.root != root:
+        return each
+    if each.id in memory_ids:
+        return None
+    return msgspec.structs.replace(each, mark="", of="") if each.of in memory_ids else each
 
 
 def _name(place: Place) -> str:

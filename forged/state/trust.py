@@ -177,6 +177,23 @@ class TrustRecords:
             self._own.setdefault(identity, {})[file.id] = file
             self._hashes.setdefault(identity, set()).add(file.sha256)
 
+    async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
+        """Keep nothing of the files that this daemon wrote for these memories: neither row nor accepted hash.
+
+        Raises StoreError.
+        """
+        gone = [
+            (each, file)
+            for each in identities
+            for memory_id in memory_ids
+            if (file := self._own.get(each, {}).get(memory_id)) is not None
+        ]
+        if gone:
+            await self._database.run(partial(_disown, gone))
+        for identity, file in gone:
+            self._own[identity].pop(file.id, None)
+            self._hashes[identity].discard(file.sha256)
+
     async def approve(self, identity: str, hashes: Collection[str]) -> None:
         """Accept files for good."""
         await self._database.run(partial(_approve, identity, hashes))
@@ -258,6 +275,12 @@ def _approve(identity: str, hashes: Iterable[str], connection: Connection) -> No
     now = utc_now()
     for sha256 in hashes:
         tables.put(connection, "approvals", f"{identity} {sha256}", now)
+
+
+def _disown(gone: Iterable[tuple[str, OwnFile]], connection: Connection) -> None:
+    for identity, file in gone:
+        tables.remove(connection, "own_files", f"{identity} {file.id}")
+        tables.remove(connection, "approvals", f"{identity} {file.sha256}")
 
 
 def _revoke(record: RootRecord, connection: Connection) -> None:

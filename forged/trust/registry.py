@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -143,6 +143,18 @@ class Trust:
                 raise
             logger.warning("origin not written down error=%s", error)
 
+    async def owned(self, root: Root, memory_ids: Collection[str]) -> Mapping[str, OwnFile]:
+        """What is on record of the files that this daemon wrote for these memories, by id."""
+        standing = await asyncio.to_thread(self._admission.standing, root.top)
+        own = [self._records.own(each) for each in _ways(standing)]
+        found = ((each, next(filter(None, (files.get(each) for files in own)), None)) for each in memory_ids)
+        return {memory_id: file for memory_id, file in found if file is not None}
+
+    async def disown(self, top: str, memory_ids: Collection[str]) -> None:
+        """Keep no record of what this daemon wrote for these memories. Raises StoreError."""
+        standing = await asyncio.to_thread(self._admission.standing, top)
+        await self._records.disown(_ways(standing), memory_ids)
+
     async def expect(self, root: Root, hashes: Collection[str]) -> None:
         """Files that count have these hashes, or are about to have them; durable on return.
 
@@ -265,6 +277,11 @@ class Trust:
     def _look(self, root: Root, previous: Snapshot | None) -> tuple[Snapshot, Admitted]:
         snapshot = scan(root, previous)
         return snapshot, self.admit(root, snapshot)
+
+
+def _ways(standing: Standing) -> tuple[str, ...]:
+    """The identities under which there may be records of a root's files."""
+    return tuple(dict.fromkeys(filter(None, (standing.identity, *standing.identities))))
 
 
 def _described(top: str, standing: Standing, admitted: Admitted, doubt: str) -> KnownRoot:

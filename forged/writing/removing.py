@@ -19,7 +19,7 @@ import msgspec
 
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
-from forged.state import Detail, Intent, Intents, Rewrite
+from forged.state import Detail, Intent, Intents, OwnFile, Rewrite
 from forged.trust import Admitted, Trust, stored_identity
 from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
@@ -31,7 +31,8 @@ _GIT_NOTE = "copies in version control history, clones and backups"
 class Taking(msgspec.Struct, frozen=True):
     """How something is taken away: for good or into the trash, why, and in which batch and request.
 
-    `details` of what goes are kept beside it. `whole`: all versions that there are, and none may stay.
+    `details` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
+    there are, and none may stay.
     """
 
     erase: bool = False
@@ -40,6 +41,7 @@ class Taking(msgspec.Struct, frozen=True):
     key: str = ""
     became: str = ""
     details: Mapping[str, Detail] = {}
+    own: Mapping[str, OwnFile] = {}
     whole: bool = False
 
 
@@ -77,6 +79,7 @@ class Removing:
         relinks = await asyncio.to_thread(planned, store, files, links)
         intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
         await self._relinked(root, store, intent, relinks)
+        taking = msgspec.structs.replace(taking, own=await self._trust.owned(root, gone))
         notes = self._notes(root, intent.identity, admitted, taking, {*earlier, *intent.rewrites})
         if taking.erase:
             removed = await asyncio.to_thread(store.erase, snapshot, gone)
@@ -93,6 +96,7 @@ class Removing:
         store = MemoryStore(root)
         counted = [each for each in some if each.note.counted]
         await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
+        await self._trust.own(root, [each.note.own for each in some if each.note.own is not None])
         ids, taking = [each.note.id for each in some], Taking(batch=_batch(some))
         intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
@@ -164,6 +168,7 @@ class Removing:
                 key=taking.key,
                 detail=taking.details.get(memory_id, Detail()),
                 identity=identity,
+                own=taking.own.get(memory_id),
             )
             try:
                 return msgspec.json.encode(told)

@@ -17,7 +17,7 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files import NOTE, atomic, parse
 from forged.memory import Memory
-from forged.state import Detail
+from forged.state import Detail, OwnFile
 
 TRASH_S = 7 * 24 * 3600.0
 _ERASED_KEPT = 1000
@@ -28,8 +28,8 @@ class Note(msgspec.Struct, frozen=True):
 
     `batch` is shared by all that one request took away, whose `key` it was; `why` is forget, undo or move.
     `followers` are the ids that named this one as their predecessor and name `older` since. `counted`: it was
-    used, and not withheld. `became` is the id of what it was moved to. `detail` is what was known of it.
-    `identity` is which folder the root was.
+    used, and not withheld. `became` is the id of what it was moved to. `detail` is what was known of it, and
+    `own` what was on record of its file, if it was ours. `identity` is which folder the root was.
     """
 
     id: str
@@ -47,6 +47,7 @@ class Note(msgspec.Struct, frozen=True):
     key: str = ""
     detail: Detail = Detail()
     identity: str = ""
+    own: OwnFile | None = None
 
 
 class Trashed(NamedTuple):

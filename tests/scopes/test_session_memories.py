@@ -137,7 +137,7 @@ def test_a_memory_is_taken_away_by_its_id_or_by_what_it_says():
 
     assert memories.remove(one.id) == one
     assert memories.remove(one.id) is None
-    assert memories.remove_saying(lambda text: "tea" in text) == (two.id,)
+    assert memories.remove_saying(lambda text: "tea" in text) == (two,)
     assert list(memories.all()) == []
     assert memories.size == 0
 

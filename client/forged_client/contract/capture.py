@@ -72,8 +72,8 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said and kept, as the memory `memory_id`, or refused for a `reason`.
 
-    `text` is how it begins, as a person may read it: never a secret; empty where it was forgotten since, and
-    of what was refused after 7 days. `why` it was taken up: request (somebody asked for it), rule, head,
+    `text` is how it begins, as a person may read it: never a secret; empty, as is `memory_id`, where it was
+    forgotten since, and of what was refused after 7 days. `why` it was taken up: request (somebody asked for it), rule, head,
     model; `classifier` is who judged it. `agent` and `kind` (turn, compaction, explicit, session_end) are of
     the capture that it came with. `is_there` says whether the memory's file still is.
     """

@@ -11,9 +11,10 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.details import drop_all_known
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.memory import Scope
-from forged.scopes import View, root_of_session
+from forged.scopes import SessionMemory, View, root_of_session
 from forged.state import Cut
 from forged.text.forgetting import without_sentences, words_of
 from forged_client import protocol as wire
@@ -23,7 +24,8 @@ async def purge(daemon: Daemon, contents: Collection[str]) -> Cut:
     """Take these texts out of all that waits to become a memory, and out of what sessions remember."""
     texts = [words for words in map(words_of, contents) if words]
     await daemon.talks.cut(texts)
-    daemon.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0)
+    for row in daemon.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
+        await _drop_of_session(daemon, row, contents)
     cut = await daemon.capture.purge(texts)
     await daemon.state.erase_traces()
     return cut
@@ -38,11 +40,16 @@ async def forget_in_session(context: Context, request: wire.Forget) -> wire.Forg
     contents = (row.memory.content,)
     for top in row.tops:
         await daemon.state.forgotten.add(top, contents)
-    await daemon.state.judged.forget((row.id,), contents)
+    await _drop_of_session(daemon, row, contents)
     cut = await purge(daemon, contents)
-    daemon.retriever.turns.forget(root_of_session(row.session_id), (row.id,))
     daemon.metrics.forgotten += 1
     return wire.Forgotten(ids=(row.id,), cut_sentences=cut.sentences, cut_events=cut.events)
+
+
+async def _drop_of_session(daemon: Daemon, row: SessionMemory, contents: Collection[str]) -> None:
+    top = root_of_session(row.session_id)
+    await drop_all_known(daemon, top, (row.id,), contents)
+    daemon.retriever.turns.forget(top, (row.id,))
 
 
 def with_sessions(context: Context, view: View, ids: Collection[str], scope: str = "") -> View:

@@ -93,8 +93,7 @@ async def put_away(
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents, gone.ids)
-        await daemon.state.judged.forget(gone.ids, gone.contents)
-        await drop_all_known(daemon, index.root.top, gone.ids)
+        await drop_all_known(daemon, index.root.top, gone.ids, gone.contents)
         if index.root.scope is Scope.ORG:
             await forget_pieces(daemon, gone.ids)
         if purge:

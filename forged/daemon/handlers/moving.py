@@ -16,12 +16,13 @@ from forged import memory
 from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
-from forged.daemon.handlers.details import carried_over
+from forged.daemon.handlers.details import Became, carried_over, drop_all_known
 from forged.daemon.handlers.memories import with_details
 from forged.daemon.handlers.naming import Look, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
+from forged.files import Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, Trigger
@@ -57,7 +58,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
         told = carried_over(context.daemon.state.details.get(at.index.root.top, base.id), request.to)
         written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
         taking = Taking(why="move", became=written.memory.id, key=request.key)
-        gone, generation = await leave(context, at.index, ids, taking)
+        gone, generation = await leave(context, at.index, ids, taking, target.root)
     finally:
         await context.daemon.state.intents.drop(intent.key)
     reply = wire.Moved(
@@ -90,11 +91,13 @@ async def _ends(context: Context, place: Workplace, request: wire.Move) -> tuple
     return root_of(context, there, request.to), place
 
 
-async def leave(context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> tuple[Gone, int]:
-    """Take away what has been copied; its text may be captured again, as nobody wanted it forgotten."""
+async def leave(
+    context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking, target: Root
+) -> tuple[Gone, int]:
+    """Take away what has been copied to another root; its text may be captured again."""
     gone = await context.daemon.writer.remove(index, ids, with_details(context.daemon, index, ids, taking))
     generation = index.mark()
-    await context.daemon.state.details.forget(index.root.top, gone.ids)
+    await drop_all_known(context.daemon, index.root.top, gone.ids, Became(taking.became, target))
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.forget(index.root.top, ids)
     return gone, generation

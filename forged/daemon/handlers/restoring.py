@@ -194,6 +194,7 @@ async def _resumed(context: Context, intent: Intent) -> None:
         if some:
             await _back(context, index, some)
     else:
-        _, there = await daemon.trust.look(root_at(intent.to_top, daemon.resolver.home))
+        target = root_at(intent.to_top, daemon.resolver.home)
+        _, there = await daemon.trust.look(target)
         if any(each.id == intent.became for each in there.memories):
-            await leave(context, index, intent.ids, taking)
+            await leave(context, index, intent.ids, taking, target)

@@ -1,0 +1,201 @@
+"""Whichever way a memory goes, no table of `state.db` knows it afterwards, and each knows the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from forged.daemon.handlers.memories import forgotten_elsewhere
+from forged.files import org_root, root_at
+from forged.files.roots import Root
+from forged.memory import Scope
+from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Said, Write
+from forged.state import tables as sql
+from forged_client import protocol as wire
+from tests.daemon.handlers.test_capture import captured
+from tests.daemon.parts import Parts, assembled
+from tests.data.memories import memory
+
+# Every table is in one of these two. What has ids of memories is cleaned by `details.drop_all_known`, or it
+# says here why it may keep them.
+CLEANED = {
+    *("own_files", "uses", "told", "to_review", "judged", "injections", "details", "accesses", "outbox"),
+    "requests",  # by the writer, before the file goes: the key stays, the id does not
+}
+OTHERS = {
+    "meta": "about the file",
+    "events": "what was said; a forgotten text is cut out",
+    "journal": "goes with its event",
+    "dead": "goes with its event; a forgotten text is cut out",
+    "forgotten": "digests of texts",
+    "pauses": "roots",
+    "spending": "counts by day",
+    "roots": "roots",
+    "approvals": "hashes of files",
+    "outbound": "counts by day",
+    "intents": "go when what they tell of is done",
+    "heard": "digests of messages",
+    "parts": "what was said; a forgotten text is cut out",
+    "agents": "counts by day",
+    "learned": "digests of messages",
+    "replicas": "marks that hold against a server which still has the memory",
+    "brought": "hashes of files",
+    "excludes": "roots",
+}
+GONE, STAYS = "mem_gone", "mem_stays"
+
+
+def test_every_table_is_cleaned_or_says_why_not():
+    assert CLEANED.isdisjoint(OTHERS)
+    assert CLEANED | OTHERS.keys() == sql.TABLES.keys()
+
+
+async def _rows(parts: Parts) -> dict[str, str]:
+    """All rows of each table, as text."""
+    await parts.state._save()
+    return await parts.state._database.run(
+        lambda connection: {each: str(list(sql.unchecked(connection, each))) for each in sql.TABLES}
+    )
+
+
+async def _known(parts: Parts, root: Root, memory_id: str) -> None:
+    """Have each table know a memory beside others that it is linked to."""
+    state, top = parts.state, root.top
+    turn = InjectedTurn(at=4e9, memories=(Given(top, memory_id, 1), Given(top, f"{STAYS} beside", 1)))
+    state.injections.add(turn)
+    entries = (
+        Entry(top, memory_id, 1, b"d"),
+        Entry(top, f"{STAYS} {len(memory_id)}", 1, b"d", "replaces", memory_id),
+    )
+    state.told.put(Place("a", f"of {top}{len(memory_id)}", (top,)), HeardList("t", 4e9, entries=entries))
+    state.told.used(top, memory_id)
+    state.accesses.hit([(top, memory_id)])
+    state.judged.add(
+        memory_id, Judgement(at=4e9, text="kept", memory_id=memory_id, top=top, untold=True, session_id="s")
+    )
+    state.judged.add(
+        f"{STAYS} newer", Judgement(at=4e9, text="x", memory_id=STAYS, top=top, supersedes=memory_id)
+    )
+    waiting = memory(f"{STAYS}_waiting", "It waits.", supersedes=memory_id, related=[memory_id], version=2)
+    await state.to_review.add([Document(root, waiting, waits="why")])
+    await state.outbox.add([Write(kind="put", scope=root.scope, owner="o", id=memory_id, row=b"r")])
+
+
+async def _put(parts: Parts, root: Root, *ids: str) -> None:
+    """Write captured memories, of a turn each, as capture does."""
+    index = parts.indexer.open(root)
+    for day, memory_id in enumerate(ids, 1):
+        new = captured(memory_id, f"The walrus says {day}.", day, scope=root.scope)
+        await parts.daemon.writer.add(
+            index, new, key=f"key of {day}", said=Said(metadata={"customer": "Acme"})
+        )
+        await _known(parts, root, memory_id)
+    await index.until_tried(index.mark(), float("inf"))
+
+
+async def _forget(parts, repo):
+    await parts.ask(wire.Forget(workspace=str(repo), memory_id=GONE))
+
+
+async def _erase(parts, repo):
+    await parts.ask(wire.Forget(workspace=str(repo), memory_id=GONE, erase_now=True))
+
+
+async def _version(parts, repo):
+    await parts.ask(wire.Forget(workspace=str(repo), memory_id=GONE, version_only=True))
+
+
+async def _undo(parts, repo):
+    assert [each.id for each in (await parts.ask(wire.Undo(workspace=str(repo)))).memories] == [GONE]
+
+
+async def _move(parts, repo):
+    await parts.ask(wire.Move(workspace=str(repo), memory_id=GONE, to="user"))
+
+
+async def _elsewhere(parts, repo):
+    root = root_at(str(repo), parts.resolver.home)
+    await forgotten_elsewhere(parts.daemon, parts.indexer.open(root), (GONE,))
+
+
+WAYS = {
+    "forget": _forget,
+    "erase": _erase,
+    "version": _version,
+    "undo": _undo,
+    "move": _move,
+    "elsewhere": _elsewhere,
+}
+
+
+@pytest.mark.parametrize("goes", WAYS.values(), ids=WAYS)
+async def test_no_table_knows_a_memory_that_is_gone(home, repo, goes):
+    async with assembled(home) as parts:
+        root = root_at(str(repo), str(home))
+        await _put(parts, root, STAYS, GONE)
+        before = await _rows(parts)
+        assert {each for each, rows in before.items() if GONE in rows} == CLEANED
+
+        await goes(parts, repo)
+
+        after = await _rows(parts)
+        assert [each for each, rows in after.items() if GONE in rows] == []
+        assert {each for each, rows in after.items() if STAYS in rows} >= CLEANED - {"to_review"}
+        assert f"{STAYS}_waiting" in after["to_review"]
+        assert list(parts.state.judged.untold("s"))  # of the one that stays, and of one that moved
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["removed", "replaced"])
+async def test_no_table_knows_the_pieces_of_a_document_that_is_gone(home, repo, anew):
+    said = "Ships sail at noon, and the walrus sleeps."
+    async with assembled(home) as parts:
+        where = {"workspace": str(repo)}
+        brought = wire.Ingest(
+            **where, documents=(wire.Document(source="a.md", text=said),), metadata={"k": "v"}
+        )
+        await parts.ask(brought)
+        index = parts.indexer.open(org_root(str(home)))
+        snapshot, _ = await parts.trust.look(index.root)
+        (piece,) = [each.id for each in snapshot.memories]
+        await _known(parts, index.root, piece)
+        before = await _rows(parts)
+        assert {each for each, rows in before.items() if piece in rows} == CLEANED - {"requests"}
+
+        if anew:
+            other = (wire.Document(source="a.md", text="Ships sail at dawn."),)
+            await parts.ask(wire.Ingest(**where, documents=other))
+        else:
+            await parts.ask(wire.RemoveDocument(**where, name="a.md"))
+
+        after = await _rows(parts)
+        assert [each for each, rows in after.items() if piece in rows] == []
+
+
+async def test_no_table_knows_a_memory_of_a_session_that_is_forgotten(home, repo):
+    """Nor one that goes with it because it says the same."""
+    async with assembled(home) as parts:
+        ids = []
+        for session in ("one", "two"):
+            named = {"scope": "session", "session_id": session, "agent_id": "a"}
+            noted = wire.Remember(workspace=str(repo), content="Tea is at four.", **named)
+            ids.append((await parts.ask(noted)).memory_id)
+            await _known(parts, Root(f"session:{session}", Scope.SESSION), ids[-1])
+        before = await _rows(parts)
+        assert all(each in before["injections"] for each in ids)
+
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id=ids[0]))
+
+        after = await _rows(parts)
+        assert [(each, of) for each, rows in after.items() for of in ids if of in rows] == []
+
+
+async def test_what_comes_back_from_the_trash_is_as_trusted_as_it_was(home, repo):
+    async with assembled(home, trusting=False) as parts:
+        root = root_at(str(repo), str(home))
+        await _put(parts, root, GONE)
+        before = await parts.trust.owned(root, [GONE])
+        await _forget(parts, repo)
+        assert await parts.trust.owned(root, [GONE]) == {}
+        await parts.ask(wire.Restore(workspace=str(repo), memory_id=GONE))
+
+        assert await parts.trust.owned(root, [GONE]) == before
+        assert await parts.trust.withheld([root]) == ()
