@@ -240,11 +240,24 @@ def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
         agent_id=request.agent_id,
     )
     chain = client.ask(asked)
+    if request.erase_now and chain.status == "error" and (there := _in_trash(client, request)):
+        versions = counted(len(there.ids), "version")
+        question = f"Erase {escape_line(there.id)} ({versions}) from the trash for ever?"
+        confirm((escape_line(there.first_line),), question, declined="nothing was erased")
+        return
     check_done(chain)
     what = "this version" if request.version_only else counted(len(chain.memories), "version")
     where = "erase it for ever" if request.erase_now else "move it to the trash for 7 days"
     question = f"Forget {escape_line(request.memory_id)} ({what}) and {where}?"
     confirm(chain_table(chain, call.width), question, declined="nothing was forgotten")
+
+
+def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
+    """What lies in the trash under the id that is named; None if nothing does, or several things do."""
+    asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
+    named = (request.memory_id, f"mem_{request.memory_id}")
+    found = [each for each in client.ask(asked).restorable if any(id_.startswith(named) for id_ in each.ids)]
+    return found[0] if len({each.ids for each in found}) == 1 else None
 
 
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
     from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas, is_newer
-    from forged.state.requests import Begun, Known, Requests
+    from forged.state.requests import Begun, Known, Receipt, Receipts, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
     from forged.state.told import Entry, HeardList, Place, Told
@@ -102,6 +102,8 @@ __all__ = [
     "Pauses",
     "Place",
     "Progress",
+    "Receipt",
+    "Receipts",
     "Replica",
     "Replicas",
     "Requests",
@@ -141,7 +143,7 @@ __getattr__ = door(
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
     replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas", "is_newer"),
-    requests=("Begun", "Known", "Requests"),
+    requests=("Begun", "Known", "Receipt", "Receipts", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
     told=("Entry", "HeardList", "Place", "Told"),

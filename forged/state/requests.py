@@ -6,6 +6,9 @@ the request's next attempt completes. Rows of requests are kept for a day. What 
 alone: a late repetition must not bring it back.
 
 Callers are threads. Those that wait at the same time share a transaction.
+
+`Receipts` are the replies to requests that write no new file: what a verb is about to answer before its first
+step, and what it has answered after the last. They hold ids and no text.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,6 +100,10 @@ class Requests:
                 self._fail(self._taken(), error)
         return done
 
+    async def of(self, key: str) -> Known | None:
+        """What a request of this key came to; None if none did. Raises StoreError."""
+        return await self._database.run(partial(_known, key))
+
     async def forget(self, memory_ids: Collection[str]) -> None:
         """Keep nothing but the keys of the requests that wrote these. Raises StoreError."""
         wanted = frozenset(memory_ids)
@@ -140,6 +148,51 @@ class Requests:
         details: list[_Detailed] = []
         known = [tuple([_begin(write, now, details, connection) for write in each]) for each in waiting]
         return known, details
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The reply to a request: as it will be once all is done, or as it was given.
+
+    `digest` is of what was asked for; `reply` is bytes that whoever writes them can read.
+    """
+
+    digest: str
+    reply: bytes
+    is_given: bool = False
+
+
+class Receipts:
+    """One for the daemon. `clock` gives Unix seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def of(self, key: str) -> Receipt | None:
+        """The receipt of a key. Raises StoreError."""
+        return await self._database.run(partial(_receipt, key))
+
+    async def put(self, key: str, receipt: Receipt) -> None:
+        """Let this be the receipt of a key, durably on return. Raises StoreError."""
+        await self._database.run(partial(_put_receipt, key, receipt, int(self._clock())))
+
+
+def _receipt(key: str, connection: Connection) -> Receipt | None:
+    row = tables.row_of(connection, "receipts", key)
+    if row is None:
+        return None
+    _, digest, reply, is_given, _ = row
+    return Receipt(str(digest), reply if isinstance(reply, bytes) else b"", bool(is_given))
+
+
+def _put_receipt(key: str, receipt: Receipt, now: int, connection: Connection) -> None:
+    connection.execute("DELETE FROM receipts WHERE at <= ?", (now - KEPT_S,))
+    tables.put(connection, "receipts", key, receipt.digest, receipt.reply, int(receipt.is_given), now)
+
+
+def _known(key: str, connection: Connection) -> Known | None:
+    row = tables.row_of(connection, "requests", key)
+    return None if row is None else Known(str(row[1]), str(row[2]), bool(row[3]))
 
 
 def _begin(write: Begun, now: int, details: list[_Detailed], connection: Connection) -> Known | None:

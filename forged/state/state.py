@@ -46,7 +46,7 @@ from forged.state.parts import Parts, all_parts
 from forged.state.parts import Row as PartRow
 from forged.state.pauses import CHANGED, Pauses
 from forged.state.replicas import Replica, Replicas, all_replicas
-from forged.state.requests import Requests
+from forged.state.requests import Receipts, Requests
 from forged.state.spending import Spending, Spent, all_spent
 from forged.state.tables import rows, value_of
 from forged.state.to_review import ToReview, all_to_review
@@ -120,6 +120,7 @@ class State:
         self.intents = Intents(self._database)
         self.details = Details(self._database)
         self.requests = Requests(self._database, self.trust, self.details)
+        self.receipts = Receipts(self._database)
         self.heard = Heard()
         self.parts = Parts(self._database)
         self.told = Told(self._database)

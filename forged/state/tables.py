@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Value = str | int | bytes | None
 Row = tuple[Value, ...]
 
-VERSION = 7
+VERSION = 8
 # Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
 # later version adds its own at the end.
 TABLES: dict[str, tuple[str, ...]] = {
@@ -55,9 +55,10 @@ TABLES: dict[str, tuple[str, ...]] = {
     "replicas": ("key", "replica"),
     "brought": ("identity_and_sha256", "at"),
     "excludes": ("identity_and_common", "choice", "has_line", "is_told"),
+    "receipts": ("key", "digest", "reply", "is_given", "at"),
 }
 # The tables that a file of each version has.
-_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, 5: 22, 6: 26, VERSION: len(TABLES)}
+_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, 5: 22, 6: 26, 7: 28, VERSION: len(TABLES)}
 OF_VERSION = {version: tuple(TABLES)[:count] for version, count in _TABLES_BY_VERSION.items()}
 _CHECKSUM_BYTES = 8
 

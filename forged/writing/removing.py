@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
+from forged.errors import StoreError
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
 from forged.state import Detail, Intent, Intents, OwnFile, Rewrite
@@ -25,11 +26,11 @@ from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
 from forged.writing.values import Gone
 
-_GIT_NOTE = "copies in version control history, clones and backups"
+UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """How something is taken away: for good or into the trash, why, and in which batch and request.
+    """How something is taken away: for good or into the trash, why, and in which batch.
 
     `details` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
     there are, and none may stay.
@@ -38,7 +39,6 @@ class Taking(msgspec.Struct, frozen=True):
     erase: bool = False
     why: str = "forget"
     batch: str = ""
-    key: str = ""
     became: str = ""
     details: Mapping[str, Detail] = {}
     own: Mapping[str, OwnFile] = {}
@@ -46,10 +46,11 @@ class Taking(msgspec.Struct, frozen=True):
 
 
 class Back(msgspec.Struct, frozen=True):
-    """Memories that came back into one root, with the paths of their files."""
+    """Memories that came back into one root, with the paths of their files; `intent` as that of `Gone`."""
 
     memories: tuple[Memory, ...]
     paths: tuple[str, ...]
+    intent: Intent | None = None
 
 
 class Removing:
@@ -76,20 +77,55 @@ class Removing:
         gone = frozenset(ids)
         files = _counting(snapshot, admitted)
         links = links_over([file.memory for file in files], gone)
+        taking = taking if taking.batch else msgspec.structs.replace(taking, batch=new_batch())
         relinks = await asyncio.to_thread(planned, store, files, links)
         intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
+        await self._intents.begin(intent)
         await self._relinked(root, store, intent, relinks)
         taking = msgspec.structs.replace(taking, own=await self._trust.owned(root, gone))
         notes = self._notes(root, intent.identity, admitted, taking, {*earlier, *intent.rewrites})
-        if taking.erase:
-            removed = await asyncio.to_thread(store.erase, snapshot, gone)
-            self._trash.note_erased(taking.key, tuple(item.id for item in removed))
-        else:
-            removed = await asyncio.to_thread(store.move_to_trash, snapshot, gone, self._trash.path, notes)
-        await self._intents.end(intent)
-        contents = tuple(memory.content for memory in snapshot.memories if memory.id in gone)
+        try:
+            if taking.erase:
+                removed = await asyncio.to_thread(store.erase, snapshot, gone)
+            else:
+                removed = await asyncio.to_thread(
+                    store.move_to_trash, snapshot, gone, self._trash.path, notes
+                )
+        except StoreError:
+            await self._dropped_if_unbegun(root, snapshot, intent, relinks)
+            raise
+        contents = [memory.content for memory in snapshot.memories if memory.id in gone]
+        before = await asyncio.to_thread(self._trash.of, taking.batch)
+        contents += [
+            each.memory.content for each in before if each.note.top == root.top and each.note.id in gone
+        ]
         where = "" if taking.erase else self._trash.path
-        return Gone(tuple(item.id for item in removed), where, (_GIT_NOTE,), contents)
+        ids = tuple(item.id for item in removed)
+        return Gone(ids, where, UNREACHABLE, tuple(dict.fromkeys(contents)), intent)
+
+    async def _dropped_if_unbegun(
+        self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
+    ) -> None:
+        """Put nothing down of a removal that took no file: whoever asked knows that it failed."""
+        now, _ = await self._trust.look(root)
+        there = {memory.id for memory in now.memories}
+        if not relinks and there.issuperset(memory.id for memory in before.memories):
+            await self._intents.drop(intent.key)
+
+    async def finish(self, done: Gone | Back) -> None:
+        """Drop what was put down of a removal or a return. Raises StoreError."""
+        if done.intent is not None:
+            await self._intents.end(done.intent)
+
+    async def erase(
+        self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
+    ) -> Gone:
+        """The same for good, with all copies of them and of their texts that lie in the trash."""
+        gone = await self.remove(root, ids, taking, earlier)
+        copies = await asyncio.to_thread(self._trash.erase, root.top, ids, gone.contents)
+        known = dict.fromkeys((*gone.ids, *(each.note.id for each in copies)))
+        contents = dict.fromkeys((*gone.contents, *(each.memory.content for each in copies)))
+        return msgspec.structs.replace(gone, ids=tuple(known), contents=tuple(contents))
 
     async def restore(self, root: Root, some: Sequence[Trashed]) -> Back:
         """Put files back where they lay; what had replaced one of them does so again."""
@@ -105,8 +141,7 @@ class Removing:
         )
         await self._followed_again(root, store, intent, counted)
         await asyncio.to_thread(self._trash.drop, some)
-        await self._intents.end(intent)
-        return Back(tuple(each.memory for each in some), tuple(paths))
+        return Back(tuple(each.memory for each in some), tuple(paths), intent)
 
     async def _followed_again(
         self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[Trashed]
@@ -165,7 +200,6 @@ class Removing:
                 followers=tuple(each.id for each in following),
                 counted=path not in withheld,
                 became=taking.became,
-                key=taking.key,
                 detail=taking.details.get(memory_id, Detail()),
                 identity=identity,
                 own=taking.own.get(memory_id),

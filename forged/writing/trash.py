@@ -20,13 +20,12 @@ from forged.memory import Memory
 from forged.state import Detail, OwnFile
 
 TRASH_S = 7 * 24 * 3600.0
-_ERASED_KEPT = 1000
 
 
 class Note(msgspec.Struct, frozen=True):
     """Where a file lay, and with what it went. Times are Unix seconds.
 
-    `batch` is shared by all that one request took away, whose `key` it was; `why` is forget, undo or move.
+    `batch` is shared by all that one request took away; `why` is forget, undo or move.
     `followers` are the ids that named this one as their predecessor and name `older` since. `counted`: it was
     used, and not withheld. `became` is the id of what it was moved to. `detail` is what was known of it, and
     `own` what was on record of its file, if it was ours. `identity` is which folder the root was.
@@ -44,7 +43,6 @@ class Note(msgspec.Struct, frozen=True):
     followers: tuple[str, ...] = ()
     counted: bool = True
     became: str = ""
-    key: str = ""
     detail: Detail = Detail()
     identity: str = ""
     own: OwnFile | None = None
@@ -60,37 +58,45 @@ class Trashed(NamedTuple):
 
 
 class Trash:
-    """The directory of all that was taken away. `erased` are ids that went for good, by the request's key."""
+    """The directory of all that was taken away."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.erased: dict[str, tuple[str, ...]] = {}
 
-    def note_erased(self, key: str, ids: tuple[str, ...]) -> None:
-        """What a request of this key erased, for its repetition after a connection that broke."""
-        if key:
-            self.erased[key] = ids
-            if len(self.erased) > _ERASED_KEPT:
-                del self.erased[next(iter(self.erased))]
+    def of(self, batch: str) -> list[Trashed]:
+        """What one request took away."""
+        return [each for each in self._all() if each.note.batch == batch]
 
     def held(self, now: float) -> tuple[Trashed, ...]:
         """All that can come back at a time (Unix seconds), newest first."""
         found = [each for each in self._all() if now - each.note.taken_at <= TRASH_S]
         return tuple(sorted(found, key=lambda each: -each.note.taken_at))
 
+    def left(self, some: Iterable[Trashed]) -> list[Trashed]:
+        """Those that are still there."""
+        return [each for each in some if os.path.isdir(each.place)]
+
     def drop(self, some: Iterable[Trashed]) -> None:
         """Files that are back where they were."""
         with atomic.explained(f"cannot tidy {self.path}"):
             for each in some:
-                shutil.rmtree(each.place)
+                _remove(each.place)
 
-    def erase(self, contents: Collection[str]) -> None:
-        """Erase files that hold one of these texts."""
-        wanted = [content.strip().encode(errors="replace") for content in contents]
+    def erase(self, top: str, ids: Collection[str], contents: Collection[str]) -> tuple[Trashed, ...]:
+        """Erase files of these memories of a root, and files that hold one of these texts or of theirs.
+
+        Returns those of the memories. What goes meanwhile is gone.
+        """
+        named = tuple(each for each in self._all() if each.note.top == top and each.note.id in ids)
+        texts = (*contents, *(each.memory.content for each in named))
+        wanted = [text for content in texts if (text := content.strip().encode(errors="replace"))]
         with atomic.explained(f"cannot erase from {self.path}"):
+            for each in named:
+                _remove(each.place)
             for place in self._places():
-                if any(_holds(os.path.join(place, name), wanted) for name in os.listdir(place)):
-                    shutil.rmtree(place)
+                if any(_holds(path, wanted) for path in _files_in(place)):
+                    _remove(place)
+        return named
 
     def empty(self, now: float) -> None:
         """Erase what went more than 7 days before `now`."""
@@ -123,6 +129,25 @@ def _bytes(path: str) -> bytes:
         return file.read()
 
 
+def _files_in(place: str) -> list[str]:
+    try:
+        return [os.path.join(place, name) for name in os.listdir(place)]
+    except FileNotFoundError:
+        return []
+
+
 def _holds(path: str, wanted: Collection[bytes]) -> bool:
-    data = _bytes(path)
-    return any(text in data for text in wanted if text)
+    try:
+        data = _bytes(path)
+    except FileNotFoundError:
+        return False
+    return any(text in data for text in wanted)
+
+
+def _remove(place: str) -> None:
+    """Remove a directory with its files; the note goes last, so that a kill between leaves it known."""
+    for path in sorted(_files_in(place), key=lambda each: os.path.basename(each) == NOTE):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(place)

@@ -9,7 +9,7 @@ import msgspec
 
 from forged.files import Root
 from forged.memory import Memory
-from forged.state import UNSAID, Said
+from forged.state import UNSAID, Intent, Said
 
 
 def _nobody_minds(_: Memory) -> bool:
@@ -63,13 +63,14 @@ class Written(msgspec.Struct, frozen=True):
 class Gone(msgspec.Struct, frozen=True):
     """Receipt of a removal: ids, the trash directory (empty if erased), what forged cannot reach.
 
-    `contents` are the texts that are gone.
+    `contents` are the texts that are gone, and `intent` is on record until all that belongs to it is done.
     """
 
     ids: tuple[str, ...]
     trash: str
     unreachable: tuple[str, ...]
     contents: tuple[str, ...] = ()
+    intent: Intent | None = None
 
 
 class Marks(Protocol):

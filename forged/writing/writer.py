@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
-from forged.errors import StoreError
+from forged.errors import MemoryNotFound, StoreError
 from forged.files import MemoryStore, Root
 from forged.map import link
 from forged.maps import RootIndex
@@ -51,6 +51,7 @@ class Writer:
         self._removing = Removing(self.trash, trust, intents)
         self._threads = ThreadPoolExecutor(PARTS, thread_name_prefix="write")
         self._locks: WeakValueDictionary[Root, asyncio.Lock] = WeakValueDictionary()
+        self._restoring = asyncio.Lock()  # taken after that of a root: of all roots one at a time
         self._lines: WeakKeyDictionary[RootIndex, _Line] = WeakKeyDictionary()
 
     async def add(
@@ -107,14 +108,24 @@ class Writer:
             await self._trust.keep_out(index.root)  # versions that stay may be linked anew
             await self._marks.gone(index.root, ids, whole=taking.whole)
             await self._requests.forget(ids)  # first: what is gone must not come back by a late repetition
-            return await self._removing.remove(index.root, ids, taking, earlier)
+            if not (taking.erase and taking.why == "forget"):
+                return await self._removing.remove(index.root, ids, taking, earlier)
+            async with self._restoring:  # else a copy would come back that was read before
+                return await self._removing.erase(index.root, ids, taking, earlier)
+
+    async def finish(self, done: Gone | Back) -> None:
+        """Nothing is left to do about what went or came back: the next daemon does not go on with it."""
+        await self._removing.finish(done)
 
     async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
         """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
-        async with self._lock(index.root):
+        async with self._lock(index.root), self._restoring:
+            left = await asyncio.to_thread(self.trash.left, some)
+            if not left:
+                raise MemoryNotFound("it was erased meanwhile, or somebody else has restored it")
             await self._trust.keep_out(index.root)
-            await self._marks.back(index.root, [each.note.id for each in some])
-            return await self._removing.restore(index.root, some)
+            await self._marks.back(index.root, [each.note.id for each in left])
+            return await self._removing.restore(index.root, left)
 
     async def rewrite(self, index: RootIndex, path: str, data: bytes, change: Rewrite) -> None:
         """Put into a file what it has become elsewhere, if it is as `change` says. Raises StoreError."""

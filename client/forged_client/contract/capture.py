@@ -73,9 +73,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said and kept, as the memory `memory_id`, or refused for a `reason`.
 
     `text` is how it begins, as a person may read it: never a secret; empty, as is `memory_id`, where it was
-    forgotten since, and of what was refused after 7 days. `why` it was taken up: request (somebody asked for it), rule, head,
-    model; `classifier` is who judged it. `agent` and `kind` (turn, compaction, explicit, session_end) are of
-    the capture that it came with. `is_there` says whether the memory's file still is.
+    forgotten since, and of what was refused after 7 days. `why` it was taken up: request (somebody asked for
+    it), rule, head, model; `classifier` is who judged it. `agent` and `kind` (turn, compaction, explicit,
+    session_end) are of the capture that it came with. `is_there` says whether the memory's file still is.
     """
 
     at: str
@@ -138,6 +138,7 @@ class Undo(Request[Undone], frozen=True, tag="undo"):
     session_id: str = ""
     preview: bool = False
     ids: tuple[str, ...] = ()
+    key: str = ""
 
 
 class Paused(Reply, frozen=True, tag="paused"):

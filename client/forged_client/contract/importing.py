@@ -71,3 +71,4 @@ class Import(Request[Imported], frozen=True, tag="import"):
     own: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
+    key: str = ""

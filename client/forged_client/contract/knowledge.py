@@ -62,6 +62,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     look: bool = False
     allow_secret: bool = False
     allow_forgotten: bool = False
+    key: str = ""
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,3 +119,4 @@ class RemoveDocument(Request[DocumentRemoved], frozen=True, tag="remove_document
 
     name: str
     workspace: str = ""
+    key: str = ""

@@ -123,3 +123,4 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     drop: tuple[str, ...] = ()
     text: str = ""
     allow_secret: bool = False
+    key: str = ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
@@ -99,22 +101,51 @@ async def undo(
     view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
     if view.waiting:  # a newer batch may lie where nothing was read yet
         raise NotReady(FIRST_BUILD)
-    batch = _newest_batch(view, request.session_id)
+    planned = context.planned(wire.Undone)
+    if planned is not None:
+        batch = [item for each in planned.memories for item in view.find(each.id, each.scope)]
+        if not batch or (context.keyed is not None and context.keyed.is_given):
+            return await _undone_again(context, planned)
+    else:
+        batch = _newest_batch(view, request.session_id)
     told = fitting([full_record(context, *item) for item in batch])
     if request.ids and set(request.ids) != {found.id for _, found in batch}:
         raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
     if not batch or request.preview:
         reason = "" if batch else "nothing that was captured is left to take back"
         return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
-    taking = Taking(why="undo", batch=new_batch())
+    if planned is None:
+        planned = wire.Undone(memories=told, trash=context.daemon.writer.trash.path)
+        await context.plan(planned)
+    taking = Taking(why="undo", batch=_name_of_batch(context))
     gone = [
         await put_away(context, _index(context, place, home), ids, taking, purge=False)
         for home in view.maps
         if (ids := tuple(found.id for m, found in batch if m is home))
     ]
     context.daemon.metrics.undone += len(batch)
-    receipt, _, generation = gone[-1]
-    return wire.Undone(memories=told, trash=receipt.trash), generation
+    reply, _ = await _undone_again(context, planned)
+    return reply, gone[-1][2]
+
+
+def _name_of_batch(context: Context) -> str:
+    """A name for all that one undo takes away, which is the same when the request comes again."""
+    if context.keyed is None:
+        return new_batch()
+    return hashlib.blake2b(context.keyed.key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+async def _undone_again(context: Context, planned: wire.Undone) -> tuple[wire.Undone, int]:
+    """The reply about what was taken back; what the memories say is in the trash."""
+    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
+    texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
+    told = (
+        msgspec.structs.replace(each, content=found.content, cues=found.cues)
+        if not each.content and (found := texts.get((each.root, each.id))) is not None
+        else each
+        for each in planned.memories
+    )
+    return msgspec.structs.replace(planned, memories=tuple(told)), 0
 
 
 def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from forged.activity import Activity
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.convert import generation_of
+from forged.daemon.handlers.convert import generation_of, without_texts
 from forged.daemon.handlers.notices import Notices
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.refused_writes import RefusedWrites
@@ -26,9 +26,11 @@ from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews, View, Workplace
-from forged.state import State
+from forged.state import Receipt, State
 from forged.trust import Trust
 from forged.writing import Writer
+from forged_client.framing import HEADER_BYTES, encode
+from forged_client.protocol import Reply
 
 if TYPE_CHECKING:
     from forged.postgres import Machines, Shared
@@ -102,11 +104,38 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
+R = TypeVar("R", bound=Reply)
+
+
+class Keyed(msgspec.Struct):
+    """The key of a request that may come again, and a digest of what it asks for.
+
+    `reply` is what the same request was answered, or was about to be answered when a kill came.
+    """
+
+    key: str
+    digest: str
+    reply: Reply | None = None
+    is_given: bool = False
+
+
 class Context(msgspec.Struct, frozen=True):
-    """What a request meets: the daemon, and when it came (of the monotonic clock)."""
+    """What a request meets: the daemon, when it came (of the monotonic clock), and its key, if it has one."""
 
     daemon: Daemon
     arrived: float
+    keyed: Keyed | None = None
+
+    def planned(self, kind: type[R]) -> R | None:
+        """The reply that this request had, or was to have, when it came before; None if it is new."""
+        reply = None if self.keyed is None else self.keyed.reply
+        return reply if isinstance(reply, kind) else None
+
+    async def plan(self, reply: Reply) -> None:
+        """Put down what the reply will be, durably, before the first step. Raises StoreError."""
+        if (keyed := self.keyed) is not None:
+            receipt = Receipt(keyed.digest, encode(without_texts(reply))[HEADER_BYTES:])
+            await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
         """What is visible of a workplace in a generation, after waiting at most 5 s for it.

@@ -136,6 +136,20 @@ def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
     )
 
 
+def without_texts(reply: wire.Reply) -> wire.Reply:
+    """A reply as it may be put down: it names memories, and nothing of what they say."""
+    if isinstance(reply, wire.Restored | wire.Undone):
+        return msgspec.structs.replace(reply, memories=tuple(map(_named_only, reply.memories)))
+    if isinstance(reply, wire.Reviewed):
+        return wire.Reviewed(accepted=reply.accepted, kept=reply.kept, dropped=reply.dropped)
+    return reply
+
+
+def _named_only(told: wire.MemoryRecord) -> wire.MemoryRecord:
+    bare = {"content": "", "cues": (), "metadata": {}, "entities": (), "relations": ()}
+    return msgspec.structs.replace(told, **bare)
+
+
 def with_entities(told: _Told, found: Memory) -> _Told:
     """The same with what it speaks of."""
     spoken = spoken_by(found)

@@ -11,10 +11,14 @@ nowhere else: the `id` of the reply, its `generation`, and `disabled` with the r
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from time import monotonic
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -38,12 +42,14 @@ from forged.daemon.handlers import (
     trust,
     writing,
 )
-from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import token_of
+from forged.daemon.handlers.context import Context, Daemon, Keyed
+from forged.daemon.handlers.convert import token_of, without_texts
 from forged.daemon.handlers.refusals import Disabled
-from forged.errors import StoreError
+from forged.errors import Conflict, StoreError
 from forged.scopes import Workplace
+from forged.state import Receipt
 from forged_client import protocol as wire
+from forged_client.framing import HEADER_BYTES, decode_reply, encode
 
 Answered = wire.Reply | tuple[wire.Reply, int]
 Handler = Callable[..., Awaitable[Answered]]
@@ -100,6 +106,32 @@ OF_DAEMON: Mapping[type, Handler] = {
 }
 
 
+# Of these the writer knows what each key came to, in the transaction that puts the file on record.
+_ON_RECORD = (wire.Remember, wire.Edit, wire.Relate)
+# What these replies say of memories is not on record; the handler finds it again.
+_WITH_TEXTS = (wire.Restored, wire.Undone, wire.Reviewed)
+_RECEIPTS = 1000
+
+
+def _only_looks(request: wire.Request[Any]) -> bool:
+    """Whether a request of a verb that writes writes nothing."""
+    match request:
+        case wire.Import() | wire.Ingest():
+            return request.look
+        case wire.Undo():
+            return request.preview
+        case wire.Restore():
+            return not request.memory_id
+        case wire.Review():
+            return not (request.accept or request.everything or request.keep or request.drop)
+    return False
+
+
+def _digest(request: wire.Request[Any]) -> str:
+    """By what two requests of one key are known to ask for the same."""
+    return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
+
+
 class Dispatcher:
     """Carries out requests; one instance for the daemon."""
 
@@ -107,6 +139,8 @@ class Dispatcher:
         self._daemon = daemon
         self._refused = daemon.refused_writes
         self._asked_by_hooks: dict[int, wire.Request[Any]] = {}
+        self._newest: dict[str, Keyed] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handle(
         self, request: wire.Request[Any]
@@ -168,7 +202,51 @@ class Dispatcher:
         return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:
-        context = Context(self._daemon, monotonic())
+        if not (key := getattr(request, "key", "")) or _only_looks(request):
+            return await self._handled(request, Context(self._daemon, monotonic()))
+        async with self._lock_of(key):
+            return await self._once(request, key)
+
+    async def _once(self, request: wire.Request[wire.Reply], key: str) -> Answered:
+        """Carry out what has a key, unless it was carried out: then its first reply is given again."""
+        digest = _digest(request)
+        keyed = self._newest.get(key) or await self._receipt(request, key) or Keyed(key, digest)
+        if keyed.digest != digest:
+            raise Conflict("this key was used for another request; make a new one")
+        is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
+        if keyed.is_given and keyed.reply is not None and is_whole:
+            return keyed.reply
+        answered = await self._handled(request, Context(self._daemon, monotonic(), keyed))
+        reply, generation = answered if isinstance(answered, tuple) else (answered, None)
+        if generation is not None and not getattr(reply, "generation", ""):
+            reply = replace(reply, generation=token_of(self._daemon.epoch, generation))
+        self._newest[key] = Keyed(key, digest, reply, is_given=True)
+        if len(self._newest) > _RECEIPTS:
+            del self._newest[next(iter(self._newest))]
+        if not isinstance(request, _ON_RECORD):
+            receipt = Receipt(digest, encode(without_texts(reply))[HEADER_BYTES:], is_given=True)
+            with suppress(StoreError):  # it is done, and known as long as this daemon runs
+                await self._daemon.state.receipts.put(key, receipt)
+        return reply
+
+    async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> Keyed | None:
+        """What an earlier daemon has answered to this key, or was about to answer."""
+        if isinstance(request, _ON_RECORD):
+            return None
+        await self._daemon.state.opened()
+        try:
+            receipt = await self._daemon.state.receipts.of(key)
+        except StoreError:  # what needs the state says so itself
+            return None
+        if receipt is None:
+            return None
+        return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
+
+    def _lock_of(self, key: str) -> asyncio.Lock:
+        """The client sends again while the first of the two is being carried out: the second waits for it."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> Answered:
         if not self._daemon.resolver.agrees(request.seen):
             await self._daemon.resolver.agree(request.seen)
         if (handler := OF_DAEMON.get(type(request))) is not None:

@@ -63,6 +63,11 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
     if not request.allow_forgotten:
         made = await asyncio.to_thread(_without_forgotten, made, partial(forgotten.since, tops))
     drafts = [each for each in made if isinstance(each, Draft)]
+    planned = context.planned(wire.Imported)
+    if planned is None and not request.look:
+        ends = map(_fate, [None] * len(drafts), drafts, [there] * len(drafts))
+        planned = wire.Imported(fates=tuple(next(ends) if isinstance(each, Draft) else each for each in made))
+        await context.plan(planned)
     done = () if request.look else await context.daemon.writer.add_all(index, drafts)
     fresh = [each for each in done if isinstance(each, Written) and not each.existed]
     if request.allow_forgotten:
@@ -72,6 +77,8 @@ async def import_(context: Context, place: Workplace, request: wire.Import) -> t
     context.daemon.metrics.remembered += len(fresh)
     ends = map(_fate, done or [None] * len(drafts), drafts, [there] * len(drafts))
     fates = tuple(next(ends) if isinstance(each, Draft) else each for each in made)
+    if planned is not None:
+        fates = tuple(map(_as_planned, fates, planned.fates))
     generation = max((each.generation for each in fresh), default=index.generations.wanted)
     return wire.Imported(fates=fates, root=index.root.top, scope=index.root.scope), generation
 
@@ -165,6 +172,12 @@ def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> wir
     if done is not None and done.existed:
         return wire.Fate(became="there", memory_id=done.memory.id)
     return wire.Fate(became="new", memory_id=draft.memory.id, replaces=replaces)
+
+
+def _as_planned(now: wire.Fate, planned: wire.Fate) -> wire.Fate:
+    """The fate of a draft: what this request has written before a kill is not somebody else's."""
+    is_ours = now.became == "there" and (planned.became, planned.memory_id) == ("new", now.memory_id)
+    return planned if is_ours else now
 
 
 # --- from the wire to drafts ---------------------------------------------------------------------------

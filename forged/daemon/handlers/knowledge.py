@@ -224,7 +224,8 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
     try:
-        await drop_all_known(daemon, index.root.top, gone.ids)
+        await drop_all_known(daemon, index.root.top, ids)
+        await daemon.writer.finish(gone)
     finally:
         daemon.retriever.turns.forget(index.root.top, ids)
     return generation
@@ -317,23 +318,30 @@ async def remove_document(
     context: Context, place: Workplace, request: wire.RemoveDocument
 ) -> tuple[wire.DocumentRemoved, int]:
     """Take every piece of a document away, and answer when no search can find one any more."""
+    await context.resumed()
     index, daemon = await _index(context, place), context.daemon
+    planned = context.planned(wire.DocumentRemoved)
     await daemon.trust.opened()
     async with daemon.ingesting:
         there = await documents_there(context, index)
         found = {each: some for each, some in there.items() if _is_named(request.name, some[0])}
         server, problem = await held(daemon, request.name)
         records = _with_shared(_records(context, index, found), server)
+        if not records and planned is not None:
+            return planned, index.generations.visible
         if not records:
             raise MemoryNotFound(
                 "; ".join(filter(None, (f"no document {request.name[:80]!r}", problem or _LOOK)))
             )
         ids = [each.id for some in found.values() for each in some]
+        pieces = sum(each.pieces for each in records)
+        if planned is None:
+            planned = wire.DocumentRemoved(documents=tuple(records), pieces=pieces)
+            await context.plan(planned)
         waits = await take_away(daemon, [each.document_id for each in records], server)
         generation = await take_files_away(daemon, index, ids) if ids else index.generations.visible
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    pieces = sum(each.pieces for each in records)
-    return wire.DocumentRemoved(documents=tuple(records), pieces=pieces, waits=waits), generation
+    return msgspec.structs.replace(planned, waits=waits), generation
 
 
 def _is_named(name: str, piece: Memory) -> bool:

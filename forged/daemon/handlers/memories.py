@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -20,18 +20,18 @@ from forged.daemon.handlers.details import drop_all_known, full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
-from forged.daemon.handlers.naming import in_view, on_disk, the_one, within
+from forged.daemon.handlers.naming import begun_by, in_view, on_disk, the_one, within
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.shared_documents import forget_pieces
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
-from forged.map import VectorMap
+from forged.map import VectorMap, link
 from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
 from forged.state import Cut, Rewrite
-from forged.writing import Gone, Taking
+from forged.writing import UNREACHABLE, Gone, Taking, Trashed
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
@@ -43,33 +43,73 @@ async def forget(context: Context, place: Workplace, request: wire.Forget) -> tu
         return in_session, 0
     await context.resumed()
     place = await within(context, place, request.scope, request.agent_id)
+    planned = context.planned(wire.Forgotten)
     try:
-        at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+        index, ids = await _meant(context, place, request)
     except MemoryNotFound:
-        if done := await _taken_before(context, request.key):
-            return done
+        if planned is not None:  # a kill came, and what was begun was brought to its end
+            return planned, 0
         raise
-    ids = (memory_id,) if request.version_only else await context.daemon.writer.chain(at.index, memory_id)
-    taking = Taking(erase=request.erase_now, key=request.key, whole=not request.version_only)
-    gone, cut, generation = await put_away(context, at.index, ids, taking, purge=True)
+    taking = Taking(erase=request.erase_now, whole=not request.version_only)
+    if planned is None:
+        planned = receipt(context.daemon, ids, taking)
+        await context.plan(planned)
+    gone, cut, generation = await put_away(context, index, planned.ids, taking, purge=True)
     context.daemon.metrics.forgotten += len(gone.ids)
-    reply = wire.Forgotten(
-        ids=gone.ids,
-        trash=gone.trash,
-        unreachable=gone.unreachable,
-        cut_sentences=cut.sentences,
-        cut_events=cut.events,
-    )
+    reply = msgspec.structs.replace(planned, cut_sentences=cut.sentences, cut_events=cut.events)
     return reply, generation
 
 
-async def _taken_before(context: Context, key: str) -> tuple[wire.Forgotten, int] | None:
-    """The receipt of a request of this key that was carried out already and comes again."""
-    trash = context.daemon.writer.trash
-    held = await asyncio.to_thread(trash.held, time.time()) if key else ()
-    if ids := tuple(each.note.id for each in held if each.note.key == key):
-        return wire.Forgotten(ids=ids, trash=trash.path), 0
-    return (wire.Forgotten(ids=trash.erased[key]), 0) if key in trash.erased else None
+def receipt(daemon: Daemon, ids: tuple[str, ...], taking: Taking) -> wire.Forgotten:
+    """The receipt of memories that go, but for what is cut out of events."""
+    return wire.Forgotten(
+        ids=ids, trash="" if taking.erase else daemon.writer.trash.path, unreachable=UNREACHABLE
+    )
+
+
+async def _meant(
+    context: Context, place: Workplace, request: wire.Forget
+) -> tuple[RootIndex, tuple[str, ...]]:
+    """The root and the ids of what is to go; what is to be erased may lie in the trash already."""
+    try:
+        at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
+    except MemoryNotFound as error:
+        if request.erase_now and (found := await _in_trash(context, place, request)):
+            return found
+        if not request.erase_now and await _in_trash(context, place, request):
+            raise MemoryNotFound(
+                f"{request.memory_id[:80]!r} lies in the trash already; --now (erase_now) erases it there"
+            ) from error
+        raise
+    if request.version_only:
+        return at.index, (memory_id,)
+    return at.index, await context.daemon.writer.chain(at.index, memory_id)
+
+
+async def _in_trash(
+    context: Context, place: Workplace, request: wire.Forget
+) -> tuple[RootIndex, tuple[str, ...]] | None:
+    """The root and the ids of what went into the trash with a memory; None if it is not there."""
+    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
+    together = went_with(held, place.tops, request.memory_id, request.scope)
+    if not together:
+        return None
+    first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
+    chain = link([each.memory for each in together if each.note.top == root.top]).chain(first.memory.id)
+    return context.daemon.indexer.open(root), chain if not request.version_only else (first.memory.id,)
+
+
+def went_with(held: Sequence[Trashed], tops: Collection[str], wanted: str, scope: str) -> tuple[Trashed, ...]:
+    """The memory that is named and behind it all that went with it, of several times the last time.
+
+    Raises InvalidRequest for the beginning of several ids.
+    """
+    seen = [each for each in held if each.note.top in tops and scope in {"", each.note.scope}]
+    meant = begun_by([each.memory.id for each in seen], wanted)
+    if not meant:
+        return ()
+    first = next(each for each in seen if each.memory.id == meant)
+    return (first, *(each for each in held if each.note.batch == first.note.batch and each is not first))
 
 
 async def put_away(
@@ -88,18 +128,19 @@ async def put_away(
     they hold such a text. Raises StoreError.
     """
     daemon, cut = context.daemon, Cut()
-    await _announce(context, index, ids)
+    contents = await _announce(context, index, ids)
+    if purge and taking.erase:  # after a kill nobody would know these texts any more
+        cut = await purge_texts(daemon, contents)
     gone = await daemon.writer.remove(index, ids, with_details(daemon, index, ids, taking), earlier)
     generation = index.mark()
     try:
-        await daemon.state.forgotten.add(index.root.top, gone.contents, gone.ids)
-        await drop_all_known(daemon, index.root.top, gone.ids, gone.contents)
+        await daemon.state.forgotten.add(index.root.top, gone.contents, ids)
+        await drop_all_known(daemon, index.root.top, ids, gone.contents)
         if index.root.scope is Scope.ORG:
-            await forget_pieces(daemon, gone.ids)
+            await forget_pieces(daemon, ids)
         if purge:
-            cut = await purge_texts(daemon, gone.contents)
-        if taking.erase:
-            await asyncio.to_thread(daemon.writer.trash.erase, gone.contents)
+            cut += await purge_texts(daemon, gone.contents)
+        await daemon.writer.finish(gone)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         daemon.retriever.turns.forget(index.root.top, ids)
@@ -118,12 +159,16 @@ def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking:
     return msgspec.structs.replace(taking, details=details)
 
 
-async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> None:
-    """Make known what is about to be forgotten: a capture that comes between would write it again."""
+async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
+    """Make known what is about to be forgotten: a capture that comes between would write it again.
+
+    Returns the texts.
+    """
     snapshot, _ = await context.daemon.trust.look(index.root)
     contents = [found.content for found in snapshot.memories if found.id in ids]
     with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
         await context.daemon.state.forgotten.add(index.root.top, contents, ids)
+    return contents
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:

@@ -18,11 +18,11 @@ from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
 from forged.daemon.handlers.details import Became, carried_over, drop_all_known
 from forged.daemon.handlers.memories import with_details
-from forged.daemon.handlers.naming import Look, check_changeable, check_scope, look, on_disk, within
+from forged.daemon.handlers.naming import check_changeable, check_scope, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
-from forged.files import Root
+from forged.files import MemoryStore, Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, Trigger
@@ -38,38 +38,49 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     """Write the newest version into the other root, and put the whole chain into the trash."""
     await context.resumed()
     target, place = await _ends(context, place, request)
+    planned = context.planned(wire.Moved)
     try:
         at, named = await on_disk(context, place, request.memory_id, request.scope)
     except MemoryNotFound:
-        if done := await _done_before(context, target, request.key):
-            return done
+        if planned is not None:  # a kill came, and what was begun was brought to its end
+            return planned, 0
         raise
     if target is at.index:
         raise InvalidRequest(f"it has scope {request.to} already")
     base, _ = base_of(at.admitted.memories, named)
     source = at.file(base.id).memory
     new = _in_scope(msgspec.structs.replace(source, origin=base.origin), request.to)
+    if planned is not None:
+        new = msgspec.structs.replace(new, id=planned.memory_id)
     secrets = await secrets_in(new.content, (new.category, *texts_beside(new)))
     insist(secrets, allowed=request.allow_secret or base.id in at.admitted.insisted)
     ids = link(at.admitted.memories).chain(base.id)
+    if planned is None:
+        planned = wire.Moved(
+            memory_id=new.id,
+            path=MemoryStore(target.root).path_of(new.id),
+            scope=request.to,
+            category=new.category,
+            ids=ids,
+            trash=context.daemon.writer.trash.path,
+            unlinked=len(source.related),
+        )
+        await context.plan(planned)
     intent = await asyncio.to_thread(_intent, at.index, target, ids, new)
     await context.daemon.state.intents.begin(intent)
     try:
         told = carried_over(context.daemon.state.details.get(at.index.root.top, base.id), request.to)
         written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
-        taking = Taking(why="move", became=written.memory.id, key=request.key)
-        gone, generation = await leave(context, at.index, ids, taking, target.root)
+        taking = Taking(why="move", became=written.memory.id)
+        _, generation = await leave(context, at.index, ids, taking, target.root)
     finally:
         await context.daemon.state.intents.drop(intent.key)
-    reply = wire.Moved(
+    reply = msgspec.structs.replace(
+        planned,
         memory_id=written.memory.id,
         path=written.path,
-        scope=request.to,
         category=written.memory.category,
-        ids=gone.ids,
-        trash=gone.trash,
-        unlinked=len(source.related),
-        reason="the same text was there already" if written.existed else "",
+        reason="the same text was there already" if written.memory.id != new.id else "",
     )
     return reply, max(written.generation, generation)
 
@@ -97,9 +108,10 @@ async def leave(
     """Take away what has been copied to another root; its text may be captured again."""
     gone = await context.daemon.writer.remove(index, ids, with_details(context.daemon, index, ids, taking))
     generation = index.mark()
-    await drop_all_known(context.daemon, index.root.top, gone.ids, Became(taking.became, target))
+    await drop_all_known(context.daemon, index.root.top, ids, Became(taking.became, target))
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.forget(index.root.top, ids)
+    await context.daemon.writer.finish(gone)
     return gone, generation
 
 
@@ -134,22 +146,3 @@ def _intent(at: RootIndex, target: RootIndex, ids: tuple[str, ...], new: Memory)
         to_scope=target.root.scope,
         to_identity=stored_identity(target.root),
     )
-
-
-async def _done_before(context: Context, target: RootIndex, key: str) -> tuple[wire.Moved, int] | None:
-    """What a request of this key came to that was carried out already and comes again."""
-    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time()) if key else ()
-    went = [each.note for each in held if each.note.key == key and each.note.became]
-    there: Look = await look(context, target)
-    if not went or all(each.id != went[0].became for each in there.admitted.memories):
-        return None
-    file = there.file(went[0].became)
-    reply = wire.Moved(
-        memory_id=file.memory.id,
-        path=file.path,
-        scope=target.root.scope,
-        category=file.memory.category,
-        ids=tuple(each.id for each in went),
-        trash=context.daemon.writer.trash.path,
-    )
-    return reply, target.generations.wanted

@@ -17,9 +17,10 @@ from forged import memory
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.details import full_record
-from forged.daemon.handlers.memories import put_away
+from forged.daemon.handlers.knowledge import take_files_away
+from forged.daemon.handlers.memories import put_away, went_with
 from forged.daemon.handlers.moving import leave
-from forged.daemon.handlers.naming import begun_by, on_disk, within
+from forged.daemon.handlers.naming import on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import Root, root_at
@@ -45,21 +46,43 @@ async def restore(context: Context, place: Workplace, request: wire.Restore) -> 
     if not request.memory_id:
         listed = tuple(_told(each) for each in _batches(there) if request.scope in {"", each[0].note.scope})
         return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
+    planned = context.planned(wire.Restored)
+    if planned is not None and context.keyed is not None and context.keyed.is_given:
+        return await _told_again(context, place, planned, 0)
     meant = _meant(there, request)
+    if not meant and planned is not None:  # a kill came, and what was begun was brought to its end
+        return await _told_again(context, place, planned, 0)
     if not meant:
         _check_here([each for each in named if _stored_root(each) in gone], gone, request)
         return await _nothing(context, place, request)
+    if planned is None:
+        planned = wire.Restored(restorable=tuple(map(_bare, meant)))
+        await context.plan(planned)
     generation = 0
     for root in place.roots:
         some = [each for each in meant if each.note.top == root.top]
         if some:
             generation = max(generation, await _back(context, context.daemon.indexer.open(root), some))
+    return await _told_again(context, place, planned, generation)
+
+
+async def _told_again(
+    context: Context, place: Workplace, planned: wire.Restored, generation: int
+) -> tuple[wire.Restored, int]:
+    """The reply about what is back, as it is now; `planned` names it."""
+    named = [(each.id, each.scope) for each in planned.restorable]
+    named += [(each.id, each.scope) for each in planned.memories]
     view = await place.files.see(generation, time.monotonic() + PATIENCE_S)
-    found = [(each.note, view.find(each.note.id, each.note.scope)) for each in meant]
+    found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
     shown = fitting([full_record(context, *item) for _, items in found for item in items])
-    missing = ", ".join(note.id for note, items in found if not items)
+    missing = ", ".join(memory_id for memory_id, items in found if not items)
     reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
     return wire.Restored(memories=shown, reason=reason), generation
+
+
+def _bare(each: Trashed) -> wire.Trashed:
+    """What came back, by its name alone."""
+    return wire.Trashed(id=each.note.id, scope=each.note.scope, root=each.note.top)
 
 
 def _stored_root(each: Trashed) -> tuple[Root, str]:
@@ -81,10 +104,11 @@ async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> 
     """Files of one root; what they say may be captured again."""
     details = {each.note.id: each.note.detail for each in some}
     await context.daemon.state.details.put(index.root.top, details)
-    await context.daemon.writer.restore(index, some)
+    back = await context.daemon.writer.restore(index, some)
     generation = index.mark()
     texts = [each.memory.content for each in some]
     await context.daemon.state.forgotten.withdraw(index.root.top, texts, details)
+    await context.daemon.writer.finish(back)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.purge()
     return generation
@@ -92,12 +116,9 @@ async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> 
 
 def _meant(there: Sequence[Trashed], request: wire.Restore) -> tuple[Trashed, ...]:
     """All that went with the memory that is named, oldest versions first; of several times, the last."""
-    seen = [each for each in there if request.scope in {"", each.note.scope}]
-    meant = begun_by([each.memory.id for each in seen], request.memory_id)
-    if not meant:
-        return ()
-    batch = next(each.note.batch for each in seen if each.memory.id == meant)
-    return tuple(sorted((each for each in there if each.note.batch == batch), key=lambda t: t.memory.age_key))
+    tops = {each.note.top for each in there}
+    found = went_with(there, tops, request.memory_id, request.scope)
+    return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
 
 async def _nothing(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
@@ -184,7 +205,14 @@ async def _resumed(context: Context, intent: Intent) -> None:
     daemon = context.daemon
     index = daemon.indexer.open(await asyncio.to_thread(root_at, intent.top, daemon.resolver.home))
     taking = Taking(intent.erase, intent.why, intent.batch, became=intent.became)
-    if intent.kind == "remove":
+    if intent.kind == "remove" and intent.why == "document":
+        await take_files_away(daemon, index, intent.ids)
+    elif intent.kind == "remove" and any(
+        each.kind == "move" and each.top == intent.top and set(each.ids) >= set(intent.ids)
+        for each in daemon.state.intents.known.values()
+    ):
+        return  # the move is brought to its end as a whole
+    elif intent.kind == "remove":
         await put_away(
             context, index, intent.ids, taking, purge=intent.why == "forget", earlier=intent.rewrites
         )

@@ -35,8 +35,15 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     """List what a person has to decide about, after doing what the request says."""
     await context.daemon.trust.opened()
     place = await context.daemon.resolver.resolve(request.workspace)
-    keep, drop = (_named(_of_paths(context, place), names) for names in (request.keep, request.drop))
-    if request.text.strip() and len(keep) != 1:
+    planned = context.planned(wire.Reviewed)
+    waits, again = _of_paths(context, place), planned is not None
+    keep, drop = (_named(waits, names, again=again) for names in (request.keep, request.drop))
+    if planned is None:
+        planned = wire.Reviewed(
+            kept=tuple(each.memory.id for each in keep), dropped=tuple(each.memory.id for each in drop)
+        )
+        await context.plan(planned)
+    if request.text.strip() and len(planned.kept) != 1:
         raise InvalidRequest("a text is for one proposal; name the one to keep")
     for document in keep:
         await _check_here(document)
@@ -49,8 +56,9 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
         files,
         waiting=fitting([_proposed(each) for each in waiting]),
         elsewhere=tuple(sorted(there - set(place.tops))),
-        kept=tuple(each.memory.id for each in keep),
-        dropped=tuple(each.memory.id for each in drop),
+        kept=planned.kept,
+        dropped=planned.dropped,
+        accepted=tuple(dict.fromkeys((*planned.accepted, *files.accepted))),
     )
 
 
@@ -88,12 +96,18 @@ async def _check_here(document: Document) -> None:
         )
 
 
-def _named(waiting: Sequence[Document], names: Sequence[str]) -> list[Document]:
-    """The proposals that ids, or beginnings of them, stand for. Raises MemoryNotFound, InvalidRequest."""
+def _named(waiting: Sequence[Document], names: Sequence[str], *, again: bool) -> list[Document]:
+    """The proposals that ids, or beginnings of them, stand for; `again`: some may be decided on by now.
+
+    Raises MemoryNotFound, InvalidRequest.
+    """
     by_id = {each.memory.id: each for each in waiting}
     found: dict[str, Document] = {}
     for name in names:
-        if not (meant := begun_by(by_id, name)):
+        meant = begun_by(by_id, name)
+        if not meant and again:
+            continue
+        if not meant:
             raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
         found[meant] = by_id[meant]
     return list(found.values())

@@ -106,8 +106,10 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     roots, _ = await _roots(context, request.workspace)
     withheld = {root: (await known.look(root))[1].withheld for root in roots}
     listed = tuple(each for some in withheld.values() for each in some)
-    _check_shown(request.shown, listed)
-    chosen = listed if request.everything else _chosen(listed, request.accept)
+    again = context.planned(wire.Reviewed) is not None
+    if not again:
+        _check_shown(request.shown, listed)
+    chosen = listed if request.everything else _chosen(listed, request.accept, again=again)
     for root, some in withheld.items():
         if hashes := {each.sha256 for each in some if each in chosen}:
             _in_turns_too(context, await known.approve(root.top, hashes))
@@ -141,14 +143,17 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
     return known
 
 
-def _chosen(withheld: Sequence[Withheld], names: Collection[str]) -> list[Withheld]:
-    """What `names`, beginnings of ids or of hashes, stand for. Raises MemoryNotFound, InvalidRequest."""
+def _chosen(withheld: Sequence[Withheld], names: Collection[str], *, again: bool) -> list[Withheld]:
+    """What `names`, beginnings of ids or of hashes, stand for; `again`: some may be accepted by now.
+
+    Raises MemoryNotFound, InvalidRequest.
+    """
     chosen: list[Withheld] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
         meant = "" if found else begun_by([each.id for each in withheld], name)
         found += [each for each in withheld if meant and each.id == meant]
-        if not found:
+        if not (found or again):
             raise MemoryNotFound(f"nothing {name[:80]!r} is withheld here; `forgectl review` shows what is")
         chosen += found
     return chosen

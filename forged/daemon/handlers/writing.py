@@ -22,7 +22,7 @@ from forged.daemon.handlers.naming import Look, begun_by, check_changeable, chec
 from forged.daemon.handlers.recall import is_this_user
 from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.daemon.handlers.trust import git_news
-from forged.errors import Conflict, MemoryNotFound
+from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import RootIndex
 from forged.memory import Category, Evidence, Memory, Related, Scope, Trigger
@@ -162,6 +162,8 @@ async def _next_version(
     changed: Callable[[Memory, Root], Awaitable[Memory]],
 ) -> tuple[wire.Remembered, int]:
     """Write what `changed` makes of the newest version, whichever that is by then."""
+    if request.key and (before := await _done_before(context, place, request)):
+        return before
     for tries_left in reversed(range(_TRIES)):
         at, named = await on_disk(context, place, request.memory_id, request.scope)
         base, _ = base_of(at.admitted.memories, named)
@@ -181,6 +183,28 @@ async def _next_version(
         if not isinstance(done, Conflict) or not tries_left:
             raise done
     raise AssertionError  # the last try returned or raised
+
+
+async def _done_before(
+    context: Context, place: Workplace, request: wire.Edit | wire.Relate
+) -> tuple[wire.Remembered, int] | None:
+    """What a request of this key has written, if it came before. Raises NoLongerWanted."""
+    await context.daemon.state.opened()
+    try:
+        known = await context.daemon.state.requests.of(request.key)
+    except StoreError:  # the writer says what can be done without
+        return None
+    if known is None:
+        return None
+    if not known.memory_id:
+        raise NoLongerWanted("what this request wrote was forgotten since")
+    try:
+        at, _ = await on_disk(context, place, known.memory_id, request.scope)
+    except MemoryNotFound:  # its file is not there yet: the writer completes it
+        return None
+    file, generation = at.file(known.memory_id), at.index.generations.visible
+    written = Written(file.memory, file.path, generation, file.memory.supersedes or "", existed=known.existed)
+    return _told(written, "")
 
 
 def _version_of(wanted: Memory, base: Memory) -> Memory:

@@ -40,6 +40,7 @@ OTHERS = {
     "replicas": "marks that hold against a server which still has the memory",
     "brought": "hashes of files",
     "excludes": "roots",
+    "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
 

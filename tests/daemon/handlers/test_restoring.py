@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.daemon.handlers import resume
 from forged.daemon.handlers.memories import put_away
-from forged.state import Intent
+from forged.errors import MemoryNotFound
+from forged.state import Intent, digest
 from forged.writing.trash import Trash
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
-from tests.support.clock import until
+from tests.faults.amount import times
+from tests.support.clock import run, until
 
 SAMPLES = sorted((Path(__file__).parents[2] / "data/samples").glob("*.md"))
 WHOLE = [("mem_1", None), ("mem_2", "mem_1"), ("mem_3", "mem_2")]
@@ -37,6 +43,11 @@ def files(top: Path) -> dict[str, bytes]:
 
 async def restored(parts: Parts, repo: Path, memory_id: str = "", **fields: object) -> wire.Restored:
     return await parts.ask(wire.Restore(workspace=str(repo), memory_id=memory_id, **fields))
+
+
+async def away(parts: Parts, repo: Path, memory_id: str, **fields: object) -> wire.Forgotten:
+    """Forget a whole chain."""
+    return await parts.ask(wire.Forget(workspace=str(repo), memory_id=memory_id, **fields))
 
 
 # --- restore ------------------------------------------------------------------------------------------
@@ -187,6 +198,114 @@ async def test_a_file_that_stands_in_the_way_is_not_overwritten(home, repo):
     assert "mem_1.md" in told
     assert b"somebody else's" in files(repo)[".forge/memory/mem_1.md"]
     assert len(list((home / "state/trash").glob("*/mem_1.md"))) == 1
+
+
+# --- erasing what lies in the trash -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("went", ["forget", "undo", "move", "version"])
+async def test_what_lies_in_the_trash_is_erased_by_its_id(home, repo, went):
+    """Also an older copy of the same text, and nothing that went with it and is another memory."""
+    captured = [
+        replace(each, trigger="cadence") for each in (memory("mem_1", "goose"), memory("mem_2", "redis"))
+    ]
+    put(repo, *captured)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        if went == "undo":
+            await parts.ask(wire.Undo(workspace=str(repo)))
+        elif went == "move":
+            await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
+        else:
+            await away(parts, repo, "mem_1", version_only=went == "version")
+        code, told = await parts.refusal(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="1", erase_now=True))
+        again, _ = await parts.refusal(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
+        back, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+        digests = parts.state.forgotten.digests()
+
+    assert (code, "--now" in told, again, back) == ("not_found", True, "not_found", "not_found")
+    assert (gone.ids, gone.trash) == (("mem_1",), "")
+    held = b"".join(path.read_bytes() for path in (home / "state/trash").rglob("*.md"))
+    assert (b"goose" in held, b"redis" in held) == (False, went == "undo")
+    assert digest(str(repo), "goose") in digests
+
+
+async def test_erasing_erases_a_copy_that_went_between_the_look_and_the_write(home, repo, monkeypatch):
+    """A second request takes the memory into the trash while the first is about to erase it."""
+    put(repo, memory("mem_1", "goose"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        chain = parts.daemon.writer.chain
+
+        async def late(index, memory_id):
+            found = await chain(index, memory_id)
+            monkeypatch.setattr(parts.daemon.writer, "chain", chain)
+            await away(parts, repo, "mem_1")
+            return found
+
+        monkeypatch.setattr(parts.daemon.writer, "chain", late)
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
+
+    assert gone.ids == ("mem_1",)
+    assert list((home / "state/trash").rglob("*.md")) == []
+
+
+@given(st.lists(st.sampled_from(["restore", "erase", "forget"]), min_size=3, max_size=8), st.randoms())
+@settings(max_examples=times(20, 5))
+def test_erasing_beside_restores_never_fails_and_what_is_erased_last_is_nowhere(verbs, draw):
+    """Requests begin at once; one that finds nothing says so, and no other fault is known."""
+
+    async def scenario(home: Path, repo: Path) -> None:
+        put(repo, memory("mem_1", "goose"), memory("mem_2", "goose"), memory("mem_3", "redis"))
+        async with assembled(home) as parts:
+            for memory_id in ("mem_1", "mem_2", "mem_3"):
+                await away(parts, repo, memory_id)
+
+            async def one(verb: str) -> str:
+                named = {"workspace": str(repo), "memory_id": draw.choice(["mem_1", "mem_2", "mem_3"])}
+                erases = {"erase_now": True} if verb == "erase" else {}
+                ask = wire.Restore(**named) if verb == "restore" else wire.Forget(**named, **erases)
+                try:
+                    return (await parts.ask(ask)).status
+                except MemoryNotFound:
+                    return "not_found"
+
+            ends = await asyncio.gather(*map(one, verbs))
+            assert set(ends) <= {"ok", "empty", "not_found"}
+            await one_by_one(parts, repo)
+
+    async def one_by_one(parts: Parts, repo: Path) -> None:
+        for memory_id in ("mem_1", "mem_2", "mem_3"):
+            with contextlib.suppress(MemoryNotFound):
+                await parts.ask(wire.Forget(workspace=str(repo), memory_id=memory_id, erase_now=True))
+        assert files(repo) == {}
+        assert list(Path(parts.daemon.writer.trash.path).glob("*")) == []
+
+    with tempfile.TemporaryDirectory() as folder:
+        home, repo = Path(folder, "home"), Path(folder, "repo")
+        (repo / ".git").mkdir(parents=True)
+        home.mkdir()
+        run(scenario(home, repo))
+
+
+async def test_a_restore_that_was_read_before_an_erase_brings_nothing_back(home, repo, monkeypatch):
+    put(repo, memory("mem_1", "goose"))
+    async with assembled(home) as parts:
+        await away(parts, repo, "mem_1")
+        held = parts.daemon.writer.trash.held
+
+        def late(now):
+            found = held(now)
+            monkeypatch.setattr(parts.daemon.writer.trash, "held", held)
+            parts.daemon.writer.trash.erase(str(repo), ("mem_1",), ())
+            return found
+
+        monkeypatch.setattr(parts.daemon.writer.trash, "held", late)
+        code, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
+
+    assert (code, "erased meanwhile" in told) == ("not_found", True)
+    assert files(repo) == {}
 
 
 # --- move ---------------------------------------------------------------------------------------------
