@@ -3,7 +3,7 @@
 Every call has one total deadline and ends with the verb's reply; what went wrong is its `status` and
 `reason`. The connection is opened at the first call and kept; a daemon that was restarted, or that hung up
 on an idle connection, costs one reconnect and a second attempt. What changes memories has a key, by which
-the daemon knows what it has done; what has none and could be done twice (`undo`, `dead`) is not sent again.
+the daemon knows what it has done; what has none and could be done twice (`dead`) is not sent again.
 Threads may share a client and then take turns.
 """
 

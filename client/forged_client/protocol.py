@@ -51,6 +51,7 @@ CODES = (
     "storage_error",
     "internal",
     "secret",
+    "forgotten",
 )
 
 

@@ -32,7 +32,7 @@ EXPLAINED = (
 
 _BY_WORD = {
     **dict.fromkeys(("invalid", "usage", "frame_too_large"), USAGE),
-    **dict.fromkeys(("not_found", "conflict", "declined", "secret"), NOT_DONE),
+    **dict.fromkeys(("not_found", "conflict", "declined", "secret", "forgotten"), NOT_DONE),
     **dict.fromkeys(("timeout", "not_ready", "busy"), TRY_AGAIN),
     "not_running": NOT_RUNNING,
     "not_permitted": NOT_PERMITTED,

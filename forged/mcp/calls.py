@@ -284,6 +284,11 @@ def _sentence(error: ClientError) -> str:
 def _refusal(error: RequestFailed) -> str:
     if error.code == "unknown_verb":
         return f"Not done: {error.message}. It is of an older forged; the user can run `forgectl restart`."
+    if error.code == "forgotten":
+        what = error.message.partition(",")[0]  # behind it a person is told how to keep it
+        return (
+            f"Not kept: {what}. Leave it out; only the user can have it kept again, with `forgectl remember`."
+        )
     if error.code != "secret":
         return f"Not done: {error.message}."
     what = error.message.partition(";")[0]  # behind it a person is told how to insist, which an agent cannot

@@ -1,7 +1,7 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
     State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
-              requests                        what a request to write came to, by its key
+              requests                        what a request came to, by its key
               details  accesses               what is known of a memory beside its file
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions

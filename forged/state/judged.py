@@ -143,9 +143,8 @@ class Judged:
         gists = set(map(gist, contents))
 
         def is_said(each: Judgement) -> bool:
-            return (each.text in gists and not each.memory_id) or without_sentences(each.text, unwanted)[
-                1
-            ] > 0
+            is_gist = not each.memory_id and each.text in gists
+            return is_gist or without_sentences(each.text, unwanted)[1] > 0
 
         for key, each in tuple(self._known.items()):
             if each.memory_id and each.memory_id in memory_ids:

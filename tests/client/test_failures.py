@@ -151,11 +151,11 @@ def test_a_write_that_gets_no_reply_twice_is_an_error_and_one_without_a_key_is_s
 
     reply = ask("remember", "/w", "text")
     with pytest.raises(errors.ReplyLost):
-        ask("undo", "/w", strict=True)
+        ask("dead", "retry", strict=True)
 
     assert (type(reply), reply.status) == (Remembered, "error")
     sent = [type(request).__name__ for request in peer.requests if not isinstance(request, Hello)]
-    assert sent == ["Remember", "Remember", "Undo"]
+    assert sent == ["Remember", "Remember", "Dead"]
 
 
 @pytest.mark.parametrize("odd", ["directory", "link", "pipe", "file"])

@@ -89,6 +89,22 @@ def test_a_memory_is_moved_once_and_the_receipt_is_the_first(daemon, repo, lossy
     assert moved == [reply.memory_id]
 
 
+def test_an_edit_that_insists_on_its_base_is_made_once(daemon, repo, lossy, walrus):
+    reply = lossy.edit(str(repo), walrus, "the walrus dances", base=walrus)
+
+    assert (reply.status, reply.replaced) == ("ok", walrus)
+    assert versions(daemon, repo, reply.memory_id) == ["the walrus sings", "the walrus dances"]
+
+
+def test_what_is_restored_twice_comes_back_once(daemon, repo, lossy, walrus):
+    with daemon.client() as client:
+        client.forget(str(repo), walrus)
+
+    reply = lossy.restore(str(repo), walrus)
+
+    assert (reply.status, [each.id for each in reply.memories]) == ("ok", [walrus])
+
+
 def test_what_is_forgotten_twice_has_the_receipt_of_the_first(daemon, repo, lossy, walrus):
     reply = lossy.forget(str(repo), walrus)
 

@@ -77,6 +77,16 @@ def test_what_an_agent_remembers_is_of_an_agent_and_no_standing_memory(at_work, 
     assert memory_id not in [hit.id for hit in first.memories if hit.via == "standing"]
 
 
+def test_what_a_person_forgot_is_not_written_again_and_the_agent_hears_who_can(at_work, shared, repo):
+    memory_id = kept(at_work.tool("remember", text="The broker listens on 7001."))
+    with shared.client() as client:
+        client.forget(str(repo), memory_id)
+    told = at_work.failing("remember", text="The broker listens on 7001!")
+
+    assert told.startswith("Not kept: a person forgot this")
+    assert "only the user can have it kept again, with `forgectl remember`" in told
+
+
 def test_a_new_version_takes_the_place_of_what_it_supersedes(at_work):
     old = kept(at_work.tool("remember", text="Tests run with nose.", category="patterns"))
     told = at_work.tool("remember", text="Tests run with pytest.", supersedes=old)

@@ -30,6 +30,7 @@ from forged.state import (
     Part,
     Place,
     Progress,
+    Receipt,
     RootRecord,
     Watermark,
     Write,
@@ -96,6 +97,7 @@ async def filled(directory: Path) -> None:
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
+        await state.receipts.put("receipt7", Receipt("digest", b"reply"))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -145,6 +147,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "outbox": b"mem_outbox7",
         "replicas": b"mem_replica7",
         "excludes": b"/srv/excluded7",
+        "receipts": b"receipt7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

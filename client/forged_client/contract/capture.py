@@ -129,7 +129,7 @@ class Undo(Request[Undone], frozen=True, tag="undo"):
     Turns that were judged together are taken back one by one. `session_id` "" is any.
 
     With `preview` nothing is taken: the reply says what would be. With `ids` it is taken only if it is still
-    just these memories.
+    just these memories. With a `key` it may be sent twice.
     """
 
     repeatable: ClassVar[bool] = False

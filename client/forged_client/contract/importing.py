@@ -59,7 +59,7 @@ class Import(Request[Imported], frozen=True, tag="import"):
     Their origin is `import` whatever a file says of itself, unless `own`: the person says that the files are
     out of an own root and are to be believed. A draft with a secret is refused alone, unless `allow_secret`;
     what was forgotten lately is left out, unless `allow_forgotten`. Asked again it does nothing that is done
-    already.
+    already. With a `key` the answer is then the first one.
     """
 
     bypassable: ClassVar[bool] = True

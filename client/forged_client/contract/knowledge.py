@@ -50,7 +50,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
 
     `agent_id` is who brings them, `metadata` what recalls can filter by. A document with a secret is refused,
     unless `allow_secret`; pieces that were forgotten lately are left out, unless `allow_forgotten`. Asked
-    again it does nothing that is done already.
+    again it does nothing that is done already, and with a `key` it answers as the first time.
     """
 
     bypassable: ClassVar[bool] = True
@@ -115,7 +115,10 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
 
 
 class RemoveDocument(Request[DocumentRemoved], frozen=True, tag="remove_document"):
-    """Remove a document by its source or id, for good: all its pieces, everywhere."""
+    """Remove a document by its source or id, for good: all its pieces, everywhere.
+
+    With a `key` it may be sent twice.
+    """
 
     name: str
     workspace: str = ""

@@ -113,6 +113,7 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     there now, with `shown` only if it is just that. `keep` and `drop` are ids of what waits for a person, or
     beginnings of them; what is kept becomes a typed memory, one of them in the words of `text` if that is
     given. A text with a secret is refused with the code `secret`, unless `allow_secret`.
+    With a `key` it may be sent twice.
     """
 
     workspace: str

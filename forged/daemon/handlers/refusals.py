@@ -17,6 +17,12 @@ class SecretFound(ForgedError):  # noqa: N818
     code = "secret"
 
 
+class ForgottenText(ForgedError):  # noqa: N818
+    """A person forgot what an agent is about to write; only a person brings it back."""
+
+    code = "forgotten"
+
+
 class NotReady(ForgedError):  # noqa: N818
     """The answer is not known yet: a root is read for the first time, or an interrupted request finished."""
 

@@ -20,12 +20,12 @@ from forged.daemon.handlers.details import names_in, said_of
 from forged.daemon.handlers.in_session import remember_in_session
 from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.recall import is_this_user
-from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
+from forged.daemon.handlers.refusals import ForgottenText, InvalidRequest, SecretFound
 from forged.daemon.handlers.trust import git_news
 from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import RootIndex
-from forged.memory import Category, Evidence, Memory, Related, Scope, Trigger
+from forged.memory import Category, Evidence, Memory, Origin, Related, Scope, Trigger
 from forged.scopes import Workplace
 from forged.state import Said
 from forged.text.private import without_private
@@ -41,7 +41,7 @@ async def remember(
     context: Context, place: Workplace, request: wire.Remember
 ) -> wire.Remembered | tuple[wire.Remembered, int]:
     """Write one memory; what it supersedes says where, if the request does not."""
-    place = await _place(context, place, request)
+    tops, place = place.tops, await _place(context, place, request)
     content = without_private(request.content)
     given = (request.category, request.session_id, request.supersedes, *texts_of(request.related))
     cues = cues_of(request.cues)
@@ -49,10 +49,12 @@ async def remember(
     secrets = await secrets_in(content, beside)
     insist(secrets, allowed=request.allow_secret)
     if request.scope == Scope.SESSION:
+        await check_wanted(context, tops, content, request.origin)
         noted = _notes(secrets, is_cut=content != request.content)
         context.daemon.metrics.remembered += 1
         return remember_in_session(context.daemon, place, request, content, noted)
     at, supersedes = await _home(context, place, request)
+    await check_wanted(context, (*tops, at.root.top), content, request.origin)
     told = said_of(request, at.root.scope)
     edges = await _edges(context, at, request.related)
     evidence = await evidence_of(request.evidence, _ground(place, at.root))
@@ -60,6 +62,8 @@ async def remember(
     new = msgspec.structs.replace(draft(asked, at.root), cues=cues, evidence=evidence)
     written = await context.daemon.writer.add(at, new, insisted=bool(secrets), key=request.key, said=told)
     context.daemon.metrics.remembered += 1
+    if request.origin == Origin.EXPLICIT:  # a person's word holds against an older one
+        await context.daemon.state.forgotten.withdraw(at.root.top, [content])
     unsaid = _unsaid(context, written, new, told, at.root.top) if written.existed else ()
     news = await git_news(context, at.root.top)
     return _told(written, _noted(secrets, *unsaid, *news, is_cut=content != request.content))
@@ -112,6 +116,8 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         )
         if request.content is None:
             return new
+        if request.content != base.content:
+            await check_wanted(context, (*place.tops, root.top), request.content, request.origin)
         new = msgspec.structs.replace(new, content=request.content, origin=request.origin)
         # What the old text spoke of says nothing of the new one.
         return new if new.content == base.content else msgspec.structs.replace(new, entities=(), relations=())
@@ -298,6 +304,23 @@ def _linked(there: Collection[str], wanted: str) -> str:
 
 
 # --- what must not be written --------------------------------------------------------------------------
+
+
+async def check_wanted(context: Context, tops: Sequence[str], content: str, origin: str) -> None:
+    """Refuse what a person forgot where no person says it again, be it a part of a longer text.
+
+    Raises ForgottenText.
+    """
+    forgotten = context.daemon.state.forgotten
+    if origin == Origin.EXPLICIT or not forgotten.known:
+        return
+
+    at = await asyncio.to_thread(forgotten.since, tops, content)
+    if at is not None:
+        raise ForgottenText(
+            f"a person forgot this at {memory.utc(at)[:16]}Z, so for 7 days it is written again only when a "
+            "person says so: `forgectl remember` with the text, or `forgectl restore`"
+        )
 
 
 async def secrets_in(content: str, beside: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.memory import Scope
+from forged.files import Root
+from forged.memory import Scope, utc_now
+from forged.state import Document
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -184,6 +186,49 @@ async def test_status_names_memories_that_are_shown_without_a_secret(home, repo)
 
     of_user = next(root for root in report.roots if root.scope == "user")
     assert (of_user.redacted, of_user.redacted_ids) == (1, ("mem_u",))
+
+
+GOOSE = "We deploy with goose on Mondays."
+WAYS = {
+    "forgotten": lambda top: wire.Forget(workspace=top, memory_id="mem_1"),
+    "erased": lambda top: wire.Forget(workspace=top, memory_id="mem_1", erase_now=True),
+    "undone": lambda top: wire.Undo(workspace=top),
+    "dropped": lambda top: wire.Review(workspace=top, drop=("mem_w",)),
+}
+WORDINGS = (GOOSE, "we deploy with **goose** on mondays", f"Tabs are four wide. {GOOSE} Ask Ann.")
+WRITES = {
+    "repo": partial(wire.Remember),
+    "user": partial(wire.Remember, scope="user"),
+    "agent": partial(wire.Remember, scope="agent", agent_id="a"),
+    "session": partial(wire.Remember, scope="session", agent_id="a", session_id="s"),
+    "a version": partial(wire.Remember, supersedes="mem_2"),
+    "an edit": partial(wire.Edit, memory_id="mem_2"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("write", WRITES)
+async def test_an_agent_does_not_write_again_what_a_person_forgot(home, repo, way, write):
+    """In any words that say the same, and in any scope; a person may say it again, and then it is kept."""
+    captured = msgspec.structs.replace(memory("mem_1", GOOSE), trigger="cadence")
+    put(repo, captured, memory("mem_2", "Tabs are four wide."))
+    root = Root(str(repo), Scope.REPO)
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        if way == "dropped":
+            (repo / ".forge/memory/mem_1.md").unlink()
+            waiting = memory("mem_w", GOOSE, created_at=utc_now())
+            await parts.state.to_review.add([Document(root, waiting, waits="why")])
+        assert (await parts.ask(WAYS[way](str(repo)))).status == "ok"
+        for content in WORDINGS:
+            code, told = await parts.refusal(WRITES[write](workspace=str(repo), content=content))
+            assert (code, "`forgectl remember`" in told, "goose" in told) == ("forgotten", True, False)
+        other = WRITES[write](workspace=str(repo), content="We deploy with goose on Fridays.")
+        assert (await parts.ask(other)).status == "ok"
+
+        said = await parts.ask(wire.Remember(workspace=str(repo), content=GOOSE, origin="explicit"))
+        again = await parts.ask(wire.Remember(workspace=str(repo), content=GOOSE))
+        assert (said.status, again.memory_id, again.existed) == ("ok", said.memory_id, True)
 
 
 def seen_after(told, repo, *ids):

@@ -36,24 +36,24 @@ TOLD = {"generation", "path", "reason", "root"}
 # Of each verb that writes memories, what is asked; `{top}` is the repository.
 ASKED: dict[str, Callable[[str], wire.Request]] = {
     "remember": lambda top: wire.Remember(workspace=top, content="We sail at noon."),
-    "supersede": lambda top: wire.Remember(workspace=top, content="goose is gone", supersedes="mem_1"),
-    "edit": lambda top: wire.Edit(workspace=top, memory_id="mem_1", content="goose flies", base="mem_2"),
-    "edit category": lambda top: wire.Edit(workspace=top, memory_id="mem_2", category="patterns", base="2"),
-    "relate": lambda top: wire.Relate(workspace=top, memory_id="mem_1", related=(wire.Edge("mem_3"),)),
-    "move": lambda top: wire.Move(workspace=top, memory_id="mem_1", to="user"),
-    "forget": lambda top: wire.Forget(workspace=top, memory_id="mem_2"),
-    "forget one version": lambda top: wire.Forget(workspace=top, memory_id="mem_1", version_only=True),
-    "erase": lambda top: wire.Forget(workspace=top, memory_id="mem_1", erase_now=True),
-    "erase from the trash": lambda top: wire.Forget(workspace=top, memory_id="mem_4", erase_now=True),
-    "restore": lambda top: wire.Restore(workspace=top, memory_id="mem_4"),
+    "supersede": lambda top: wire.Remember(workspace=top, content="goose is gone", supersedes="mem_x1"),
+    "edit": lambda top: wire.Edit(workspace=top, memory_id="mem_x1", content="goose flies", base="mem_x2"),
+    "edit category": lambda top: wire.Edit(workspace=top, memory_id="mem_x2", category="patterns", base="2"),
+    "relate": lambda top: wire.Relate(workspace=top, memory_id="mem_x1", related=(wire.Edge("mem_x3"),)),
+    "move": lambda top: wire.Move(workspace=top, memory_id="mem_x1", to="user"),
+    "forget": lambda top: wire.Forget(workspace=top, memory_id="mem_x2"),
+    "forget one version": lambda top: wire.Forget(workspace=top, memory_id="mem_x1", version_only=True),
+    "erase": lambda top: wire.Forget(workspace=top, memory_id="mem_x1", erase_now=True),
+    "erase from the trash": lambda top: wire.Forget(workspace=top, memory_id="mem_x4", erase_now=True),
+    "restore": lambda top: wire.Restore(workspace=top, memory_id="mem_x4"),
     "undo": lambda top: wire.Undo(workspace=top),
     "import": lambda top: wire.Import(
         workspace=top,
-        drafts=(wire.Draft(memory_id="mem_a", content="ink"), wire.Draft(memory_id="mem_3", content="x")),
+        drafts=(wire.Draft(memory_id="mem_a", content="ink"), wire.Draft(memory_id="mem_x3", content="x")),
     ),
     "ingest": lambda top: wire.Ingest(workspace=top, documents=(wire.Document(source="b.md", text="Sea."),)),
     "remove a document": lambda top: wire.RemoveDocument(workspace=top, name="a.md"),
-    "review": lambda top: wire.Review(workspace=top, keep=("mem_w",), drop=("mem_x",)),
+    "review": lambda top: wire.Review(workspace=top, keep=("mem_w",), drop=("mem_y",)),
 }
 # Of the others that write, why twice is no harm.
 NO_KEY = {
@@ -78,18 +78,18 @@ class Killed(BaseException):
 
 async def _stage(parts: Parts, home: Path, repo: Path) -> None:
     """A chain of two, two captured memories of one turn, one in the trash, a document, two proposals."""
-    old = memory("mem_1", "goose"), memory("mem_2", "goose two", supersedes="mem_1", version=2)
+    old = memory("mem_x1", "goose"), memory("mem_x2", "goose two", supersedes="mem_x1", version=2)
     captured = [
-        replace(each, trigger="cadence") for each in (memory("mem_3", "redis"), memory("mem_5", "kafka"))
+        replace(each, trigger="cadence") for each in (memory("mem_x3", "redis"), memory("mem_x5", "kafka"))
     ]
-    put(repo, *old, *captured, memory("mem_4", "nginx"))
-    put(home, replace(memory("mem_6", "tea", scope="user"), trigger="cadence"))
+    put(repo, *old, *captured, memory("mem_x4", "nginx"))
+    put(home, replace(memory("mem_x6", "tea", scope="user"), trigger="cadence"))
     await parts.loaded(repo)
-    await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_4"))
+    await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_x4"))
     document = wire.Document(source="a.md", text="Ships sail at noon.")
     await parts.ask(wire.Ingest(workspace=str(repo), documents=(document,)))
     root = root_at(str(repo), str(home))
-    for each in ("mem_w", "mem_x"):
+    for each in ("mem_w", "mem_y"):
         waiting = memory(each, f"It waits, {each}.", created_at=utc_now())
         await parts.state.to_review.add([Document(root, waiting, waits="why")])
 
