@@ -28,7 +28,7 @@ from forged.config import load as load_config
 from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.fd_store import FdStore
-from forged.daemon.handlers import Dispatcher, follow_documents, resume
+from forged.daemon.handlers import Dispatcher, follow_documents, follow_sessions, hand_over_all, resume
 from forged.daemon.handover import Successor
 from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
@@ -231,6 +231,7 @@ class DaemonRun:
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
+        self._begin(follow_sessions(daemon))
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
@@ -280,6 +281,7 @@ class DaemonRun:
 
     async def _close_parts(self) -> None:
         daemon = self._daemon
+        await hand_over_all(daemon)
         await daemon.capture.close()
         await daemon.state.close()
         daemon.retriever.close()

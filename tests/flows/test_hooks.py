@@ -155,6 +155,19 @@ def test_what_a_session_has_heard_outlives_the_daemon(home, repo):
         )
 
 
+def test_a_prompt_whose_turn_never_ends_is_judged_by_the_next_daemon(home, repo):
+    with running(home) as daemon:
+        claude = Harness(daemon, repo)
+        claude.prompt("Remember that deploys happen on Fridays.", "1")
+        daemon.stop()
+        daemon.start()
+
+        with daemon.client() as client:
+            eventually(
+                lambda: "Fridays" in " ".join(each.content for each in client.list(str(repo)).memories)
+            )
+
+
 def test_the_first_prompt_after_a_login_starts_the_daemon(home, repo):
     put(repo, memory("m0", "The walrus eats clams."))
     lexical = '[memory]\nembedding_model = "builtin:lexical"\n'

@@ -10,6 +10,7 @@ the start what a kill interrupted.
 from forged.daemon.handlers.context import About, Daemon, Probe
 from forged.daemon.handlers.dispatch import Dispatcher
 from forged.daemon.handlers.documents_gone import follow_documents
+from forged.daemon.handlers.hook import follow_sessions, hand_over_all
 from forged.daemon.handlers.memories import forgotten_elsewhere
 from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.restoring import resume
@@ -21,6 +22,8 @@ __all__ = [
     "Probe",
     "RefusedWrites",
     "follow_documents",
+    "follow_sessions",
     "forgotten_elsewhere",
+    "hand_over_all",
     "resume",
 ]

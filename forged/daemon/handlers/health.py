@@ -45,7 +45,13 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
     identity = daemon.indexer.identity
-    warnings = about.warnings + about.lacking + daemon.state.warnings + await daemon.state.foreign()
+    warnings = (
+        about.warnings
+        + about.lacking
+        + daemon.state.warnings
+        + daemon.talks.warnings
+        + await daemon.state.foreign()
+    )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
         warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)

@@ -10,15 +10,18 @@ A harness that is `unsure` tells of compactions that never come: what it heard s
 grown to a size that surely was compacted. A prompt that this daemon has not heard, because it was started
 since, is looked for in what the harness has written down; a turn without one is counted and not captured, as
 the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered, nor
-looked for afterwards.
+looked for afterwards. What waits of a session that is silent for an hour, goes on in other roots, or makes
+room for another one is captured without its end, and so is all that waits when the daemon stops.
 What goes wrong is one line in the log, and the harness hears nothing of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -28,11 +31,11 @@ import msgspec
 from forged import __version__
 from forged.conversation import Utterance
 from forged.daemon.handlers import capture
-from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.other_scopes import with_others
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.talks import Talk
-from forged.errors import ForgedError
+from forged.errors import ForgedError, WorkspaceError
 from forged.hooks import Event, event_of, output, takes_context
 from forged.memory import utc_day
 from forged.scopes import Workplace
@@ -47,6 +50,8 @@ logger = logging.getLogger(__name__)
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * tokens.BYTES_PER_TOKEN
 # Of a file in which a harness writes down what is said: the newest turn, with all that its tools printed.
 _TAIL_BYTES = 4 << 20
+# Between two looks at the sessions that are silent.
+_LOOKS_S = 60.0
 _FAILURES = frozenset({"timeout", "error"})
 
 Ask = Callable[[wire.Request[Any]], Awaitable[wire.Reply]]
@@ -115,12 +120,18 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
         raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
     named = {event.workspace, workspace} & request.seen.keys()
     await daemon.resolver.agree({path: request.seen[path] for path in named})
-    place = await daemon.resolver.resolve(workspace)
+    try:
+        place = await daemon.resolver.resolve(workspace)
+    except WorkspaceError:
+        if talk is None:
+            raise
+        place = talk.place  # the folder is gone, as a linked worktree is; its repository need not be
     await daemon.state.opened(place.settings.retrieval_timeout_s)
     if off := daemon.disabled or place.off or daemon.state.pauses.reason(place.tops):
-        daemon.talks.empty(row.called, event.session_id)
+        daemon.talks.empty(row.called, event.session_id, place.tops)
         if event.prompt:
             daemon.talks.silence(row.called, event.session_id, hash(event.prompt))
+        await hand_over_due(context)
         raise Disabled(off)
     return _Told(context, request, row, event, place, ask)
 
@@ -144,23 +155,27 @@ async def _start(told: _Told) -> Answered:
 
 
 async def _prompt(told: _Told) -> Answered:
-    talk = _begun(told)
-    told.context.daemon.state.agents.count(told.agent, turns=1)
-    return await _injected(told, talk) if talk.asked(told.event) else Answered()
-
-
-def _begun(told: _Told) -> Talk:
-    event, talks = told.event, told.context.daemon.talks
-    return talks.begin(told.agent, event.session_id, event.workspace, told.place.tops)
+    event, daemon = told.event, told.context.daemon
+    talk = daemon.talks.begin(told.agent, event.session_id, event.workspace, told.place)
+    daemon.state.agents.count(told.agent, turns=1)
+    if talk.is_full:
+        await _captured(told, talk, "turn")
+        daemon.talks.early += not talk.refusal
+    is_open = talk.asked(event)
+    await hand_over_due(told.context)
+    return await _injected(told, talk) if is_open else Answered()
 
 
 async def _turn_end(told: _Told) -> Answered:
     event, daemon = told.event, told.context.daemon
-    if daemon.talks.is_silenced(told.agent, event.session_id, event.prompt):
-        talk = None
-    else:
-        talk = told.talk or await _taken_up(told)
-    if talk is not None and talk.answered(event):
+    is_silenced = daemon.talks.is_silenced(told.agent, event.session_id, event.prompt)
+    talk = None if is_silenced else told.talk or await _taken_up(told)
+    is_known = talk is not None and talk.answered(event)
+    # Held only if its prompt is known: it might take the place of one whose prompt is.
+    if talk is not None and told.talk is None and (is_known or talk.open_spans):
+        daemon.talks.put(talk)
+        await hand_over_due(told.context)
+    if talk is not None and is_known:
         await _captured(told, talk, "turn")
     else:
         daemon.state.agents.count(told.agent, unknown=1)
@@ -168,7 +183,7 @@ async def _turn_end(told: _Told) -> Answered:
 
 
 async def _taken_up(told: _Told) -> Talk | None:
-    """Begin the talk of a session that this daemon has not heard; None if its prompt must not be captured.
+    """Make the talk of a session that this daemon has not heard; None if its prompt must not be captured.
 
     That is one from before something was forgotten, or from before a pause began or ended.
     """
@@ -181,7 +196,7 @@ async def _taken_up(told: _Told) -> Talk | None:
         written, asked_at = await asyncio.to_thread(_written, told)
     if 0 < asked_at <= daemon.state.silenced_at:
         return None
-    talk = _begun(told)
+    talk = Talk(told.agent, event.session_id, event.workspace, told.place)
     if not event.prompt:
         talk.recalled(event.turn_id, written, asked_at)
     return talk
@@ -299,21 +314,69 @@ def _skew(told: _Told, talk: Talk) -> str:
 
 async def _captured(told: _Told, talk: Talk, kind: str) -> None:
     """Hand over what was said, if something of it is new; what is refused goes with the next that is not."""
+    await _kept(told.context, talk, kind, told.place)
+    if talk.refusal:
+        _failed(told, talk.refusal)
+
+
+async def _kept(context: Context, talk: Talk, kind: str, place: Workplace) -> None:
+    """Have what is new of a talk captured; its `refusal` says why nothing was taken. Raises Disabled."""
     is_whole, said = kind == "compaction", talk.said
+    talk.refusal = ""
     if not (messages := talk.untold(whole=is_whole)):
         return
     handed_over = wire.Capture(
         workspace=talk.workspace,
-        session_id=told.event.session_id,
+        session_id=talk.session_id,
         kind=kind,
         messages=messages,
-        agent=told.agent,
+        agent=talk.agent,
     )
-    reply = await capture.keep(told.context, told.place, handed_over, talk.said_at(messages))
+    reply = await capture.keep(context, place, handed_over, talk.said_at(messages))
     if reply.is_taken or reply.reason == "nothing_to_capture":
         talk.captured(said, whole=is_whole)
     else:
-        _failed(told, reply.reason)
+        talk.refusal = reply.reason
+
+
+async def hand_over_due(context: Context, *, all_of_them: bool = False, again: bool = False) -> None:
+    """Have captured what waits of sessions that left or are silent, without the ends of their turns.
+
+    `again`: also what capture refused before; `all_of_them`: also what goes on.
+    """
+    for talk in context.daemon.talks.due(all_of_them=all_of_them, again=again):
+        try:
+            await _handed_over(context, talk)
+        except ForgedError as error:
+            talk.refusal = str(error)
+        if talk.refusal:
+            logger.warning("a session waits for capture agent=%s error=%s", talk.agent, talk.refusal)
+        else:
+            context.daemon.talks.settled(talk)
+
+
+async def _handed_over(context: Context, talk: Talk) -> None:
+    """Have captured what waits of a talk where it was said, unless memory is off or paused there by now."""
+    daemon, place = context.daemon, talk.place
+    with contextlib.suppress(WorkspaceError):  # a folder that is gone: its repository need not be
+        now = await daemon.resolver.resolve(talk.workspace)
+        place = now if now.tops == place.tops else place
+    if place.off or daemon.state.pauses.reason(place.tops):
+        talk.refusal = ""
+    else:
+        await _kept(context, talk, "turn", place)
+
+
+async def follow_sessions(daemon: Daemon) -> None:
+    """Have captured, minute by minute, what waits of sessions that left or are silent. Ends never."""
+    while True:
+        await asyncio.sleep(_LOOKS_S)
+        await hand_over_due(Context(daemon, time.monotonic()), again=True)
+
+
+async def hand_over_all(daemon: Daemon) -> None:
+    """Have captured what waits of all sessions, before the daemon that holds it ends."""
+    await hand_over_due(Context(daemon, time.monotonic()), all_of_them=True)
 
 
 def _failed(told: _Told, why: str) -> None:

@@ -5,6 +5,9 @@ captured with its prompt, and before a compaction all that was said since the la
 messages are held here, in memory alone, and bounded: 64 sessions, 128,000 characters of each or its newest
 two messages, oldest gone first. What stands between `<private>` tags is not among them. Nothing that a
 turn's end tells again is new: a turn is known by its id, or by its prompt where the harness has none.
+
+Messages that capture has not taken do not go with a bound, nor when their session continues in other roots:
+they are `due` until hook.py has handed them over. Sessions that are silent for an hour are due as well.
 """
 
 from __future__ import annotations
@@ -16,11 +19,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from forged.conversation import Utterance
 from forged.hooks import Event
+from forged.scopes import Workplace
 from forged.text.forgetting import Words, without_sentences
 from forged.text.private import private_left
 from forged_client import protocol as wire
 
 SESSIONS, CHARACTERS = 64, 128_000
+# Seconds without an event after which a session is taken for one that ended without a word.
+SILENT_S = 3600.0
+# Characters of one session, and sessions that are over: more is lost while capture takes nothing.
+_MOST_UNTOLD, _MOST_LEAVING = 4 * CHARACTERS, SESSIONS
+_EARLY = (
+    f"{{}} turns were captured before their end, because at most {SESSIONS} sessions and {CHARACTERS} "
+    "characters of one are held"
+)
+_LOST = "{} messages were lost, because capture refused them for too long"
 # Messages that a prompt is asked about together with, itself included.
 BEFORE = 8
 _TURNS = 32
@@ -29,15 +42,22 @@ _ALWAYS = 2
 
 
 class Talk:
-    """One session. `workspace` and `tops` are those of its prompts, `turn_id` is the newest turn's.
+    """One session. `workspace` and `place` are those of its prompts, `turn_id` is the newest turn's.
 
     `open_spans` is how many private spans its person has begun and not ended. `began` and `asked_at` are when
-    it was made and when its newest prompt was sent, in Unix seconds; 0: nobody knows.
+    it was made and when its newest prompt was sent, in Unix seconds; 0: nobody knows. `refusal` is why
+    capture last took nothing of it, `touched` when its newest event came, and `lost` how many messages were
+    dropped that capture never saw.
     """
 
-    def __init__(self, workspace: str, tops: tuple[str, ...]) -> None:
+    def __init__(self, agent: str, session_id: str, workspace: str, place: Workplace) -> None:
+        self.agent = agent
+        self.session_id = session_id
         self.workspace = workspace
-        self.tops = tops
+        self.place = place
+        self.touched = 0.0
+        self.refusal = ""
+        self.lost = 0
         self.turn_id = ""
         self.messages: list[wire.Message] = []
         self.since_compaction = 0  # turns
@@ -54,6 +74,17 @@ class Talk:
     def prompt(self) -> int:
         """The hash of the prompt that was told last."""
         return self._told[1]
+
+    @property
+    def waits(self) -> bool:
+        """Whether something was said that capture has not taken."""
+        return self.said > self._captured
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the messages that wait leave no room for another one."""
+        waiting = self.messages[-(self.said - self._captured) :] if self.waits else ()
+        return sum(len(_text(each)) for each in waiting) > CHARACTERS
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
@@ -106,8 +137,9 @@ class Talk:
         `whole`: for a compaction all that is held, if something was said since the last one.
         """
         new = self.said - (self._compacted if whole else self._captured)
-        held = tuple(self.messages[0 if whole else -(new + BEFORE) :])
-        return held if new and any(_text(each).strip() for each in held) else ()
+        if not new:
+            return ()
+        return tuple(each for each in self.messages[0 if whole else -(new + BEFORE) :] if _text(each).strip())
 
     def said_at(self, messages: Sequence[wire.Message]) -> tuple[float, ...]:
         """When each of the newest messages was said, at the earliest; 0: nobody knows."""
@@ -121,9 +153,10 @@ class Talk:
             self._compacted = said
 
     def compacted(self) -> None:
-        """What was said before the newest prompt is a summary now."""
+        """What was said before the newest prompt is a summary now; what capture has not taken stays."""
         places = [at for at, each in enumerate(self.messages) if each.role == "user"]
-        self.messages = self.messages[places[-1] :] if places else []
+        start = places[-1] if places else len(self.messages)
+        self.messages = self.messages[max(0, min(start, len(self.messages) - (self.said - self._captured))) :]
         self.since_compaction = self.bytes_since_compaction = 0
 
     def without(self, left: Mapping[int, str]) -> None:
@@ -135,7 +168,8 @@ class Talk:
             each if (text := left.get(id(each))) is None else wire.Message(each.role, text)
             for each in self.messages
         ]
-        if self._is_open and self.messages and not _text(self.messages[-1]).strip():
+        prompts = [_text(each) for each in self.messages if each.role == "user"]
+        if self._is_open and prompts and not prompts[-1].strip():
             self._is_open = False
             self._turns.pop(self.turn_id, None)
 
@@ -152,16 +186,28 @@ class Talk:
         self.messages.append(wire.Message(role, text))
         size = sum(len(_text(each)) for each in self.messages)
         while size > CHARACTERS and len(self.messages) > _ALWAYS:
+            is_untold = len(self.messages) <= self.said - self._captured
+            if is_untold and size <= _MOST_UNTOLD:
+                break
+            self.lost += is_untold
             size -= len(_text(self.messages.pop(0)))
 
 
 class Talks:
-    """One for the daemon; lives in its event loop. `began` is when it was made, in Unix seconds."""
+    """One for the daemon; lives in its event loop. `began` is when it was made, in Unix seconds.
+
+    `early` counts the sessions that were handed over because others needed their place, `lost` the messages
+    that no bound left room for while capture refused them.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
         self.began = clock()
+        self.early = 0
+        self._lost = 0
         self._talks: OrderedDict[tuple[str, str], Talk] = OrderedDict()
         self._silenced: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._leaving: list[Talk] = []  # of no session any more, with messages that capture has not taken
 
     def silence(self, agent: str, session_id: str, prompt: int) -> None:
         """Know by its hash a prompt that must not be held when the end of its turn says it again."""
@@ -174,50 +220,120 @@ class Talks:
         """Tell whether a prompt that a turn's end says again is the one that must not be held."""
         return bool(prompt) and self._silenced.get((agent, session_id)) == hash(prompt)
 
-    def of(self, agent: str, session_id: str) -> Talk | None:
-        return self._talks.get((agent, session_id))
+    @property
+    def lost(self) -> int:
+        return self._lost + sum(each.lost for each in self._all())
 
-    def begin(self, agent: str, session_id: str, workspace: str, tops: tuple[str, ...]) -> Talk:
-        """The session's talk, which starts anew in other roots; what is private there goes on being so."""
-        talk = known = self._talks.get((agent, session_id))
-        if talk is None or talk.tops != tops:
-            talk = self._talks[agent, session_id] = Talk(workspace, tops)
-            talk.open_spans = known.open_spans if known is not None else 0
-        talk.workspace = workspace
-        self._talks.move_to_end((agent, session_id))
-        while len(self._talks) > SESSIONS:
-            self._talks.popitem(last=False)
+    def of(self, agent: str, session_id: str) -> Talk | None:
+        """The session's talk, which an event of it has just touched."""
+        talk = self._talks.get((agent, session_id))
+        if talk is not None:
+            talk.touched = self.clock()
         return talk
 
-    def drop(self, agent: str, session_id: str) -> None:
-        """The session begins anew."""
-        self._talks.pop((agent, session_id), None)
+    def begin(self, agent: str, session_id: str, workspace: str, place: Workplace) -> Talk:
+        """The session's talk, which starts anew in other roots; what is private there goes on being so."""
+        talk = known = self.of(agent, session_id)
+        if talk is None or talk.place.tops != place.tops:
+            talk = Talk(agent, session_id, workspace, place)
+            talk.open_spans = known.open_spans if known is not None else 0
+        talk.workspace, talk.place = workspace, place
+        self.put(talk)
+        return talk
 
-    def empty(self, agent: str, session_id: str) -> None:
-        """Hold nothing of what was said in a session, which goes on; what is private in it stays so."""
+    def put(self, talk: Talk) -> None:
+        """Hold a talk as its session's; the one before it and the one that has no room are due."""
+        key = (talk.agent, talk.session_id)
+        known = self._talks.get(key)
+        if known is not None and known is not talk:
+            self._leave(known)
+        self._talks[key] = talk
+        self._talks.move_to_end(key)
+        talk.touched = self.clock()
+        while len(self._talks) > SESSIONS:
+            others = (each for each in self._talks.values() if each is not talk)
+            oldest = min(others, key=lambda each: (each.open_spans > 0, each.waits))
+            self.early += oldest.waits
+            self._leave(self._talks.pop((oldest.agent, oldest.session_id)))
+
+    def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[Talk, ...]:
+        """The talks to hand over now: of no session any more, or silent; `again`: also what was refused."""
+        silent_since = self.clock() - SILENT_S
+        return tuple(
+            each
+            for each in self._all()
+            if each.waits
+            and (all_of_them or again or not each.refusal)
+            and (all_of_them or each in self._leaving or each.touched <= silent_since)
+        )
+
+    def settled(self, talk: Talk) -> None:
+        """Nothing of a talk waits any more, or nobody wants it."""
+        if talk in self._leaving:
+            self._leaving.remove(talk)
+            self._lost += talk.lost
+
+    def drop(self, agent: str, session_id: str) -> None:
+        """The session begins anew; what waits of it is due."""
+        if (talk := self._talks.pop((agent, session_id), None)) is not None:
+            self._leave(talk)
+
+    def empty(self, agent: str, session_id: str, tops: tuple[str, ...] | None = None) -> None:
+        """Hold nothing of what was said in a session, which goes on; what is private in it stays so.
+
+        With `tops` what was said in other roots is due.
+        """
         talk = self._talks.pop((agent, session_id), None)
         if talk is not None:
             self.silence(agent, session_id, talk.prompt)
+        if talk is not None and tops is not None and talk.place.tops != tops:
+            self._leave(talk)
         if talk is not None and talk.open_spans:
-            left = self._talks[agent, session_id] = Talk(talk.workspace, talk.tops)
+            left = self._talks[agent, session_id] = Talk(agent, session_id, talk.workspace, talk.place)
             left.open_spans = talk.open_spans
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
         """Take the sentences that hold an unwanted text out of all that is held; what else was said stays."""
-        held = [each for talk in self._talks.values() for each in talk.messages]
+        held = [each for talk in self._all() for each in talk.messages]
 
         def left() -> dict[int, str]:
             cut = ((each, without_sentences(_text(each), unwanted)) for each in held)
             return {id(each): text for each, (text, count) in cut if count}
 
         if changed := await asyncio.to_thread(left):
-            for talk in self._talks.values():
+            for talk in self._all():
                 talk.without(changed)
 
     def clear(self, top: str | None = None) -> None:
         """Hold nothing of what was said where this root counts, or anywhere."""
-        for key in [key for key, talk in self._talks.items() if top is None or top in talk.tops]:
-            self.empty(*key)
+        for key, talk in list(self._talks.items()):
+            if top is None or top in talk.place.tops:
+                self.empty(*key)
+        for talk in list(self._leaving):
+            if top is None or top in talk.place.tops:
+                self.settled(talk)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for `status` about bounds that were reached."""
+        refused = [each.refusal for each in self._leaving if each.refusal]
+        return (
+            *([f"{len(refused)} sessions that are over wait for capture: {refused[-1]}"] if refused else ()),
+            *([_EARLY.format(self.early)] if self.early else ()),
+            *([_LOST.format(self.lost)] if self.lost else ()),
+        )
+
+    def _all(self) -> tuple[Talk, ...]:
+        return (*self._leaving, *self._talks.values())
+
+    def _leave(self, talk: Talk) -> None:
+        if not talk.waits:
+            self._lost += talk.lost
+            return
+        self._leaving.append(talk)
+        while len(self._leaving) > _MOST_LEAVING:
+            oldest = self._leaving.pop(0)
+            self._lost += oldest.lost + len(oldest.untold(whole=False))
 
 
 def _text(message: wire.Message) -> str:
