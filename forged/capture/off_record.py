@@ -159,7 +159,7 @@ class _Piece:
 
     def __init__(self, piece: Piece) -> None:
         self._whole = piece.text
-        self.parts = parts_of(piece) if piece.of != "foreign" else []
+        self.parts = parts_of(piece) if piece.of in {"typed", "unsure"} else []
         self._left: list[str | None] = [*self.parts]
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]

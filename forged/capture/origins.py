@@ -7,6 +7,7 @@ of it and may take a pasted order for the person's. Out comes whose it is:
   something to be kept.
 - `mixed` has words that only foreign text has, a model's a single one, or is a model's of which less than two
   fifths were typed: it waits for a person.
+- Beside a brief (`typed`) what would be mixed is foreign: nobody is asked about what a script was told.
 - `ours` is everything else. What the assistant proposed and somebody agreed to counts as typed.
 
 Words are compared by their beginnings, as a model puts them into other forms, but for the commonest of each
@@ -57,12 +58,18 @@ class Origins:
         self._unsure = words_said(piece.text for piece in found if piece.of == "unsure") - self._typed
         self._foreign = words_said(piece.text for piece in self._pasted) - self._typed
         self._is_asked = any(map(asks, typed))
+        self._brief = words_said(piece.text for piece in found if piece.of == "brief") - self._typed
 
     def whose(self, content: str, *, by_model: bool) -> Whose:
         """Whose words a proposal is made of."""
         if not self._pasted:
             return "ours"
         said = words_said((content,))
+        found = self._whose(said, by_model=by_model)
+        is_of_brief = self._brief and (said & self._brief or not said & self._unsure)
+        return "foreign" if found == "mixed" and is_of_brief else found
+
+    def _whose(self, said: frozenset[str], *, by_model: bool) -> Whose:
         foreign, typed = said & self._foreign, said & self._typed
         if len(foreign) >= _LEAST or any(map(_is_name, foreign)):
             may_be_meant = self._is_asked or typed or not said.isdisjoint(self._unsure)

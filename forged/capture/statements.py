@@ -77,7 +77,7 @@ def statements(
 def _of_message(window: Sequence[Utterance], place: int, found: Sequence[Piece]) -> Iterator[Statement]:
     said = [*_said(found)]
     proposed = _proposed(window, place) if said else ""
-    around = "\n\n".join(piece.text for piece in found if piece.of != "foreign")
+    around = "\n\n".join(piece.text for piece in found if piece.of in ("typed", "unsure"))
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]

@@ -11,6 +11,8 @@ weighed:
   language, or speaks of agents and users in the third person.
 - One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
 
+From a sentence on that gives a role or a task ("You are agent 3 of 8"), a message is the brief of a script.
+
 Characters that nobody sees are left out of the pieces.
 
 The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
@@ -57,7 +59,12 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 
-Of = Literal["typed", "unsure", "foreign"]
+# Before a sentence that is the first of a brief, and between what appoints somebody and the role.
+_BEGINS = r"(?:\A|\n|(?<=[.!?…:;]\s)|(?<=[。！？；：]))[\s>#*_\-–•\d.)]{0,8}"
+_ENDS_ROLE = "we|our|us|i|my|please|remember|always|never|use|who|which|because"
+_BETWEEN = rf"(?:(?!\b(?:{_ENDS_ROLE})\b)[^.!?;:。！？\n]){{0,60}}?"
+
+Of = Literal["typed", "unsure", "foreign", "brief"]
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +79,9 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     points: re.Pattern[str]
     agents: re.Pattern[str]
     announces: re.Pattern[str]
+    appoints: re.Pattern[str]
+    roles: re.Pattern[str]
+    briefs: re.Pattern[str]
 
 
 @functools.cache
@@ -95,6 +105,11 @@ class Piece(msgspec.Struct, frozen=True):
 
 def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Piece, ...]:
     """All pieces of a message, or of a part: the rest of one `begun`, the beginning of one that `goes_on`."""
+    return _before_brief(_pieces(text, begun=begun, goes_on=goes_on))
+
+
+def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[Piece, ...]:
+    """All pieces, as if no message was a brief."""
     blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
@@ -106,6 +121,36 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Pi
         Piece(block, "foreign" if is_long and place in inner else _of(found))
         for place, (block, found) in enumerate(zip(blocks, points, strict=True))
     )
+
+
+def _before_brief(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The pieces of a message, parted where a brief begins, which is all that follows.
+
+    In code and quotations stand the briefs that a person works on.
+    """
+    for place, piece in enumerate(found):
+        begins = None if _is_shown(piece) else _brief().search(piece.text)
+        if begins is None:
+            continue
+        before = tuple(piece.text[: begins.start()].splitlines())
+        rest = tuple(piece.text[begins.start() :].strip("\n").splitlines())
+        own = (Piece(before, piece.of),) if any(map(str.strip, before)) else ()
+        briefs = (Piece(each.lines, "brief") for each in found[place + 1 :])
+        return (*found[:place], *own, Piece(rest, "brief"), *briefs)
+    return found
+
+
+def _is_shown(piece: Piece) -> bool:
+    """Whether a piece is code or a quotation."""
+    marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
+    return bool(marked) or _QUOTED.match(piece.text) is not None
+
+
+@functools.cache
+def _brief() -> re.Pattern[str]:
+    told = words()
+    role = f"(?:{told.appoints.pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{told.roles.pattern})(?![a-zà-ÿ])"
+    return re.compile(f"{_BEGINS}(?:{role}|{told.briefs.pattern})", re.IGNORECASE)
 
 
 def pieces_of(
@@ -124,8 +169,16 @@ def pieces_of(
 def marked(text: str, found: Sequence[Piece]) -> str:
     """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    lines = without_unseen(text).splitlines()
+    lines = _with_brief_apart(without_unseen(text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
+
+
+def _with_brief_apart(text: str, found: Sequence[Piece]) -> str:
+    """The message with a line break where its brief begins in the midst of a line."""
+    first = next((piece.lines[0] for piece in found if piece.of == "brief"), "")
+    before, brief, behind = text.partition(first) if first else (text, "", "")
+    own = before.rstrip(" ")
+    return f"{own}\n{brief}{behind}" if brief and own and own[-1] != "\n" else text
 
 
 def _has_form(line: str) -> bool:

@@ -41,8 +41,8 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def sentences_of(piece: Piece) -> Iterator[str]:
-    """Those of one piece; none of one that is foreign."""
-    if piece.of == "foreign":
+    """Those of one piece; none of one that is foreign or of a brief."""
+    if piece.of in ("foreign", "brief"):
         return
     if is_list(piece.lines):
         paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)

@@ -30,7 +30,7 @@ from forged_client.messages import window
 from forged_client.parts import PART_BYTES
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
-from tests.data.harness_forms import HARNESS_FORMS, TALK
+from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS, TALK
 from tests.data.memories import memory
 
 ROOT = Root("/repo", Scope.REPO)
@@ -98,12 +98,15 @@ def from_a_raw_client(form):
     return msgspec.msgpack.decode(msgspec.msgpack.encode(form), type=tuple[wire.Message, ...])
 
 
+ALL_FORMS = FORMS | HARNESS_FORMS | LINE_FORMS
+
+
 def from_our_client(form):
     return window(form, 0, PART_BYTES)
 
 
 @pytest.mark.parametrize("sent", [from_a_raw_client, from_our_client])
-@pytest.mark.parametrize("form", [*FORMS.values(), *HARNESS_FORMS.values()], ids=[*FORMS, *HARNESS_FORMS])
+@pytest.mark.parametrize("form", ALL_FORMS.values(), ids=ALL_FORMS)
 def test_of_every_form_only_what_was_said_is_read(form, sent):
     read = "\n".join(each.text for each in utterances(sent(form), 0))
 
