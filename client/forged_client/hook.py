@@ -1,9 +1,12 @@
-"""What a harness runs at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS`.
+"""What a harness runs at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS [SIGN...]`.
 
 In: the event's payload on stdin. Out: what the harness is to read, on stdout, or nothing. The payload goes to
 the daemon as it came, and the daemon's answer comes out as it is; nothing is understood here. Whatever
 happens - no daemon, a stopped, slow or broken one, a closed stream, a signal - the process ends with 0 within
 2.5 s and has printed nothing: an agent never fails or waits because its memory does.
+
+A SIGN tells that a script runs the harness: `--headless=NAME=VALUE` is a variable of the environment, and
+`--headless=WORD` an argument of the harness's own process, which is looked up where there is a /proc.
 
 A harness starts this for every prompt, so it costs as little as an interpreter does: only modules that are
 part of the interpreter are imported, the two frames are put together by hand and held against the protocol by
@@ -31,12 +34,15 @@ SENT, READ, _REPLY = 1_500_000, 32 << 20, 4 << 20
 
 _VERSION = b"\xa7version" + bytes((0xA0 + len(VERSION),)) + VERSION
 HELLO = b"\x84\xa4type\xa5hello\xa2id\x01\xa6client\xabforged-hook" + _VERSION
-_HOOK = b"\x87\xa4type\xa4hook\xa2id\x02\xa7harness"
+_HOOK = b"\x88\xa4type\xa4hook\xa2id\x02\xa7harness"
 # Keys of the harnesses' payloads behind which a path is, and whether it is that of a file.
 _PATH_KEYS = ((b'"cwd"', False), (b'"workspace_roots"', False), (b'"transcript_path"', True))
 _MOST_PATH = 8192
 _SIGNALS = (_signal.SIGALRM, _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _PEER_BYTES = 12  # pid, uid, gid
+_SIGN = "--headless="
+# Between a harness and its hook, and how many of them at most.
+_SHELLS, _MOST_SHELLS = (b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"fish", b"busybox"), 4
 # Bytes of a path that fit into an address; hook_beside.py has a way for longer ones.
 _PATH = 103 if sys.platform == "darwin" else 107
 
@@ -51,8 +57,11 @@ def main(arguments: list[str]) -> None:
         ends = time.monotonic() + DEADLINE_S
         payload = _read()
         posix.fstat(1)  # where stdout is closed its number is the socket's
-        if len(arguments) == 1 and payload and not _is_bypassed(posix.environ):
-            _write(answer(arguments[0].encode(), payload, ends))
+        harness, signs = arguments[:1], [each[len(_SIGN) :] for each in arguments if each.startswith(_SIGN)]
+        is_called = len(harness) + len(signs) == len(arguments) > len(signs)
+        if is_called and payload and not _is_bypassed(posix.environ):
+            headless = bool(signs) and is_headless([each.encode() for each in signs])
+            _write(answer(harness[0].encode(), payload, ends, headless=headless))
     except BaseException:  # noqa: BLE001, S110 - the edge of the harness's process: it must not hear of it
         pass
     finally:
@@ -82,7 +91,39 @@ def _is_bypassed(env: "Mapping[bytes, bytes]") -> bool:
     return env.get(b"FORGED_BYPASS", b"").strip().lower() not in {b"", b"0", b"false", b"no"}
 
 
-def answer(harness: bytes, payload: bytes, ends: float) -> bytes:
+def is_headless(signs: "list[bytes]", proc: bytes = b"/proc") -> bool:
+    """Whether a script runs the harness, by one of these signs; what cannot be read is no sign."""
+    named = [each.partition(b"=") for each in signs if not each.startswith(b"-")]
+    if any(posix.environ.get(name) == value for name, is_named, value in named if is_named):
+        return True
+    words = [each for each in signs if each.startswith(b"-") or b"=" not in each]
+    try:
+        called = _harness(proc) if words else []
+    except (OSError, ValueError):
+        return False
+    return any(each in words or each.partition(b"=")[0] in words for each in called[1:])
+
+
+def _harness(proc: bytes) -> "list[bytes]":
+    """The words with which the harness was called: the first process above this one that is no shell."""
+    pid = posix.getppid()
+    for _ in range(_MOST_SHELLS):
+        called = _bytes_of(b"%s/%d/cmdline" % (proc, pid)).split(b"\0")[:-1]
+        if not called or called[0].rpartition(b"/")[2].lstrip(b"-") not in _SHELLS:
+            return called
+        pid = int(_bytes_of(b"%s/%d/stat" % (proc, pid)).rpartition(b")")[2].split()[1])
+    return []
+
+
+def _bytes_of(path: bytes) -> bytes:
+    number = posix.open(path, posix.O_RDONLY)
+    try:
+        return posix.read(number, 1 << 16)
+    finally:
+        posix.close(number)
+
+
+def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = False) -> bytes:
     """What the daemon says to a payload by the time `ends` of the monotonic clock. Raises anything."""
     if len(payload) > SENT:
         payload = bytes(_beside().shortened(payload, SENT))
@@ -91,16 +132,19 @@ def answer(harness: bytes, payload: bytes, ends: float) -> bytes:
     except Exception as error:  # noqa: BLE001 - as in `main`, but for what the person has to mend
         return bytes(_beside().refusal(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
-    sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms)))
+    sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms, headless=headless)))
     _received(sock)  # to hello: whether it welcomes us shows in the next one
     return output_of(_received(sock))
 
 
-def request(harness: bytes, payload: bytes, within_ms: int) -> bytes:
+def request(harness: bytes, payload: bytes, within_ms: int, *, headless: bool = False) -> bytes:
     """The body of a `Hook`."""
     sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
     named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
-    return _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION
+    told = b"\xa8headless" + (b"\xc3" if headless else b"\xc2")
+    return (
+        _HOOK + named + b"\xa7payload" + sent + b"\xa9within_ms" + within + _seen(payload) + _VERSION + told
+    )
 
 
 def _seen(payload: bytes) -> bytes:

@@ -63,7 +63,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
 
     `said_at` is when each message was said (Unix seconds, 0: nobody knows), where that is told. Of a past
     session `mark` is its reader's word for all of it, which stands with the last of its messages. `hear` sets
-    the `identities` of `roots`.
+    the `identities` of `roots`. `headless`: a script runs the agent.
     """
 
     kind: Kind
@@ -80,6 +80,7 @@ class Spoken(msgspec.Struct, frozen=True, kw_only=True):
     said_at: tuple[float, ...] = ()
     mark: str = ""
     identities: tuple[str, ...] = ()
+    headless: bool = False
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -347,4 +348,5 @@ def _event(spoken: Spoken, event_id: str, piece: Slice, now: float) -> Event:
         goes_on=piece[-1].goes_on,
         agent=spoken.agent,
         identities=spoken.identities,
+        headless=spoken.headless,
     )

@@ -84,10 +84,12 @@ class LocalAnswers:
         return More(stays, (*sure, *likely), refused)
 
     def asked(self, event: Event) -> More:
-        """Return what comes of explicit requests alone."""
+        """Return what comes of explicit requests alone, of a headless event of worded ones."""
         requests, found, judge, judged = self._judged(event, still_meant(event))
+        scope = Scope.REPO if event.headless else None
+        found = tuple(unit for unit in found if unit.message in requests or not event.headless)
         asked, refused = _asked(requests, found, judged, judge)
-        return More((), tuple(_proposal(unit, judged, "request") for unit in asked), refused)
+        return More((), tuple(_proposal(unit, judged, "request", scope) for unit in asked), refused)
 
     def _judged(
         self, event: Event, said: Sequence[Statement]
@@ -122,6 +124,23 @@ class Overruled:
         return msgspec.structs.replace(
             found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
         )
+
+
+class OfPeople:
+    """`Classifier` over another for what people say; of what a script says only requests are kept."""
+
+    def __init__(self, classifier: Classifier, local: LocalAnswers) -> None:
+        self._classifier = classifier
+        self._local = local
+
+    async def classify(
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return what the other proposes, or what a headless event asks for. Raises CallFailed."""
+        if not event.headless:
+            return await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
+        more = self._local.asked(event)
+        return Classified(more.proposals, author=Origin.TYPED, refused=more.refused)
 
 
 def _asked(
@@ -176,12 +195,12 @@ def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
     return any(each.text in other.text for each in unit.sentences for other in asked)
 
 
-def _proposal(unit: Unit, judged: dict[str, Leanings], why: str) -> Proposal:
+def _proposal(unit: Unit, judged: dict[str, Leanings], why: str, scope: Scope | None = None) -> Proposal:
     content = presentable(without_lead_ins(behind_request(unit.text)).text or unit.text)
     leaning = judged[unit.around]
     about_person = scope_of_all(unit.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)
-    scope = Scope.USER if for_person > 0 else Scope.REPO
+    scope = scope or (Scope.USER if for_person > 0 else Scope.REPO)
     return Proposal(content, scope, leaning.category(scope), why=why)
 
 

@@ -84,7 +84,8 @@ class Waiting(msgspec.Struct, eq=False):
         if self.sealed or self.event.kind != "turn" or other.kind != "turn" or not other.session_id:
             return False
         room = WINDOW_LIMIT - self.event.length
-        is_same = self.session == session_of(other) and self.event.identities == other.identities
+        mine, theirs = (self.event.identities, self.event.headless), (other.identities, other.headless)
+        is_same = self.session == session_of(other) and mine == theirs
         return is_same and other.length <= room and not other.begun
 
     def grow(self, other: Event) -> None:

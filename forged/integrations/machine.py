@@ -17,7 +17,7 @@ import msgspec
 import forged
 import forged_client
 from forged import config
-from forged.integrations.rows import Row
+from forged.integrations.rows import Row, rows
 from forged_client.address import home
 
 # Beside PATH: where installers put programs that a thin PATH does not know.
@@ -54,7 +54,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     def hook_words(self, agent: str) -> tuple[str, ...]:
         """What a hook of this agent runs."""
-        return (self.python, "-I", "-S", self.hook, agent)
+        signs = (f"--headless={sign}" for sign in rows()[agent].headless)
+        return (self.python, "-I", "-S", self.hook, agent, *signs)
 
     def hook_line(self, agent: str) -> str:
         """The same for a shell. Where forged is gone it says nothing and ends well.

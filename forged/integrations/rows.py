@@ -32,6 +32,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     removes: tuple[tuple[str, ...], ...] = ()
     env: dict[str, str] = {}
     server_env: ServerEnv = "written"
+    headless: tuple[str, ...] = ()
     files: dict[str, str] = {}
     copies: dict[str, str] = {}
     settings: dict[str, str] = {}

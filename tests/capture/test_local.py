@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from forged.capture import local
 from forged.capture.head.head import Head, Judge, Leanings
-from forged.capture.local import LocalAnswers, Overruled
+from forged.capture.local import LocalAnswers, OfPeople, Overruled
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
@@ -49,6 +50,45 @@ def event(*texts: str) -> Event:
 def answered(*texts: str, vectors=rows) -> Classified:
     classifier = RuleClassifier(lambda *_: (), LocalAnswers(vectors).more)
     return asyncio.run(classifier.classify(event(*texts), (), deadline=0.0, attempts=0))
+
+
+class Proposing:
+    """A classifier that keeps all of what was said, for the user."""
+
+    async def classify(self, event: Event, known: Sequence[object], **_: object) -> Classified:
+        return Classified(tuple(Proposal(each.text, Scope.USER) for each in event.window))
+
+
+SCRIPTED = [
+    ("We always use pnpm instead of npm.", []),
+    ("I prefer short answers. From now on always answer in German.", []),
+    ("No, not vitest, we use jest. The port is 8443.", []),
+    ("Remember that we squash commits before merging.", ["We squash commits before merging."]),
+    ("Remember that I like short answers.", ["I like short answers."]),
+    (
+        "Merk dir, dass ich Tabs mag, in allen Projekten.",
+        ["Merk dir, dass ich Tabs mag, in allen Projekten."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "kept"), SCRIPTED)
+@pytest.mark.parametrize("by", ["rules", "model"])
+def test_of_what_a_script_says_at_most_a_request_is_kept_and_for_the_repository(text, kept, by):
+    local_answers = LocalAnswers(no_rows)
+    rules = RuleClassifier(lambda *_: (), local_answers.more)
+    judge = OfPeople(rules if by == "rules" else Overruled(Proposing(), local_answers), local_answers)
+
+    def found(*, headless: bool) -> Classified:
+        said = msgspec.structs.replace(event(text), headless=headless)
+        return asyncio.run(judge.classify(said, (), deadline=0.0, attempts=0))
+
+    proposals = found(headless=True).proposals
+    assert [(each.content, each.scope, each.why) for each in proposals] == [
+        (content, Scope.REPO, "request") for content in kept
+    ]
+    assert Category.USER_FACTS not in [each.category for each in proposals]
+    assert found(headless=False).proposals
 
 
 @pytest.fixture

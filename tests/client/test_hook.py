@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from forged.integrations.rows import rows
 from forged_client import hook, hook_beside, protocol
 from forged_client.address import socket_path
 from forged_client.envelope import identity_of
@@ -87,13 +89,60 @@ def test_the_payload_is_sent_as_it_came_behind_a_greeting(serve, env):
     assert 1_000 < asked.within_ms < hook.DEADLINE_S * 1000
 
 
+SIGNS = [(name, sign) for name, row in rows().items() for sign in row.headless]
+# As an agent runs a hook: a shell, and beneath it the hook, which may leave the shell's place to itself.
+HARNESS = "import subprocess, sys; subprocess.run(['/bin/sh', '-c', sys.argv[1]], input=b'{}', check=True)"
+
+
+def run_by_harness(env: dict[str, str], line: str, *words: str) -> None:
+    """Run a hook's line as a harness that was called with these words does."""
+    subprocess.run([sys.executable, "-c", HARNESS, line, *words], env=env, timeout=PATIENCE_S, check=True)
+
+
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self"), reason="the words of another process are read from /proc"
+)
+@pytest.mark.parametrize(("name", "sign"), SIGNS)
+@pytest.mark.parametrize("end", ["", " 2>/dev/null || true"])
+def test_the_signs_of_each_agent_tell_a_run_of_a_script(serve, env, name, sign, end):
+    peer = serve(hooked())
+    signs = [f"--headless={each}" for each in rows()[name].headless]
+    line = shlex.join([*COMMAND, name, *signs]) + end
+    variable, is_variable, value = sign.partition("=")
+    given = {variable: value} if is_variable else {}
+    asked_for = "Remember that we run `make ship -p exec`."
+
+    run_by_harness({**env, **given}, line, *([] if is_variable else [sign]), asked_for)
+    run_by_harness({**env, **dict.fromkeys(given, "cli")}, line, "--model", "m", asked_for)
+
+    found = [each for each in peer.requests if isinstance(each, protocol.Hook)]
+    assert [(each.harness, each.headless) for each in found] == [(name, True), (name, False)]
+
+
+@pytest.mark.parametrize("proc", ["nowhere", "empty", "loops"])
+def test_what_cannot_be_read_of_the_harness_is_no_sign(tmp_path, proc):
+    folder = tmp_path / "proc"
+    if proc != "nowhere":
+        (of_parent := folder / str(os.getppid())).mkdir(parents=True)
+        (of_parent / "cmdline").write_bytes(b"" if proc == "empty" else b"sh\0-c\0exec\0")
+        (of_parent / "stat").write_text(f"1 (a) b) S {os.getppid()} 0")
+
+    assert not hook.is_headless([b"exec"], os.fsencode(folder))
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000, hook.SENT])
 @pytest.mark.parametrize("within_ms", [1, 2_300, 65_000])
 def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_ms):
-    body = hook.request(b"claude", b"x" * size, within_ms)
+    headless = size % 2 == 0
+    body = hook.request(b"claude", b"x" * size, within_ms, headless=headless)
 
     assert decode_request(body) == protocol.Hook(
-        id=2, harness="claude", payload=b"x" * size, within_ms=within_ms, version=__version__
+        id=2,
+        harness="claude",
+        payload=b"x" * size,
+        within_ms=within_ms,
+        version=__version__,
+        headless=headless,
     )
     assert decode_request(hook.request(b"claude", b"{}", 1)).seen == {}
     assert decode_request(hook.HELLO) == protocol.Hello(id=1, client="forged-hook", version=__version__)

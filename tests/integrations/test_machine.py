@@ -14,7 +14,7 @@ from forged_client.errors import AddressError
 
 
 def test_hooks_run_this_interpreter_and_files_that_are_there(machine):
-    python, *flags, hook, agent = machine.hook_words("claude")
+    python, *flags, hook, agent, _, _ = machine.hook_words("claude")
 
     assert python == sys.executable
     assert flags == ["-I", "-S"]

@@ -23,6 +23,7 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
     """An event of a harness, as it told its hook: `payload` is JSON in the harness's own form.
 
     The answer is of use for `within_ms` (0: as long as a retrieve is). `version` is the hook's own.
+    `headless`: the harness was run by a script, so at most explicit requests are kept.
     """
 
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
@@ -32,6 +33,7 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
     payload: bytes = b""
     within_ms: int = 0
     version: str = ""
+    headless: bool = False
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):

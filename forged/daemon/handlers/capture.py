@@ -57,9 +57,14 @@ async def capture(context: Context, place: Workplace, request: wire.Capture) -> 
 
 
 async def keep(
-    context: Context, place: Workplace, request: wire.Capture, said_at: Sequence[float] = ()
+    context: Context,
+    place: Workplace,
+    request: wire.Capture,
+    said_at: Sequence[float] = (),
+    *,
+    headless: bool = False,
 ) -> wire.Captured:
-    """The same of a session that has still in context what it has heard.
+    """The same of a session that has still in context what it has heard; `headless`: a script runs it.
 
     `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
     """
@@ -84,6 +89,7 @@ async def keep(
         goes_on=request.goes_on,
         agent=request.agent[:_MOST_NAME],
         said_at=tuple(said_at[at] for at in found.places) if said_at else (),
+        headless=headless,
     )
     outcome = await context.daemon.capture.hear(spoken)
     metrics.echoes_removed += found.echoes

@@ -12,6 +12,7 @@ since, is looked for in what the harness has written down; a turn without one is
 the half of a turn would be taken for all of it. While memory is off or paused nothing is even remembered, nor
 looked for afterwards. What waits of a session that is silent for an hour, goes on in other roots, or makes
 room for another one is captured without its end, and so is all that waits when the daemon stops.
+Of a run that its hook calls headless at most explicit requests are kept, for the repository.
 What goes wrong is one line in the log, and the harness hears nothing of it.
 """
 
@@ -156,7 +157,8 @@ async def _start(told: _Told) -> Answered:
 
 async def _prompt(told: _Told) -> Answered:
     event, daemon = told.event, told.context.daemon
-    talk = daemon.talks.begin(told.agent, event.session_id, event.workspace, told.place)
+    headless = told.request.headless
+    talk = daemon.talks.begin(told.agent, event.session_id, event.workspace, told.place, headless=headless)
     daemon.state.agents.count(told.agent, turns=1)
     if talk.is_full:
         await _captured(told, talk, "turn")
@@ -197,6 +199,7 @@ async def _taken_up(told: _Told) -> Talk | None:
     if 0 < asked_at <= daemon.state.silenced_at:
         return None
     talk = Talk(told.agent, event.session_id, event.workspace, told.place)
+    talk.is_headless = told.request.headless
     if not event.prompt:
         talk.recalled(event.turn_id, written, asked_at)
     return talk
@@ -332,7 +335,8 @@ async def _kept(context: Context, talk: Talk, kind: str, place: Workplace) -> No
         messages=messages,
         agent=talk.agent,
     )
-    reply = await capture.keep(context, place, handed_over, talk.said_at(messages))
+    said_at = talk.said_at(messages)
+    reply = await capture.keep(context, place, handed_over, said_at, headless=talk.is_headless)
     if reply.is_taken or reply.reason == "nothing_to_capture":
         talk.captured(said, whole=is_whole)
     else:

@@ -55,6 +55,7 @@ class Talk:
         self.session_id = session_id
         self.workspace = workspace
         self.place = place
+        self.is_headless = False
         self.touched = 0.0
         self.refusal = ""
         self.lost = 0
@@ -231,11 +232,17 @@ class Talks:
             talk.touched = self.clock()
         return talk
 
-    def begin(self, agent: str, session_id: str, workspace: str, place: Workplace) -> Talk:
-        """The session's talk, which starts anew in other roots; what is private there goes on being so."""
+    def begin(
+        self, agent: str, session_id: str, workspace: str, place: Workplace, *, headless: bool = False
+    ) -> Talk:
+        """The session's talk; what is private there goes on being so.
+
+        It starts anew in other roots, and where a person goes on with what a script began.
+        """
         talk = known = self.of(agent, session_id)
-        if talk is None or talk.place.tops != place.tops:
+        if talk is None or (talk.place.tops, talk.is_headless) != (place.tops, headless):
             talk = Talk(agent, session_id, workspace, place)
+            talk.is_headless = headless
             talk.open_spans = known.open_spans if known is not None else 0
         talk.workspace, talk.place = workspace, place
         self.put(talk)

@@ -32,8 +32,11 @@ NAMES = {
 class Session:
     """One session of one agent; its hooks are answered wholly and in time."""
 
-    def __init__(self, parts: Parts, repo: Path, name: str = "claude", session: str = "s") -> None:
+    def __init__(
+        self, parts: Parts, repo: Path, name: str = "claude", session: str = "s", *, headless: bool = False
+    ) -> None:
         self.parts = parts
+        self._headless = headless
         self._name = name
         self._base = {"session_id": session, "cwd": str(repo)}
         self._prompt, self._stop, self._reply = NAMES.get(name, NAMES["claude"])
@@ -49,6 +52,7 @@ class Session:
             payload=data,
             within_ms=5_000,
             version=version,
+            headless=self._headless,
             seen={
                 path: identity_of(path) for path in (where, str(fields.get("transcript_path", ""))) if path
             },

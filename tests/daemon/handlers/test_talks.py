@@ -204,6 +204,21 @@ async def test_a_session_that_is_silent_for_an_hour_is_captured(home, repo):
         assert ear.windows == [["Remember that rule 1 holds."]]
 
 
+@pytest.mark.parametrize("headless", [True, False])
+async def test_a_run_of_a_script_is_handed_over_as_one_and_not_mixed_with_a_persons_turn(
+    home, repo, headless
+):
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        first, second = (Session(parts, repo, headless=each) for each in (headless, not headless))
+        await first.asks("Remember that rule 1 holds.", "1")
+        await second.asks("Remember that rule 2 holds.", "2")
+        await second.ends("Noted.", "2")
+
+        assert ear.windows == [["Remember that rule 1 holds."], ["Remember that rule 2 holds.", "Noted."]]
+        assert [spoken.headless for spoken in ear.heard] == [headless, not headless]
+
+
 async def test_a_turn_ends_although_its_folder_is_gone(home, repo):
     (folder := repo / "worktree").mkdir()
     async with assembled(home) as parts:
