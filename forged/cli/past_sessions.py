@@ -93,6 +93,7 @@ def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
             messages=tuple(message for message, _ in part),
             said_at=tuple(said_at for _, said_at in part),
             mark=session.mark if at == len(parts) - 1 else "",
+            headless=session.headless,
         )
 
 

@@ -37,6 +37,7 @@ class _Line(msgspec.Struct, rename="camel"):
     is_compact_summary: bool = False
     is_api_error_message: bool = False
     team_name: object = None
+    entrypoint: object = ""
 
 
 class _Place(msgspec.Struct):
@@ -49,16 +50,21 @@ class _Place(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Line).decode
 _SUMMARY = "compact_boundary"
+# As in `CLAUDE_CODE_ENTRYPOINT`.
+_SCRIPTED = ("sdk-cli", "claude-code-github-action")
 _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were generated")
 
 
 def read(lines: Iterable[bytes]) -> Draft:
     """What the lines tell of their session."""
     draft, tree, boundary, leaf = Draft(), dict[str, _Place](), -1, ""
+    scripted = set[bool]()
     for at, line in enumerate(draft.decoded(lines, _decode)):
         if not line.uuid or line.is_sidechain:
             continue
         draft.about(line.session_id, line.cwd, line.version, seconds(line.timestamp))
+        if line.type == "user":
+            scripted.add(line.entrypoint in _SCRIPTED)
         if line.is_compact_summary or line.subtype == _SUMMARY:
             boundary = at
         parent = line.logical_parent_uuid if line.parent_uuid is None else line.parent_uuid
@@ -66,6 +72,7 @@ def read(lines: Iterable[bytes]) -> Draft:
         known = parent if parent is None or parent in tree else leaf
         tree[line.uuid] = _Place(known or "", at, _told(line))
         leaf = line.uuid
+    draft.headless = scripted == {True}  # a person may go on with what a script began
     for place in reversed([*_branch(tree, leaf)]):
         if place.told is not None:
             place.told.is_new = place.at > boundary

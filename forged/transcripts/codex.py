@@ -45,6 +45,7 @@ def read(lines: Iterable[bytes]) -> Draft:
         said = line.payload
         if line.type == "session_meta" and not draft.session_id:
             draft.about(said.id, said.cwd, said.cli_version, seconds(said.timestamp))
+            draft.headless = said.source == "exec"
             # A thread that an agent began has a source of its own.
             draft.is_other = isinstance(said.source, dict) or said.thread_source not in ("user", None)
         elif line.type == "compacted":

@@ -30,8 +30,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """What was said in one session, and when (Unix seconds; 0 where the file does not say).
 
     `messages[since_summary:]` is the window: what was said since the newest summary. `skipped` counts lines
-    that could not be read, `is_whole` is false where the file's beginning was not looked at, and
-    `hides_prompt` is true where all of the newest prompt is private.
+    that could not be read, and `is_whole` is false where the file's beginning was not looked at.
+    `hides_prompt` is true where all of the newest prompt is private, `headless` where a script ran the agent.
     """
 
     agent: str
@@ -45,6 +45,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     is_whole: bool = True
     hides_prompt: bool = False
+    headless: bool = False
 
     @property
     def tokens(self) -> int:
@@ -79,6 +80,7 @@ class Draft(msgspec.Struct):
     told: list[Told] = []
     skipped: int = 0
     is_other: bool = False
+    headless: bool = False
 
     def about(self, session_id: object, workspace: object, version: object, at: float) -> None:
         """Take down what a line says of its session; the first word counts."""
@@ -138,6 +140,7 @@ def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
         agent=agent,
         session_id=draft.session_id,
         workspace=draft.workspace,
+        headless=draft.headless,
         version=draft.version,
         started_at=draft.started_at,
         messages=tuple(message for message, _ in kept),

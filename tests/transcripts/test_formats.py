@@ -400,3 +400,31 @@ def test_the_variables_of_a_harness_say_where_its_sessions_are():
     assert FORMATS["gemini"].home({"GEMINI_CLI_HOME": "/g"}, "/home/me") == "/g/.gemini"
     assert FORMATS["opencode"].home({"XDG_DATA_HOME": "/d"}, "/home/me") == "/d/opencode"
     assert FORMATS["codex"].home({}, "/home/me") == "/home/me/.codex"
+
+
+SCRIPTED = {
+    "claude": lambda scripted: [
+        {**TEXTS["claude"]("user", "one"), "entrypoint": "sdk-cli"},
+        {
+            **TEXTS["claude"]("user", "two"),
+            "parentUuid": "one",
+            "entrypoint": "sdk-cli" if scripted else "cli",
+        },
+    ],
+    "codex": lambda scripted: [
+        {
+            "type": "session_meta",
+            "payload": {"id": "s", "cwd": "/w", "source": "exec" if scripted else "cli"},
+        },
+        TEXTS["codex"]("user", "one"),
+    ],
+}
+
+
+@pytest.mark.parametrize("agent", SCRIPTED)
+@pytest.mark.parametrize("scripted", [True, False])
+def test_a_session_is_headless_where_a_script_said_all_of_it(told, agent, scripted):
+    found = told(agent, *SCRIPTED[agent](scripted))
+
+    assert found.headless == scripted
+    assert found.messages

@@ -29,7 +29,8 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
 
     `said_at` is when each of the messages was said (Unix seconds, 0: nobody knows). `mark` is the sender's
     word for the whole session and comes with its last part; a session with its old mark has nothing new.
-    Without messages nothing is handed over, and the reply tells how far it is.
+    Without messages nothing is handed over, and the reply tells how far it is. Of a `headless` one, which a
+    script said, at most explicit requests are proposed.
     """
 
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
@@ -41,6 +42,7 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
     messages: tuple[Message, ...] = ()
     said_at: tuple[float, ...] = ()
     mark: str = ""
+    headless: bool = False
 
 
 class PastSessions(Reply, frozen=True, tag="past_sessions"):

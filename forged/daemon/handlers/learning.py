@@ -57,6 +57,7 @@ async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> s
         agent=request.agent[:_MOST_NAME],
         said_at=tuple(times[at] for at in found.places) if times else (),
         mark=request.mark[:_MOST_NAME],
+        headless=request.headless,
     )
     outcome = await daemon.capture.hear(spoken)
     return outcome.reason if outcome.word == "rejected" else ""

@@ -44,6 +44,14 @@ async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no
     assert (event.kind, event.heard_at, event.agent) == ("learned", (AT, AT + 1), "codex")
 
 
+@pytest.mark.parametrize("headless", [True, False])
+async def test_a_past_run_of_a_script_waits_as_one(home, repo, headless):
+    async with assembled(home) as parts:
+        await parts.ask(past(repo, "Remember that we use pnpm.", headless=headless))
+
+        assert [each.headless for each in parts.capture.waiting()] == [headless]
+
+
 async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home, repo):
     async with assembled(home) as parts:
         await parts.ask(past(repo, "We use make.", "We use tox."))
