@@ -11,6 +11,7 @@ from itertools import chain, islice, zip_longest
 
 import numpy as np
 
+from forged.capture.rules.slots import opening
 from forged.capture.values import KnownMemory, Proposal
 from forged.config import LOCAL
 from forged.map import VectorMap, search_maps
@@ -35,7 +36,8 @@ def candidates(
     """
     found = {each.id: each for each in _of_session(home, session_id)}
     for proposal in proposals:
-        like = (*_like(home, proposal.content), *_near_by_row(home, rows.get(proposal.content.strip(), b"")))
+        row = rows.get(opening(proposal.content.strip()), b"")
+        like = (*_like(home, proposal.content), *_near_by_row(home, row))
         named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())

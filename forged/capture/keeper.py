@@ -27,6 +27,7 @@ from forged.capture.origins import words_said
 from forged.capture.promotion import Promotion
 from forged.capture.rows import VectorsOf
 from forged.capture.rules.newest import NO_ROWS, RowsOf
+from forged.capture.rules.slots import opening
 from forged.capture.values import Classified, KnownMemory, Tally
 from forged.capture.vectors import no_vectors
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
@@ -152,8 +153,11 @@ class Keeper:
     async def _rows(
         self, event: Event, classified: Classified, view: View, written: Mapping[Root, Sequence[Memory]]
     ) -> RowsOf:
-        """What the local model says of the proposals and of what comes nearest to them; of all or nothing."""
-        contents = list(dict.fromkeys(each.content.strip() for each in classified.proposals))
+        """The local model's rows of the proposals and of what comes nearest to them, by their openings.
+
+        None at all where one cannot be had.
+        """
+        contents = list(dict.fromkeys(opening(each.content.strip()) for each in classified.proposals))
         try:
             async with asyncio.timeout(_ROWS_S):
                 rows = dict(zip(contents, await self._vectors(contents), strict=False))
@@ -162,7 +166,7 @@ class Keeper:
                 texts = await asyncio.to_thread(_nearest, event, view, rows)
                 texts += self._likely.texts(event.roots)
                 texts += [each.content for memories in written.values() for each in memories]
-                texts = list(dict.fromkeys(texts))
+                texts = list(dict.fromkeys(map(opening, texts)))
                 found = await self._vectors(texts)
                 return rows | dict(zip(texts, found, strict=True)) if len(found) == len(texts) else NO_ROWS
         except TimeoutError:

@@ -12,7 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -25,6 +25,8 @@ _DOUBTED = -0.7
 _ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _WORDS = re.compile(r"\w[\w.-]*\w|\w")
 _BYTES = 15  # of one without blanks
+# Clauses of a text that are compared: each with each of the other's.
+_MOST_CLAUSES = 16
 _SENTENCE = 3  # words of one that says something by itself
 # What is plain: how much of the older text's subject the newer one names, with and without another value.
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
@@ -105,6 +107,7 @@ def _ends_otherwise(newer: str, older: str) -> bool:
     return same >= _SENTENCE and max(len(new), len(old)) - same <= same
 
 
+@functools.lru_cache(maxsize=256)  # the same pairs are asked about for a replacement and for a doubt
 def _weight_of(newer: str, older: str) -> float:
     """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
     return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
@@ -133,14 +136,15 @@ def compared(newer: str, older: str) -> list[Signs]:
 
 @functools.lru_cache(maxsize=256)
 def clauses(text: str) -> tuple[str, ...]:
-    """The parts of a text, between its marks, that say something by themselves."""
-    parts = [part.strip() for part in _ENDS.split(text)]
-    return tuple(
+    """The first parts of a text, between its marks, that say something by themselves."""
+    parts = (part.strip() for part in _ENDS.split(text))
+    found = (
         part
         for part in parts
         if part != text
         and (len(part.split()) >= _SENTENCE or (len(part.encode()) >= _BYTES and not part.isascii()))
     )
+    return tuple(islice(found, _MOST_CLAUSES))
 
 
 def _is_plain(newer: str, older: str, doubt: float) -> bool:

@@ -1,7 +1,7 @@
 """Which earlier statement a newer one takes the place of, if any: the newest word wins, and only then.
 
 In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
-place of the one that holds no more, or None. What speaks for it was learnt from pairs of statements (`make
+place of the one that holds no more, or None. Of a long text its `opening` is judged, and has the row. What speaks for it was learnt from pairs of statements (`make
 head`): a wrong replacement hides a memory that still holds and a missed one leaves two side by side, of which
 the newer is shown as such; so the bar lies where hardly any of those are taken that only look alike. Without
 rows `by_words` judges. Raises msgspec.MsgspecError for a file that is none, and ValueError for rows of
@@ -20,6 +20,7 @@ import numpy as np
 
 from forged.capture.rules import by_words
 from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of
+from forged.capture.rules.slots import opening
 from forged.text.pieces import weight
 
 FILE = os.path.join(os.path.dirname(__file__), "newest.bin")
@@ -129,6 +130,7 @@ def replaced_by(
     and `doubts` of each older one. They are `among` memories, if not each one of its own: the more there are,
     the likelier one is like the newer text by accident. One without a row is too far from the others.
     """
+    newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
         return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
     bar = judge().bar + doubt + math.log(among or max(1, len(older)))
@@ -141,6 +143,7 @@ def replaced_by(
 
 def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
+    newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
         return by_words.differs_from(newer, older)
     return _best(newer, older, rows, [judge().doubted] * len(older))
@@ -148,6 +151,7 @@ def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) ->
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     """Return whether the texts bear out a replacement that a model proposes."""
+    newer, older = opening(newer), opening(older)
     if newer not in rows or older not in rows:
         return by_words.may_replace(newer, older)
     return judge().leanings(newer, [older], rows)[0] > judge().proposed

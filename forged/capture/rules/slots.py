@@ -4,7 +4,8 @@ In go the texts of a newer and an older statement, out come signs, each a number
 thing a person would look at: is it about the same (words in common, the older one's first word said again),
 does it put another value in the same place (another tool of one list, another number of one unit), does it
 say that something changed, take away what was forbidden, add to it, or speak of a neighbouring thing
-(staging and production). The lists are data, `slots.toml`. Pure, raises nothing, some 0.2 ms a pair.
+(staging and production). The lists are data, `slots.toml`. Pure, raises nothing, some 0.2 ms a pair of short
+texts; of a long text callers hand in the `opening`, since the time grows with the text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ import msgspec
 
 FILE = os.path.join(os.path.dirname(__file__), "slots.toml")
 
+# Characters of a text that are compared; of a longer one the beginning, up to the end of a line, a sentence
+# or a word within the last quarter.
+MOST_COMPARED = 2048
+_CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
 # Letters of the shortest beginning, and of the shortest part of a compound, that make two words one.
 _BEGINNING, _PART = 4, 5
 _PAIRED = "\u3005-\u3007\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
@@ -31,7 +36,10 @@ _NUMBER = re.compile(
     rf"(?:(?<![\w.])|(?<=[{_UNSPACED}]))(?P<named>[^\W\d{_PAIRED}]{{2,}}[ -])?"
     r"v?(?P<number>\d+(?:[.,:]\d+)*)(?!\w*[-_]\w)\s?(?P<unit>%|[^\W\d_]+)?"
 )
-_HOST = re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b")
+# Begins at no part of a longer name: from each part to the end of "a.a.a..." is the square of its length.
+_HOST = re.compile(
+    r"(?<!\w)(?<!\w[.-])[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|de|es|fr|io|dev|local|internal|test|example)\b"
+)
 _PERSON = re.compile(
     r"\b(?:herrn?|frau|mrs?|ms|sra?|señora?|mme|monsieur|madame)\.? ([^\W\d]{2,})|([^\W\d]{1,4})さん"
 )
@@ -44,12 +52,22 @@ _BELONGS = re.compile(
     r"\b([^\W\d]{4,})(?= (?:of|de|del|do|da|dos|das|des|du|d')\s?"
     r"(?:(?:the|our|el|la|los|las|le|les|l')\s?)?([^\W\d]{3,}))"
 )
-_PORT = 1000
+# Digits of a number that is a port where nothing names its kind.
+_PORT_DIGITS = 4
 # Of the words of the longer of two statements of one form, what both have in one order.
 _FORM = 0.3
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
+
+
+def opening(text: str) -> str:
+    """Return as much of a text as is compared: all of it, or its beginning."""
+    if len(text) <= MOST_COMPARED:
+        return text
+    cuts = (cut.match(text, 3 * MOST_COMPARED // 4, MOST_COMPARED) for cut in _CUTS)
+    end = next((found.end() for found in cuts if found), MOST_COMPARED)
+    return text[:end].rstrip()
 
 
 class Signs(msgspec.Struct, frozen=True):
@@ -70,69 +88,81 @@ class Signs(msgspec.Struct, frozen=True):
 
 
 class Names:
-    """Names that are looked up where a word begins, the longest first; `node*` may have any ending.
+    """Names of some lists, looked up where a word begins, of each list the longest first.
 
-    A blank in a name may be a hyphen in the text. A name in Chinese or Japanese begins anywhere. A text costs
-    one look-up a word; the same as one pattern of a thousand alternatives takes seconds to compile.
+    `node*` may have any ending, and a blank in a name may be a hyphen in the text. A name in Chinese or Japanese
+    begins anywhere. A text costs one look-up a word for all lists together; the same as one pattern of a
+    thousand alternatives takes seconds to compile.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names: dict[str, tuple[int, bool]] = {}  # its rank, and whether it has any ending
-        for rank, name in enumerate(sorted(names, key=len, reverse=True)):
-            parts = name.rstrip("*").split(" ")
-            for gaps in itertools.product(" -", repeat=len(parts) - 1):
-                spelled = "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
-                self._names.setdefault(spelled, (rank, name.endswith("*") and not _is_unspaced(name)))
+    def __init__(self, *lists: Sequence[str]) -> None:
+        # Of each spelling: whose list it is of, its rank there, and if it has any ending.
+        self._names: dict[str, dict[int, tuple[int, bool]]] = {}
+        for place, names in enumerate(lists):
+            for rank, name in enumerate(sorted(names, key=len, reverse=True)):
+                is_open = name.endswith("*") and not _is_unspaced(name)
+                for spelled in _spellings(name.rstrip("*")):
+                    self._names.setdefault(spelled, {}).setdefault(place, (rank, is_open))
+        self._count = len(lists)
+        self._lengths = _lengths(self._names)
         firsts = dict.fromkeys(name[0] for name in self._names)
-        self._lengths = {each: _lengths(self._names, each) for each in firsts}
         spaced = [each for each in firsts if not _is_unspaced(each)]
         unspaced = [each for each in firsts if _is_unspaced(each)]
         starts = [f"(?<!{_LETTER})(?<!-){_class(spaced)}"] if spaced else []
         self._start = re.compile("|".join([*starts, *([_class(unspaced)] if unspaced else [])]))
 
-    def found_in(self, low: str) -> Iterator[tuple[int, int]]:
-        """Where names are in a casefolded text, from the left, none over another."""
-        even, at = _BLANK.sub(" ", low), 0
-        while (begins := self._start.search(low, at)) is not None:
+    def found_in(self, low: str) -> Iterator[tuple[int, int, int]]:
+        """Yield list, start and end of each name in a casefolded text, from the left.
+
+        Of one list none is over another.
+        """
+        even, ends = _BLANK.sub(" ", low), [0] * self._count
+        for begins in self._start.finditer(low):
             start = begins.start()
-            end = self._end(low, even, start)
-            if end > start:
-                yield start, end
-            at = max(end, start + 1)
+            lengths = self._lengths.get(even[start : start + 2]) or self._lengths.get(even[start])
+            for place, (_, end) in self._at(low, even, start, lengths).items() if lengths else ():
+                if start >= ends[place]:
+                    ends[place] = end
+                    yield place, start, end
 
     def all_in(self, low: str) -> list[str]:
-        return [low[start:end] for start, end in self.found_in(low)]
+        return [low[start:end] for _, start, end in self.found_in(low)]
 
     def replace(self, low: str, by: Mapping[str, str]) -> str:
         """The text with something else in place of each name."""
         parts, at = list[str](), 0
-        for start, end in self.found_in(low):
+        for _, start, end in self.found_in(low):
             parts += [low[at:start], by[low[start:end]]]
             at = end
         return "".join([*parts, low[at:]]) if parts else low
 
-    def _end(self, low: str, even: str, start: int) -> int:
-        """Where the first name of the list that begins here ends; 0 if none does."""
-        best, ends = len(self._names), 0
-        for length in self._lengths[low[start]]:
+    def _at(self, low: str, even: str, start: int, lengths: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Of each list the rank and the end of the first of its names that begins here."""
+        best = dict[int, tuple[int, int]]()
+        for length in lengths:
             end = start + length
-            rank, is_open = self._names.get(even[start:end], (best, False))
-            if rank >= best or end > len(low):
+            if end > len(low) or (named := self._names.get(even[start:end])) is None:
                 continue
-            if is_open:
-                best, ends = rank, _ENDING.match(low, end).end()  # type: ignore[union-attr]
-            elif _is_unspaced(low[start]) or not _IS_LETTER.match(low, end):
-                best, ends = rank, end
-        return ends
+            for place, (rank, is_open) in named.items():
+                if place in best and best[place][0] < rank:
+                    continue
+                if is_open:
+                    best[place] = rank, _ENDING.match(low, end).end()  # type: ignore[union-attr]
+                elif _is_unspaced(low[start]) or not _IS_LETTER.match(low, end):
+                    best[place] = rank, end
+        return best
 
 
 class _Lists(msgspec.Struct, frozen=True):
+    """The file; the first list of `named` are all values, those behind it are the subjects of `kinds`."""
+
     values: Mapping[str, str]
-    long_values: Names
+    open_values: tuple[tuple[str, str], ...]
+    named: Names
+    kinds: tuple[str, ...]
     units: Mapping[str, str]
     digits: Mapping[str, str]
     number_words: Names
-    subjects: tuple[tuple[str, Names], ...]
     phrases: Mapping[str, re.Pattern[str]]
     stop: frozenset[str]
     weights: Mapping[str, float]
@@ -224,7 +254,7 @@ class _Read(msgspec.Struct, frozen=True):
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> _Read:
     lists, low = _lists(), _in_digits(text.casefold().replace("’", "'"))
-    values = _values(low)
+    values, subjects = _named(low)
     taken = {word for found in values.values() for word in found}
     phrases = {name: bool(form.search(low)) for name, form in lists.phrases.items()}
     return _Read(
@@ -232,11 +262,7 @@ def _read(text: str) -> _Read:
         topics=tuple(dict.fromkeys(w for w in _words(low) if w not in lists.stop and w not in taken)),
         values=values,
         numbers=_numbers(low),
-        subjects={
-            kind: frozenset(name.strip() for name in said)
-            for kind, names in lists.subjects
-            if (said := names.all_in(low))
-        },
+        subjects=subjects,
         purposes=tuple(_PURPOSE.findall(low)),
         belongs=tuple(_BELONGS.findall(low)),
         change=phrases["change"],
@@ -264,34 +290,41 @@ def _words(low: str) -> Iterable[str]:
 def _related(one: str, other: str) -> bool:
     if one == other:
         return True
-    short, long = sorted((one, other), key=len)
-    if len(short) >= _PART and short[: max(_PART, len(short) - 2)] in long:
+    short, long = (one, other) if len(one) <= len(other) else (other, one)
+    letters = len(short)
+    if letters < _BEGINNING:
+        return False
+    if letters >= _PART and short[: max(_PART, letters - 2)] in long:
         return True
-    start = max(_BEGINNING, (2 * len(short) + 2) // 3)
-    return len(short) >= _BEGINNING and short[:start] == long[:start]
+    start = max(_BEGINNING, (2 * letters + 2) // 3)
+    return short[:start] == long[:start]
 
 
-def _values(low: str) -> dict[str, frozenset[str]]:
-    lists = _lists()
-    found: dict[str, set[str]] = {}
-    for value in lists.long_values.all_in(low):
-        name = _value_list(value)
-        if name:
-            found.setdefault(name, set()).add(value)
+def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+    """Return the values in a text by their list, and the subjects by their kind."""
+    values, subjects = dict[str, set[str]](), dict[str, set[str]]()
+    for place, start, end in _lists().named.found_in(low):
+        said = low[start:end]
+        if place:
+            subjects.setdefault(_lists().kinds[place - 1], set()).add(said.strip())
+        elif name := _value_list(said):
+            values.setdefault(name, set()).add(said)
     for match in _PERSON.finditer(low):
-        found.setdefault("person", set()).add(match[1] or match[2][-2:])
+        values.setdefault("person", set()).add(match[1] or match[2][-2:])
     if hosts := _HOST.findall(low):
-        found["host name"] = set(hosts)
+        values["host name"] = set(hosts)
+    return _frozen(values), _frozen(subjects)
+
+
+def _frozen(found: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
     return {name: frozenset(each) for name, each in found.items()}
 
 
 def _value_list(word: str) -> str:
-    values = _lists().values
-    if word in values:
-        return values[word]
-    return next(
-        (name for start, name in values.items() if start[-1] == "*" and word.startswith(start[:-1])), ""
-    )
+    lists = _lists()
+    if word in lists.values:
+        return lists.values[word]
+    return next((name for start, name in lists.open_values if word.startswith(start)), "")
 
 
 def _numbers(low: str) -> dict[str, frozenset[str]]:
@@ -301,14 +334,14 @@ def _numbers(low: str) -> dict[str, frozenset[str]]:
         number, unit, named = match["number"], match["unit"] or "", (match["named"] or "").strip(" -")
         kind = _unit(unit)
         said = f"{number} {unit}" if kind else number
-        if not kind and number.isdigit() and int(number) >= _PORT:
+        if not kind and number.isdigit() and len(number.lstrip("0")) >= _PORT_DIGITS:
             kind = "port"
         if not kind and named and named not in _lists().stop:
             kind = f"named {named}"
         if not kind and (mark := _SHAPE.match(number)):
             kind = str(mark.lastgroup)
         found.setdefault(kind or "bare", set()).add(said)
-    return {kind: frozenset(each) for kind, each in found.items()}
+    return _frozen(found)
 
 
 def _unit(word: str) -> str:
@@ -378,9 +411,10 @@ def _lists() -> _Lists:
         digits=digits,
         number_words=Names(tuple(digits)),
         values=values,
-        long_values=Names(tuple(values)),
+        open_values=tuple((name[:-1], kind) for name, kind in values.items() if name.endswith("*")),
+        named=Names(tuple(values), *file["subjects"].values()),
+        kinds=tuple(file["subjects"]),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
-        subjects=tuple((kind, Names(names)) for kind, names in file["subjects"].items()),
         phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
         stop=frozenset(file["stop"]["words"].split()),
         weights=file["weights"],
@@ -392,9 +426,21 @@ def _is_unspaced(name: str) -> bool:
     return _IS_UNSPACED.match(name) is not None
 
 
-def _lengths(names: Iterable[str], first: str) -> tuple[int, ...]:
-    """How long the names are that begin with a character."""
-    return tuple(sorted({len(name) for name in names if name[0] == first}, reverse=True))
+def _spellings(name: str) -> Iterator[str]:
+    """Yield a name with a blank or a hyphen in each of its gaps."""
+    parts = name.split(" ")
+    for gaps in itertools.product(" -", repeat=len(parts) - 1):
+        yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
+
+
+def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
+    """Return how long names are by the first two characters, or by the only one."""
+    found: dict[str, set[int]] = {}
+    for name in names:
+        found.setdefault(name[:2], set()).add(len(name))
+    for start, lengths in found.items():
+        lengths |= {1} & found.get(start[0], set())
+    return {start: tuple(sorted(lengths, reverse=True)) for start, lengths in found.items()}
 
 
 def _class(characters: Iterable[str]) -> str:

@@ -52,7 +52,22 @@ def test_they_are_found_where_a_pattern_finds_them(data):
     names = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=30, unique=True))
     text = data.draw(texts(names))
 
-    assert list(Names(names).found_in(text)) == [each.span() for each in pattern_of(names).finditer(text)]
+    assert list(Names(names).found_in(text)) == [
+        (0, *each.span()) for each in pattern_of(names).finditer(text)
+    ]
+
+
+@given(st.data())
+def test_several_lists_are_searched_at_once_and_each_finds_its_own(data):
+    lists = data.draw(st.lists(st.lists(st.sampled_from(NAMES), min_size=1, unique=True), min_size=2))
+    text = data.draw(texts([name for names in lists for name in names]))
+
+    found = list(Names(*lists).found_in(text))
+
+    for place, names in enumerate(lists):
+        assert [each[1:] for each in found if each[0] == place] == [
+            each[1:] for each in Names(names).found_in(text)
+        ]
 
 
 @pytest.mark.parametrize("length", [100, times(100_000, 10_000)])
