@@ -53,8 +53,8 @@ def nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory
 
 
 def naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
-    """Heads of a map whose first line names one of `names`, at most a hundred of each."""
-    lines = [(found.first_line, found) for found in home.memories if home.chains.is_head(found.id)]
+    """Heads of a map whose first line, its opening if it is long, names one of `names`; a hundred of each."""
+    lines = [(opening(found.first_line), found) for found in home.memories if home.chains.is_head(found.id)]
     lowered = [line.lower() for line, _ in lines]
     for name in map(str.lower, names):
         places = (place for place, line in enumerate(lowered) if name in line)

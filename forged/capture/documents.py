@@ -51,6 +51,8 @@ from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import Texts, content_words
 
 MOST_RELATED = 8
+# Characters of a text that can say the same as a proposal, which has half of that at most.
+_MOST_ALIKE = 2 * MAX_CONTENT_BYTES
 
 # When a text was forgotten in one of some roots (their tops), in Unix seconds; None if it was not.
 ForgottenSince = Callable[[Sequence[str], str], float | None]
@@ -270,9 +272,8 @@ class _Deciding:
 
     @cached_property
     def _compared(self) -> Texts:
-        return Texts(
-            memory.content for root in self._event.roots for memory in self._known.valid(root, self._session)
-        )
+        valid = (each for root in self._event.roots for each in self._known.valid(root, self._session))
+        return Texts(each.content for each in valid if len(each.content) <= _MOST_ALIKE)
 
     @property
     def _session(self) -> str:

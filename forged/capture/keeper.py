@@ -49,6 +49,8 @@ _FRESH_S, _FIRST_S = 2.0, 60.0
 _ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
 # Of the words of a sentence that asks to forget, what a memory must have to be meant.
 _MEANT = 0.5
+# Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
+_MOST_IN_ROW = 600
 
 Documents = tuple[Document, ...]
 _Result = Written | StoreError
@@ -160,17 +162,22 @@ class Keeper:
         contents = list(dict.fromkeys(opening(each.content.strip()) for each in classified.proposals))
         try:
             async with asyncio.timeout(_ROWS_S):
-                rows = dict(zip(contents, await self._vectors(contents), strict=False))
+                rows = await self._rows_of(contents)
                 if len(rows) != len(contents):
                     return NO_ROWS
                 texts = await asyncio.to_thread(_nearest, event, view, rows)
                 texts += self._likely.texts(event.roots)
                 texts += [each.content for memories in written.values() for each in memories]
                 texts = list(dict.fromkeys(map(opening, texts)))
-                found = await self._vectors(texts)
-                return rows | dict(zip(texts, found, strict=True)) if len(found) == len(texts) else NO_ROWS
+                found = await self._rows_of(texts)
+                return rows | found if len(found) == len(texts) else NO_ROWS
         except TimeoutError:
             return NO_ROWS
+
+    async def _rows_of(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """The rows of different texts, each by how its text begins; none where one cannot be had."""
+        found = await self._vectors([opening(each, _MOST_IN_ROW) for each in texts])
+        return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
 
     def _decided(
         self,

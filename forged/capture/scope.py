@@ -19,6 +19,8 @@ from forged.capture.plain import without_accents
 from forged.memory import Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "scope.toml")
+# Characters of a sentence that are looked at; none that is kept in a person's words is longer.
+_MOST = 2_000
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,4 +53,4 @@ def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
 
 
 def _bare(sentence: str) -> str:
-    return without_accents(sentence.replace("’", "'"))
+    return without_accents(sentence[:_MOST].replace("’", "'"))

@@ -14,7 +14,8 @@ or a log, the words at both ends count and of what is between them the names: of
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from forged.conversation import Utterance
 from forged.text.pieces import CJK
@@ -86,11 +87,12 @@ def leans(message: str) -> bool:
         size = len(_BETWEEN_CJK.sub("", message))
         leads = message.lstrip().startswith(_CJK_LEADS)
         return size <= _SHORT_CJK or (leads and size <= _LEANING_CJK)
-    said = _words(message)
+    said = [*islice(_words(message), _LEANING + 1)]
     if len(said) <= _SHORT:
         return True
     return len(said) <= _LEANING and not _NAMED.search(message) and not _LEADS_ON.isdisjoint(said[:3])
 
 
-def _words(message: str) -> list[str]:
-    return [word.lower().replace("’", "'") for word in _WORD.findall(message)]
+def _words(message: str) -> Iterator[str]:
+    """Yield the words of a message, of which most are never asked for: a log may be pasted into it."""
+    return (found[0].lower().replace("’", "'") for found in _WORD.finditer(message))

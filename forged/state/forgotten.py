@@ -7,6 +7,7 @@ said anew after the moment that `since` tells is news.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from forged.state import tables
 from forged.state.database import Database
 from forged.state.digests import digest, digest_of_0_1, digest_of_id, digests_within
+from forged.text.redaction import INLINE_LENGTH
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -44,7 +46,7 @@ class Forgotten:
 
     async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Remember texts of a root and ids of its memories, durably on return. Raises StoreError."""
-        fresh = list(dict.fromkeys(digest(top, text) for text in texts))
+        fresh = await _digests(top, texts, digest)
         fresh += [digest_of_id(top, each) for each in ids]
         if not fresh:
             return
@@ -60,7 +62,7 @@ class Forgotten:
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Let texts and memories of a root come back, durably on return. Raises StoreError."""
-        old = [each(top, text) for text in texts for each in (digest, digest_of_0_1)]
+        old = await _digests(top, texts, digest, digest_of_0_1)
         old += [digest_of_id(top, each) for each in ids]
         old = [each for each in old if self.known.pop(each, None) is not None]
         if old:
@@ -88,6 +90,16 @@ class Forgotten:
         digests = chain(digests_within(tops, text), ids)
         at = max((self.known.get(each, 0) for each in digests), default=0) / 1000
         return at if at > self._clock() - HELD_S else None
+
+
+async def _digests(top: str, texts: Iterable[str], *of: Callable[[str, str], str]) -> list[str]:
+    """Each digest of some texts once; of long texts a thread makes them, as the time grows with the text."""
+    texts = tuple(texts)
+
+    def made() -> list[str]:
+        return list(dict.fromkeys(each(top, text) for text in texts for each in of))
+
+    return made() if sum(map(len, texts)) < INLINE_LENGTH else await asyncio.to_thread(made)
 
 
 def _change(fresh: Sequence[tuple[str, int]], old: Iterable[str], connection: Connection) -> None:

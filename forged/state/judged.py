@@ -34,6 +34,8 @@ MOST_UNTOLD = 8
 _GIST = 120
 FORGOTTEN = "it was kept, and taken away since"
 _KEY_BYTES = 8
+# Characters: no secret is longer than the first; a text longer than the second is not within a gist.
+_SECRET, _SAME = 16_000, 2_000
 _TIDY_EVERY_S = 60.0
 
 
@@ -139,7 +141,8 @@ class Judged:
 
         That something was kept and is forgotten stays. Raises StoreError.
         """
-        unwanted = [words for words in map(words_of, contents) if words]
+        short = (each for each in contents if len(each) <= _SAME)
+        unwanted = [words for words in map(words_of, short) if words]
         gists = set(map(gist, contents))
 
         def is_said(each: Judgement) -> bool:
@@ -223,8 +226,13 @@ class Judged:
 
 
 def gist(text: str) -> str:
-    """How a text begins, in one line and without secrets."""
-    return one_line(redact(text).text.strip(), _GIST)
+    """How a text begins, in one line and without secrets.
+
+    Of a long text the beginning is read, but for what may be the half of a secret.
+    """
+    text = text.lstrip()
+    found, is_cut = redact(text[: 2 * _SECRET]).text, len(text) > 2 * _SECRET
+    return one_line((found[:-_SECRET] if is_cut else found).strip()[: 2 * _SAME], _GIST)
 
 
 def all_judged(connection: Connection) -> tuple[Row, ...]:

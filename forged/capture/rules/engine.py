@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from forged.capture.rules.lasting import ALL_OVER, lasting, speaks_against
-from forged.capture.rules.patterns import Flag, any_statement, patterns
+from forged.capture.rules.patterns import Flag, patterns, statement_in
 from forged.capture.rules.prose import sentences
 from forged.capture.rules.replaced import given_up, replaced
 from forged.capture.scope import scope_of
@@ -197,10 +197,8 @@ def _against() -> tuple[re.Pattern[str], ...]:
 
 
 def _category(text: str, flags: frozenset[Flag]) -> Category | None:
-    statement = None
-    if any_statement().match(text):
-        statement = next((one for one in patterns().statements if one.pattern.match(text)), None)
-    elif not flags & {"correcting", "firm"}:
+    statement = statement_in(text)
+    if statement is None and not flags & {"correcting", "firm"}:
         return None
     if (statement is None or not statement.is_order) and patterns().mishap.search(text):
         return None

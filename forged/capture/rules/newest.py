@@ -1,11 +1,12 @@
 """Which earlier statement a newer one takes the place of, if any: the newest word wins, and only then.
 
 In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
-place of the one that holds no more, or None. Of a long text its `opening` is judged, and has the row. What speaks for it was learnt from pairs of statements (`make
-head`): a wrong replacement hides a memory that still holds and a missed one leaves two side by side, of which
-the newer is shown as such; so the bar lies where hardly any of those are taken that only look alike. Without
-rows `by_words` judges. Raises msgspec.MsgspecError for a file that is none, and ValueError for rows of
-another size than those it was trained with.
+place of the one that holds no more, or None. Of a long text its `opening` is judged, which has the row. What
+speaks for it was learnt from pairs of statements (`make head`): a wrong replacement hides a memory that still
+holds and a missed one leaves two side by side, of which the newer is shown as such; so the bar lies where
+hardly any of those are taken that only look alike. Without rows `by_words` judges. Raises
+msgspec.MsgspecError for a file that is none, and ValueError for rows of another size than those it was
+trained with.
 """
 
 from __future__ import annotations

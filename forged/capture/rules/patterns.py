@@ -33,10 +33,13 @@ class LeadIn(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A form of statement. `is_order` tells the agent what to do, so that a mishap in it is no bug report."""
+    """A form of statement. `is_order` tells the agent what to do, so that a mishap in it is no bug report.
+
+    The pattern is text: `statement_in` looks for all of them at once.
+    """
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: str
     category: Category
     is_order: bool = False
 
@@ -68,11 +71,17 @@ class Patterns(msgspec.Struct, frozen=True):
     denies: re.Pattern[str]
 
 
+def statement_in(text: str) -> Statement | None:
+    """Return the first form of the file that a text begins with, or nothing."""
+    found = _any_statement().match(text)
+    return None if found is None else patterns().statements[int((found.lastgroup or "")[1:])]
+
+
 @functools.cache
-def any_statement() -> re.Pattern[str]:
-    """What matches where a statement does: most sentences are none, and a hundred looks at each cost more."""
-    forms = "|".join(f"(?:{statement.pattern.pattern})" for statement in patterns().statements)
-    return re.compile(forms, re.IGNORECASE)
+def _any_statement() -> re.Pattern[str]:
+    """One pattern, in which each form is a group by its place: most sentences are none of a hundred forms."""
+    forms = (f"(?P<s{place}>{each.pattern})" for place, each in enumerate(patterns().statements))
+    return re.compile("|".join(forms), re.IGNORECASE)
 
 
 @functools.cache
@@ -86,6 +95,8 @@ def patterns() -> Patterns:
         texts = [found] if isinstance(found, str) else [entry["pattern"] for entry in found]
         return re.compile("|".join(f"(?:{fill_in(text, words)})" for text in texts), re.IGNORECASE)
 
+    for statement in file["statement"]:
+        statement["pattern"] = fill_in(statement["pattern"], words)
     return msgspec.convert(file, Patterns, dec_hook=compiled)
 
 

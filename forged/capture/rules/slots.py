@@ -61,13 +61,12 @@ _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
 
 
-def opening(text: str) -> str:
-    """Return as much of a text as is compared: all of it, or its beginning."""
-    if len(text) <= MOST_COMPARED:
+def opening(text: str, most: int = MOST_COMPARED) -> str:
+    """Return as much of a text as is compared: all of it, or its beginning of at most so many characters."""
+    if len(text) <= most or len(text := text.strip()) <= most:
         return text
-    cuts = (cut.match(text, 3 * MOST_COMPARED // 4, MOST_COMPARED) for cut in _CUTS)
-    end = next((found.end() for found in cuts if found), MOST_COMPARED)
-    return text[:end].rstrip()
+    cuts = (cut.match(text, 3 * most // 4, most) for cut in _CUTS)
+    return text[: next((found.end() for found in cuts if found), most)].rstrip()
 
 
 class Signs(msgspec.Struct, frozen=True):
@@ -90,9 +89,9 @@ class Signs(msgspec.Struct, frozen=True):
 class Names:
     """Names of some lists, looked up where a word begins, of each list the longest first.
 
-    `node*` may have any ending, and a blank in a name may be a hyphen in the text. A name in Chinese or Japanese
-    begins anywhere. A text costs one look-up a word for all lists together; the same as one pattern of a
-    thousand alternatives takes seconds to compile.
+    `node*` may have any ending, and a blank in a name may be a hyphen in the text. A name in Chinese or
+    Japanese begins anywhere. A text costs one look-up a word for all lists together; the same as one pattern
+    of a thousand alternatives takes seconds to compile.
     """
 
     def __init__(self, *lists: Sequence[str]) -> None:
@@ -438,9 +437,10 @@ def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))
-    for start, lengths in found.items():
-        lengths |= {1} & found.get(start[0], set())
-    return {start: tuple(sorted(lengths, reverse=True)) for start, lengths in found.items()}
+    return {
+        start: tuple(sorted(lengths | ({1} & found.get(start[0], set())), reverse=True))
+        for start, lengths in found.items()
+    }
 
 
 def _class(characters: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ gone at once. Raised is StoreError, for what of the daemon's own record could no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from forged_client import protocol as wire
 
 async def purge(daemon: Daemon, contents: Collection[str]) -> Cut:
     """Take these texts out of all that waits to become a memory, and out of what sessions remember."""
-    texts = [words for words in map(words_of, contents) if words]
+    texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
     await daemon.talks.cut(texts)
     for row in daemon.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
         await _drop_of_session(daemon, row, contents)

@@ -36,6 +36,8 @@ _SILENT = (
 _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **harnesses.ROLES}
 # Characters that are looked through on the event loop, a few milliseconds at most; more goes to a thread.
 _INLINE_LENGTH = 64_000
+# Characters of a query or hypothesis that count.
+_MOST_ASKED = 16_000
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -129,8 +131,11 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
 
 
 def asked(text: str) -> str:
-    """A query or hypothesis as it may be sent to a model; of one that is nothing but markup that is left."""
-    public = without_private(text)
+    """A query or hypothesis as it may be sent to a model; of one that is nothing but markup that is left.
+
+    Of a long one the beginning counts.
+    """
+    public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
 
