@@ -1,10 +1,12 @@
-"""Rows of fair service: another's ping beside greedy clients, and what many clients get together."""
+"""Rows of fair service: another's ping beside greedy clients or long texts, and what many clients get."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -13,11 +15,11 @@ from multiprocessing.process import BaseProcess
 import corpus
 import msgspec
 from commits import Checkout
-from daemons import Caller, Daemon, standing
+from daemons import Caller, Daemon, prepared, serving, standing
 from judging import Goal
 from loads import Call, load
 from processes import Broken
-from row import Row, Side
+from row import Row, Side, fixed, inside
 from sampling import Probe, p99, timed
 from searches import turn
 
@@ -27,6 +29,9 @@ _PING = framing.encode(protocol.Ping(id=2))
 _PAUSE_S, _ROUND_S = 0.001, 2.0
 _FEW, _MANY = 1_500, 10_000
 _CLIENTS, _EACH = 16, 40
+# Of a long text, words of a sentence; captures of a round, and seconds between two pings.
+_WORDS, _TURNS, _EVERY_S, _PATIENCE_S = 9, 5, 0.005, 120.0
+_NUMBERS = itertools.count()
 
 
 def _beside(greedy: Callable[[Daemon, int], None], count: int) -> Side:
@@ -122,6 +127,92 @@ def _one(checkout: Checkout) -> Iterator[Probe]:
         yield lambda: load(lambda number: _asking(daemon, number), 1, _EACH * 4).per_second
 
 
+@contextlib.contextmanager
+def _over_long_texts(checkout: Checkout, count: int, size: int) -> Iterator[tuple[Daemon, Caller]]:
+    """A daemon over so many memories of a size, of the user and of a trusted repository each."""
+    with prepared(checkout) as daemon:
+        for top in (daemon.home, daemon.repo):
+            folder = top / ".forge/memory"
+            folder.mkdir(parents=True)
+            for number in range(count):
+                header = corpus.memory(number).file.rpartition(b"---\n")[0]
+                folder.joinpath(f"{corpus.name(number)}.md").write_bytes(header + _long_text(number, size))
+        with serving(daemon) as caller:
+            caller.rebuild(daemon)
+            _captured(daemon, caller)  # the worker starts with the first
+            yield daemon, caller
+
+
+def _long_text(number: int, size: int) -> bytes:
+    words = corpus.words(random.Random(number), size // 4)
+    sentences = (" ".join(words[at : at + _WORDS]) for at in range(0, len(words), _WORDS))
+    return f"---\n{'. '.join(sentences)}"[:size].encode() + b"\n"
+
+
+def _captured(daemon: Daemon, caller: Caller) -> None:
+    """Five turns that change a mind, each judged."""
+    for _ in range(_TURNS):
+        number, before = next(_NUMBERS), _finished(caller)
+        said = f"We use PostgreSQL {number} for the orders, no longer MySQL, from now on."
+        messages = (protocol.Message("user", said), protocol.Message("assistant", "Understood."))
+        session = f"bench {os.getpid()} {number}"
+        capture = protocol.Capture(id=4, workspace=daemon.workspace, session_id=session, messages=messages)
+        caller.call(capture)
+        ends = time.monotonic() + _PATIENCE_S
+        while _finished(caller) == before:
+            if time.monotonic() > ends:
+                raise Broken(f"a captured turn was not judged within {_PATIENCE_S} s")
+            time.sleep(0.02)
+
+
+def _finished(caller: Caller) -> int:
+    status = caller.call(protocol.Status(id=5))
+    assert isinstance(status, protocol.StatusReport)
+    return status.capture.finished
+
+
+def _slowest_beside_captures(count: int, size: int) -> Side:
+    """The slowest of pings every 5 ms beside five captures."""
+
+    @contextlib.contextmanager
+    def side(checkout: Checkout) -> Iterator[Probe]:
+        with _over_long_texts(checkout, count, size) as (daemon, caller):
+            yield lambda: _slowest(daemon, lambda: _captured(daemon, caller))
+
+    return side
+
+
+@contextlib.contextmanager
+def _slowest_of_a_short_store(checkout: Checkout) -> Iterator[Probe]:
+    """The same of a store of one memory of 300 bytes, and 100 ms."""
+    with _over_long_texts(checkout, 1, 300) as (daemon, caller):
+        yield lambda: 0.1 + _slowest(daemon, lambda: _captured(daemon, caller))
+
+
+def _slowest(daemon: Daemon, work: Callable[[], None]) -> float:
+    taken, is_over = list[float](), threading.Event()
+
+    def ping() -> None:
+        with contextlib.closing(Caller(daemon.socket)) as caller:
+            while not is_over.wait(_EVERY_S):
+                taken.append(timed(lambda: caller.ask(_PING)))
+
+    pinging = threading.Thread(target=ping)
+    pinging.start()
+    try:
+        work()
+    finally:
+        is_over.set()
+        pinging.join()
+    return max(taken)
+
+
+@contextlib.contextmanager
+def _five_captures(checkout: Checkout) -> Iterator[Probe]:
+    with _over_long_texts(checkout, 30, 10_000) as (daemon, caller):
+        yield lambda: timed(lambda: _captured(daemon, caller))
+
+
 def _asking(daemon: Daemon, number: int) -> Call:
     caller, turns = Caller(daemon.socket), itertools.count()
 
@@ -147,6 +238,31 @@ ROWS = (
         Goal(1.0, "who does not read is not served"),
         _beside(_not_reading, 50),
         _fifty_ms,
+    ),
+    *(
+        Row(
+            f"long-ping-{size // 1000}k",
+            f"slowest ping beside five captures, {count} memories of {size // 1000} KB / 1 of 300 B, + 100 ms",
+            Goal(1.0, "one text freezes nobody"),
+            _slowest_beside_captures(count, size),
+            _slowest_of_a_short_store,
+            slow=size > 10_000,
+        )
+        for count, size in ((30, 10_000), (10, 30_000), (3, 250_000))
+    ),
+    Row(
+        "long-captures",
+        "five captures, 30 memories of 10 KB of the user and of the repository / 3 s",
+        Goal(1.0, "one text freezes nobody"),
+        _five_captures,
+        fixed(3.0),
+    ),
+    Row(
+        "patterns",
+        "CPU of the worker's first event, in which all patterns are compiled / 0.5 s",
+        Goal(1.0, "0.3 s for patterns; 3.3 s were one alternation of 76,268 characters"),
+        inside("first-judged"),
+        fixed(0.5),
     ),
     Row(
         "clients-10k",

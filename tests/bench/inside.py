@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -171,6 +172,26 @@ def window_as_json(form: str) -> Probe:
     return lambda: median_of(lambda: json.dumps(window), 10)
 
 
+def first_judged() -> Probe:
+    """Seconds of CPU of the rules over one message, in a process that has compiled nothing yet."""
+    code = (
+        "import asyncio, time\n"
+        "from forged.capture.local import LocalAnswers\n"
+        "from forged.capture.rules.engine import RuleClassifier\n"
+        "from forged.capture.rules.newest import replaced_by\n"
+        "from forged.conversation import Utterance\n"
+        "from forged.state import Event\n"
+        "began = time.process_time()\n"
+        "said = (Utterance('user', 'We use pnpm now, no longer yarn. Please remember that.'),)\n"
+        "rules = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)\n"
+        "event = Event(id='e', window=said, heard_at=(1.0,))\n"
+        "found = asyncio.run(rules.classify(event, (), deadline=1e9, attempts=1))\n"
+        "replaced_by(found.proposals[0].content, ['We use yarn.'])\n"
+        "print(time.process_time() - began)\n"
+    )
+    return lambda: float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+
+
 def _messages(form: str) -> Iterator[dict[str, object]]:
     size, number = 0, 0
     while size < _WINDOW_BYTES:
@@ -208,4 +229,16 @@ def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> Vect
 
 
 if __name__ == "__main__":
-    answer((search, both_legs, dense_part, local_passages, scan, rescan, turn_complete, window_as_json))
+    answer(
+        (
+            first_judged,
+            search,
+            both_legs,
+            dense_part,
+            local_passages,
+            scan,
+            rescan,
+            turn_complete,
+            window_as_json,
+        )
+    )

@@ -370,6 +370,22 @@ async def test_rows_are_asked_for_of_proposals_and_of_what_comes_nearest_to_them
     assert "Errors of kind 7 go to team 7." in near
 
 
+@pytest.mark.parametrize("size", [3_000, 200_000])
+async def test_of_a_long_memory_the_row_is_of_its_beginning(scene, size):
+    rest = "The walrus sings of the seven seas. " * (size // 36)
+    put(Path(scene.repo.top), memory("mem_1", f"\n\n We use npm in this repo.\n\n{rest}"))
+    put(Path(scene.repo.top), memory("mem_2", "9" * size))
+    model = scene.keeper._vectors = Model()
+    pnpm = Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
+    typed = Classified((pnpm,), author=Origin.TYPED)
+    documents, _ = await scene.keeper.decide(scene.event(pnpm.content), typed)
+
+    _, near = model.asked
+    assert any(each.startswith("We use npm in this repo.") for each in near)
+    assert max(map(len, near)) <= 600
+    assert [len(document.memory.content) for document in documents] == [len(pnpm.content)]
+
+
 @pytest.mark.parametrize("answers", ["none", "never"])
 async def test_without_rows_or_in_want_of_time_words_decide(scene, monkeypatch, answers):
     monkeypatch.setattr("forged.capture.keeper._ROWS_S", 0.05)

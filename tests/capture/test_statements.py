@@ -259,3 +259,13 @@ def test_words_decide_the_scope_and_what_else_is_known_only_where_they_say_nothi
 def test_a_quotation_is_not_looked_for_at_every_letter(text):
     """An empty match is no quotation, and a sentence of a hundred letters had a hundred of them."""
     assert prose._QUOTATION.findall(text) == []
+
+
+def test_the_scope_of_a_text_is_that_of_its_beginning():
+    """A word of 64,000 letters took a minute: from each letter on a path or a file name was looked for."""
+    assert scope_of(f"{'wal rus ' * 300} I prefer tabs.") is Scope.REPO
+    assert scope_of("I prefer tabs. " + "x" * 64_000) is Scope.USER
+    for letters in ("x", "x-", "x.", "-"):
+        assert scope_of(letters * 64_000) is Scope.REPO
+    for named in ("-src/app.py", "look at src/app", "a-b-c.toml", "-.x.py"):
+        assert scope_of(f"I prefer {named}") is Scope.REPO

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.conversation import Utterance
+from forged.retrieval import continuing
 from forged.retrieval.continuing import before, goes_on, leans, only_goes_on, says_nothing
 
 
@@ -124,3 +125,24 @@ def test_only_going_on_is_nothing_without_anything_before():
     assert only_goes_on("go on")
     assert only_goes_on("yes, do it please")
     assert not only_goes_on("flash it")
+
+
+class Counting:
+    """A pattern that counts the matches that were asked for."""
+
+    def __init__(self, pattern):
+        self.pattern, self.found = pattern, 0
+
+    def finditer(self, text):
+        for each in self.pattern.finditer(text):
+            self.found += 1
+            yield each
+
+
+@pytest.mark.parametrize("asks", [says_nothing, only_goes_on, leans])
+def test_of_a_log_in_a_message_no_more_words_are_read_than_tell(asks, monkeypatch):
+    counting = Counting(continuing._WORD)
+    monkeypatch.setattr(continuing, "_WORD", counting)
+
+    assert not asks("deploy of the gateway failed with a timeout\n" * 20_000)
+    assert counting.found < 100

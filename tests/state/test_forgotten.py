@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import unicodedata
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.state import Forgotten, digest
+from forged.state import Forgotten, digest, forgotten
 from forged.state.digests import digest_of_0_1, digests_within
+from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
 from forged.writing.ledger import _letters
 from tests.state.conftest import opened, raw
@@ -217,3 +219,23 @@ async def test_a_memory_is_known_by_its_id_and_its_id_is_no_text(directory):
         assert state.forgotten.since((TOP,), "Another text.", "deploy") is not None
         await state.forgotten.withdraw(TOP, ["Use tabs."], ["deploy"])
         assert state.forgotten.digests() == frozenset()
+
+
+async def test_no_long_text_is_read_on_the_event_loop(state, monkeypatch):
+    """A memory file holds up to 256 KiB, and its words are looked at one by one."""
+    loops = threading.get_ident()
+    on_loop = list[int]()
+
+    def noting(top, text):
+        if threading.get_ident() == loops:
+            on_loop.append(len(text))
+        return digest(top, text)
+
+    monkeypatch.setattr(forgotten, "digest", noting)
+    long = "the walrus sings " * 15_000
+    await state.forgotten.add(TOP, ["use tabs", long])
+    assert state.forgotten.digests() == digests("use tabs", long)
+
+    await state.forgotten.withdraw(TOP, ["use tabs", long])
+    assert state.forgotten.digests() == frozenset()
+    assert sum(on_loop) < INLINE_LENGTH

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from forged.state import Judgement
-from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged
+from forged.state import judged as module
+from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged, gist
+from forged.text.redaction import redact
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
 
@@ -94,3 +97,20 @@ async def test_what_is_forgotten_leaves_no_text_here_nor_in_the_file(directory):
         assert sorted(texts(state.judged)) == ["", "", "Something else."]
         assert b"Something else" in raw(directory)
         assert b"pytest" not in raw(directory)
+
+
+@pytest.mark.parametrize("before", [0, 16_000, 31_900, 31_980, 32_000, 40_000])
+def test_a_gist_of_a_long_text_reads_its_beginning_and_shows_no_half_of_a_secret(before, monkeypatch):
+    read = list[int]()
+
+    def noting(text):
+        read.append(len(text))
+        return redact(text)
+
+    monkeypatch.setattr(module, "redact", noting)
+    secret = f"AKIA{'Q7' * 8}"
+    text = f"{' ' * 50}{'walrus ' * (before // 7)} key {secret} {'sings ' * 40_000}"
+
+    assert "Q7" not in gist(text)
+    assert gist(text).startswith("walrus" if before else "key")
+    assert max(read) <= 32_000

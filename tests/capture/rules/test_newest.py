@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forged.capture.documents import decide
 from forged.capture.likely import Likely
+from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.newest import FILE, NumbersFile, differs_from, judge, may_replace, replaced_by
-from forged.capture.rules.slots import signs, weights
+from forged.capture.rules.slots import MOST_COMPARED, opening, signs, weights
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
 from forged.map import link
@@ -296,3 +300,68 @@ def decided(
     classified = Classified((proposal,), author=Origin.TYPED)
     documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW, likely=likely)
     return [document.memory for document in documents]
+
+
+# --- a long text ------------------------------------------------------------------------------------------
+
+FILLER = ["the walrus sings. ", "a\n", "x", "1", "a.", "a-", "`a ", "我们", "é", " "]
+CHANGES_OF_MIND = [
+    ("We use PostgreSQL now, no longer MySQL.", "We use MySQL for the orders."),
+    ("The staging port is 9000 now.", "The staging port is 8080."),
+    ("Jetzt mit pnpm statt yarn.", "Wir installieren mit yarn."),
+    ("现在改用 PostgreSQL。", "数据库用 MySQL。"),
+]
+
+
+@given(st.data())
+def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
+    newer, said = data.draw(st.sampled_from(CHANGES_OF_MIND))
+    before = data.draw(st.sampled_from(FILLER)) * data.draw(st.sampled_from([0, 40, MOST_COMPARED]))
+    filler = data.draw(st.sampled_from(FILLER)) * MOST_COMPARED
+    tails = [data.draw(st.sampled_from([each for pair in CHANGES_OF_MIND for each in pair])) for _ in "ab"]
+    long = [f"{before}{said}\n{filler}\n{tail}" for tail in tails]
+
+    for judged in (
+        lambda text: replaced_by(newer, [text]),
+        lambda text: differs_from(newer, [text]),
+        lambda text: may_replace(newer, text),
+        lambda text: replaced_by(text, [said]),
+    ):
+        assert judged(long[0]) == judged(long[1]) == judged(opening(long[0]))
+
+
+@given(st.sampled_from(FILLER), st.integers(0, 2 * MOST_COMPARED), st.sampled_from(FILLER))
+def test_an_opening_is_a_beginning_of_bounded_length_that_ends_between_words(piece, count, other):
+    text = piece * count + other * MOST_COMPARED
+    found = opening(text)
+
+    assert found == opening(found)
+    assert text.strip().startswith(found)
+    assert len(found) <= MOST_COMPARED or found == text
+    rest = text.strip()[len(found) :]
+    has_blank = any(each.isspace() for each in text.strip()[3 * MOST_COMPARED // 4 : MOST_COMPARED])
+    assert not rest or not has_blank or rest[0].isspace() or found.endswith(("。", "."))
+
+
+@pytest.mark.parametrize("length", [10_000, 250_000])
+def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, monkeypatch):
+    """Each opening as a whole and by its clauses, which together are no longer."""
+    characters = 0
+    read = slots._read.__wrapped__
+
+    def counting(text):
+        nonlocal characters
+        characters += len(text)
+        return read(text)
+
+    monkeypatch.setattr(slots, "_read", functools.lru_cache(counting))
+    texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
+
+    replaced_by("We use PostgreSQL now, no longer MySQL.", texts)
+    differs_from("We use PostgreSQL now, no longer MySQL.", texts)
+
+    assert characters <= len(texts) * 2 * MOST_COMPARED + 200
+
+
+def test_a_number_of_any_length_is_compared():
+    assert signs("The port is 8443.", f"The port is {'9' * 5000}.").number == 1.0
