@@ -242,7 +242,7 @@ ROWS = (
     *(
         Row(
             f"long-ping-{size // 1000}k",
-            f"slowest ping beside five captures, {count} memories of {size // 1000} KB / 1 of 300 B, + 100 ms",
+            f"slowest ping beside five captures over {count} of {size // 1000} KB / 1 of 300 B, and 100 ms",
             Goal(1.0, "one text freezes nobody"),
             _slowest_beside_captures(count, size),
             _slowest_of_a_short_store,

@@ -99,8 +99,9 @@ async def test_what_is_forgotten_leaves_no_text_here_nor_in_the_file(directory):
         assert b"pytest" not in raw(directory)
 
 
-@pytest.mark.parametrize("before", [0, 16_000, 31_900, 31_980, 32_000, 40_000])
+@pytest.mark.parametrize("before", range(15_600, 16_400, 7))
 def test_a_gist_of_a_long_text_reads_its_beginning_and_shows_no_half_of_a_secret(before, monkeypatch):
+    """Two long secrets are gone, and what stands behind them would be the beginning, cut within a third."""
     read = list[int]()
 
     def noting(text):
@@ -108,9 +109,8 @@ def test_a_gist_of_a_long_text_reads_its_beginning_and_shows_no_half_of_a_secret
         return redact(text)
 
     monkeypatch.setattr(module, "redact", noting)
-    secret = f"AKIA{'Q7' * 8}"
-    text = f"{' ' * 50}{'walrus ' * (before // 7)} key {secret} {'sings ' * 40_000}"
+    key = f"-----BEGIN PRIVATE KEY-----\n{'MIIEvQ' * (before // 6)}\n-----END PRIVATE KEY-----\n"
+    text = f"  {key}{key}\nthe token is AKIA{'Q7' * 8} {'and the walrus sings ' * 40_000}"
 
     assert "Q7" not in gist(text)
-    assert gist(text).startswith("walrus" if before else "key")
     assert max(read) <= 32_000
