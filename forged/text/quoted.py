@@ -24,7 +24,7 @@ _UNSEEN = re.compile(
 )
 _MARKS = re.compile(rf"^[ \t]*{MARK}[{MARK} \t]*", re.MULTILINE)
 _UNPLAIN = re.compile(r"[^\w .:@/+-]+")
-_OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|\\+u003c)[/\\]*{TAG.replace('-', '[-_]?')}")
+_OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|(?<!\\)\\+u003c)[/\\]*{TAG.replace('-', '[-_]?')}")
 # Letters of other scripts, brackets and dashes that are drawn alike.
 _BRACKETS = "‹〈《⟨⟪˂ᐸ❮❰≺≪«"
 _ALIKE = str.maketrans(

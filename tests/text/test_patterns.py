@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
+
+from forged.capture.rules.newest import replaced_by
+from forged.capture.scope import scope_of
+from forged.entities import spoken_of
+from forged.retrieval.continuing import leans, only_goes_on, says_nothing
+from forged.state.digests import digest
+from forged.text.dates import _named
+from forged.text.injected_text import InjectedText
+from forged.text.private import without_private
+from forged.text.quoted import one_line, quoted
+from forged.text.redaction import redact
+from forged.text.same_text import Texts
+from forged.text.terms import terms
+from forged.text.tool_markup import without_tool_text
 
 REPO = Path(__file__).parents[2]
 FILES = sorted(
@@ -30,3 +45,106 @@ def test_no_group_is_repeated_possessively(path):
 @pytest.mark.parametrize("repeat", ["*+", "++", "?+", "{0,4}+", "{2}+"])
 def test_each_form_is_seen(repeat):
     assert _POSSESSIVE_GROUP.search(f"(?:a|b){repeat}")
+
+
+# --- what any text may cost -------------------------------------------------------------------------------
+
+LONG = 64_000
+PIECES = [
+    *(
+        "x",
+        "1",
+        "\\",
+        "/",
+        "-",
+        ".",
+        "_",
+        "<",
+        "&",
+        "[",
+        "(",
+        "`",
+        '"',
+        "'",
+        "*",
+        ">",
+        "=",
+        ":",
+        " ",
+        "\n",
+        "\t",
+    ),
+    *(
+        "a.",
+        "a-",
+        "a_",
+        "a/",
+        "a:",
+        "a@",
+        "a ",
+        "a\n",
+        "- ",
+        "`a ",
+        '"a ',
+        "*a ",
+        "<a ",
+        "</",
+        "[a](",
+        "&amp;",
+    ),
+    *(
+        "key=",
+        "aB3/",
+        "1.",
+        "Ab Cd ",
+        "we use ",
+        "我们",
+        "の",
+        "ü",
+        "é ",
+        " \n",
+        "forged \\",
+        "{",
+        "a, ",
+        "\t",
+        "&amp;",
+    ),
+]
+READERS = {
+    "judged": lambda text: replaced_by("We use PostgreSQL now, no longer MySQL.", [text]),
+    "judging": lambda text: replaced_by(text, ["We use MySQL for the orders."]),
+    "scope": scope_of,
+    "spoken of": spoken_of,
+    "says nothing": says_nothing,
+    "goes on": only_goes_on,
+    "leans": leans,
+    "digest": lambda text: digest("/repo", text),
+    "dates": lambda text: [*_named(text)],
+    "injected": lambda text: InjectedText([text]).cut(text, inline=True),
+    "private": without_private,
+    "quoted": lambda text: quoted(f"forged {text}"),
+    "one line": lambda text: one_line(f"forged {text}", 80),
+    "secrets": lambda text: redact(f"API_KEY=Xy1zQ9wRt7LpK2mN8vB3{text}"),
+    "same": lambda text: Texts([text]).has_like("We use PostgreSQL."),
+    "terms": terms,
+    "tools": without_tool_text,
+}
+
+
+def _cpu_seconds(read, text: str) -> float:
+    began = time.thread_time()
+    read(text)
+    return time.thread_time() - began
+
+
+@pytest.mark.speed
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("piece", PIECES)
+def test_the_time_a_text_takes_grows_no_faster_than_the_text(name, piece):
+    """A pattern keeps the interpreter while it works; to the end from each letter takes minutes."""
+    read = READERS[name]
+    read("We use tabs, not spaces, for Go.")
+    short, long = (piece * (length // len(piece)) for length in (LONG // 8, LONG))
+
+    once = _cpu_seconds(read, short)
+    assert _cpu_seconds(read, long) < 0.2 + 32 * once

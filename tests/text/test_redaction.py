@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.text.redaction import PLACEHOLDER, redact, shapes_in
+from forged.text.redaction.assignments import _RAW
 from tests.data.blind import blind_clean, blind_secrets
 from tests.data.named_secrets import SHAPES, named_secrets
 from tests.data.secrets import ALNUM, CHOSEN, HEX, UPPER, Draw, clean_sentences, planted
@@ -310,6 +312,25 @@ def test_a_long_run_of_base64_costs_little_more_than_clean_text():
 
     assert len(text) == WINDOW
     assert _cpu_seconds(text) < 400 * _clean_seconds()
+
+
+@pytest.mark.speed
+@pytest.mark.parametrize("run", ["\\", "&a", ",a", ",", "[", "\\x"])
+def test_what_may_end_a_secret_costs_little_however_often_it_stands_behind_one(run):
+    """From each backslash of a run on, all behind it were looked at: a memory of 64 KB took a minute."""
+    assert _cpu_seconds(f"API_KEY={DRAWN}{run * (WINDOW // len(run))}") < 400 * _clean_seconds()
+
+
+_RAW_BY_ONE = re.compile(
+    r"""(?>(?: [^\s"'`\\<&,;\[\u3000-\u9fff\uff00-\uffef]++
+          | (?! \\+[nrt"'] | </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [\\<&,;\[] )*)""",
+    re.VERBOSE,
+)
+
+
+@given(st.text(alphabet="a1\\\\\\nrt\"'&=,;: <[/。").map(lambda text: text.replace("1", "[redacted]")))
+def test_a_raw_value_ends_where_it_does_when_its_backslashes_are_taken_one_by_one(text):
+    assert _RAW.match(text).end() == _RAW_BY_ONE.match(text).end()
 
 
 def test_a_long_run_of_base64_is_redacted_whole():

@@ -74,7 +74,8 @@ _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 # URL, the next field, a closing tag and Chinese text.
 _RAW = re.compile(
     r"""(?>(?: [^\s"'`\\<&,;\[\u3000-\u9fff\uff00-\uffef]++
-          | (?! \\+[nrt"'] | </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [\\<&,;\[] )*)""",
+          | \\++ (?![nrt"'])  # all of a run at once: from each of its backslashes on is the square of it
+          | (?! </ | &[\w.-]+= | [,;](?:[\w.\ -]+[=:]|\s|$) | \[redacted\] ) [<&,;\[] )*)""",
     re.VERBOSE,
 )
 # Before a name that is followed by its value and nothing between: "log in with the password ...".
