@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import ClassVar, Generic, TypeVar, get_args
+from typing import ClassVar, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 MAX_REQUEST_BYTES = 1 << 20
+
+# `question` only reads, and nothing is lost when it is given up; `write` changes files or records on disk;
+# `action` is all else. Each verb of the contract says which.
+Effect = Literal["question", "write", "action"]
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -34,6 +38,7 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
     is believed. `paths` are the fields that hold such paths.
     """
 
+    effect: ClassVar[Effect]
     limit_bytes: ClassVar[int] = MAX_REQUEST_BYTES
     repeatable: ClassVar[bool] = True
     bypassable: ClassVar[bool] = False
@@ -41,6 +46,19 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
 
     id: int = 0
     seen: dict[str, str] = {}
+
+    @property
+    def only_shows(self) -> bool:
+        """A write's request for what it would do, or for what there is to choose from."""
+        return False
+
+    @property
+    def is_question(self) -> bool:
+        return self.effect == "question" or self.only_shows
+
+    @property
+    def is_write(self) -> bool:
+        return self.effect == "write" and not self.only_shows
 
     @classmethod
     def reply_type(cls) -> type[R]:

@@ -28,6 +28,7 @@ from forged_client.contract.recall import *
 from forged_client.contract.retrieval import *
 from forged_client.contract.trust import *
 from forged_client.envelope import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
+from forged_client.envelope import Effect as Effect
 from forged_client.envelope import R as R
 from forged_client.envelope import Reply as Reply
 from forged_client.envelope import Request as Request
@@ -70,6 +71,8 @@ class Welcome(Reply, frozen=True, tag="welcome"):
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
+    effect: ClassVar[Effect] = "action"
+
     protocol_min: int = PROTOCOL_VERSION
     protocol_max: int = PROTOCOL_VERSION
     client: str = ""
@@ -82,7 +85,7 @@ class Pong(Reply, frozen=True, tag="pong"):
 
 
 class Ping(Request[Pong], frozen=True, tag="ping"):
-    pass
+    effect: ClassVar[Effect] = "action"
 
 
 class HandedOver(Reply, frozen=True, tag="handed_over"):
@@ -102,6 +105,7 @@ class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
     The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
     """
 
+    effect: ClassVar[Effect] = "action"
     repeatable: ClassVar[bool] = False
 
     pid: int = 0

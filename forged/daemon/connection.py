@@ -42,11 +42,6 @@ _FRAMES_AT_ONCE = 64
 _AT_ONCE = (protocol.Hello, protocol.Ping)
 # What an agent has heard once the reply is with the kernel.
 _HEARD = (protocol.Retrieve, protocol.Hook)
-# What only asks: given up when the peer hangs up. Everything else is carried out.
-_QUESTIONS = (
-    *(protocol.Retrieve, protocol.Search, protocol.Why, protocol.GetMemories, protocol.ListMemories),
-    *(protocol.History, protocol.Status, protocol.Cost, protocol.Outbound, protocol.Try, protocol.Events),
-)
 # One connection's requests that wait may have so many bytes, and one more request.
 _WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
@@ -103,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         # answer that nobody hears is not worth a model's time.
         for task in self._streams | self._questions:
             task.cancel()
-        self._waiting = deque(each for each in self._waiting if not isinstance(each[0], _QUESTIONS))
+        self._waiting = deque(each for each in self._waiting if not each[0].is_question)
         self._place.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -283,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, AsyncIterator):
             self._start(self._pass_on(request, answer), self._streams)
         else:
-            kind = self._questions if isinstance(request, _QUESTIONS) else self.writes
+            kind = self._questions if request.is_question else self.writes
             task = self._start(self._finish(request, answer), kind)
             if isinstance(
                 answer, Coroutine

@@ -63,8 +63,8 @@ class ScriptedService:
         return wire.Pong(id=request.id)
 
     def sent(self, request: wire.Request, *, whole: bool) -> None:
-        assert isinstance(request, wire.Retrieve)
-        self.whole[request.turn_id] = whole
+        if isinstance(request, wire.Retrieve):
+            self.whole[request.turn_id] = whole
 
     async def _when_released(self, request: wire.Search) -> wire.Reply:
         try:

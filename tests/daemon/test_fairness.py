@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import get_args
 
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from tests.daemon.served import serving
+from tests.data.examples import EXAMPLES
 from tests.support.clock import later, turns, until
 
 BIG = wire.Found(reason="x" * 3_000_000)
@@ -66,6 +68,38 @@ async def test_what_a_peer_only_asked_is_not_begun_when_it_has_left_but_what_it_
         await until(lambda: served.service.written == ["kept"])
         await turns()
         assert len(queries(served)) < 20
+
+
+QUESTIONS = {
+    *(wire.Retrieve, wire.Search, wire.Recall, wire.Why, wire.GetMemories, wire.ListMemories, wire.History),
+    *(wire.ListDocuments, wire.ListJudged, wire.ListInjections, wire.ListPast, wire.Status, wire.Events),
+    *(wire.Cost, wire.Outbound, wire.Try),
+}
+AT_ONCE = (wire.Hello, wire.Ping, wire.HandOver)
+
+
+def test_every_verb_says_its_effect():
+    effects = {kind.__name__: vars(kind).get("effect") for kind in wire.REQUESTS}
+    assert {name for name, effect in effects.items() if effect not in get_args(wire.Effect)} == set()
+    assert {kind for kind in wire.REQUESTS if kind.effect == "question"} == QUESTIONS
+
+
+async def test_of_every_verb_only_questions_are_dropped_when_their_peer_has_left():
+    asked = [each for each in EXAMPLES if isinstance(each, wire.Request) and not isinstance(each, AT_ONCE)]
+    shown = (wire.Restore(id=901, workspace="/w"), wire.Undo(id=902, workspace="/w", preview=True))
+    async with serving() as served:
+        peer = await served.connect()
+        (connection,) = served.server.connections
+        connection._place.hold()
+        peer.send(*asked, *shown)
+        await until(lambda: len(connection._waiting) == len(asked) + len(shown))
+        begun_before = len(served.service.requests)
+        peer.writer.transport.abort()
+        kept = [each for each in asked if not (type(each) in QUESTIONS or each.only_shows)]
+        await until(lambda: len(served.service.requests) >= begun_before + len(kept))
+        await turns()
+    assert {type(each) for each in asked} == set(wire.REQUESTS) - set(AT_ONCE)
+    assert [each.id for each in served.service.requests[begun_before:]] == [each.id for each in kept]
 
 
 async def test_nothing_is_begun_for_a_peer_that_takes_no_replies_until_it_takes_them():

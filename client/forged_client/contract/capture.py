@@ -8,7 +8,7 @@ import msgspec
 
 from forged_client.contract.memories import MemoryRecord
 from forged_client.contract.retrieval import Message
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 MAX_CAPTURE_BYTES = 2 << 20
 
@@ -52,6 +52,7 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     counts within the part.
     """
 
+    effect: ClassVar[Effect] = "write"
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
     bypassable: ClassVar[bool] = True
 
@@ -107,6 +108,8 @@ class ListJudged(Request[JudgedPage], frozen=True, tag="list_judged"):
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
     """
 
+    effect: ClassVar[Effect] = "question"
+
     workspace: str = ""
     since: str = ""
     session_id: str = ""
@@ -132,6 +135,7 @@ class Undo(Request[Undone], frozen=True, tag="undo"):
     just these memories. With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
 
     workspace: str
@@ -139,6 +143,10 @@ class Undo(Request[Undone], frozen=True, tag="undo"):
     preview: bool = False
     ids: tuple[str, ...] = ()
     key: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return self.preview
 
 
 class Paused(Reply, frozen=True, tag="paused"):
@@ -149,6 +157,8 @@ class Paused(Reply, frozen=True, tag="paused"):
 
 class Pause(Request[Paused], frozen=True, tag="pause"):
     """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+
+    effect: ClassVar[Effect] = "write"
 
     workspace: str = ""
     everywhere: bool = False
@@ -190,7 +200,12 @@ class Dead(Request[DeadEvents], frozen=True, tag="dead"):
     What waits for a folder that is not at its path is listed as well, and dropped when an id names it.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
 
     action: str = "list"
     ids: tuple[str, ...] = ()
+
+    @property
+    def only_shows(self) -> bool:
+        return self.action in {"list", "show"}

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from forged_client.contract.capture import MAX_CAPTURE_BYTES
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Hooked(Reply, frozen=True, tag="hooked"):
@@ -26,6 +26,7 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
     `headless`: the harness was run by a script, so at most explicit requests are kept.
     """
 
+    effect: ClassVar[Effect] = "action"
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
     bypassable: ClassVar[bool] = True
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from forged_client.contract.memories import Edge
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +34,14 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 
     `became`: new; there (the same text, or the same file, under `memory_id`); conflict (that id is there with
     another content, nothing is overwritten); secret (`reason` names its shape; the text is not repeated);
-    forgotten (this text or id was, in the last 7 days; `reason`); refused (`reason`). `replaces` is a
-    memory that is there and would be an older version from then on.
+    forgotten (this text or id was, in the last 7 days; `reason`); refused (`reason`; by the disk with the
+    `code` storage_error). `replaces` is a memory that is there and would be an older version from then on.
     """
 
     became: str
     memory_id: str = ""
     reason: str = ""
+    code: str = ""
     replaces: str = ""
 
 
@@ -62,6 +63,7 @@ class Import(Request[Imported], frozen=True, tag="import"):
     already. With a `key` the answer is then the first one.
     """
 
+    effect: ClassVar[Effect] = "write"
     bypassable: ClassVar[bool] = True
 
     workspace: str
@@ -72,3 +74,7 @@ class Import(Request[Imported], frozen=True, tag="import"):
     allow_secret: bool = False
     allow_forgotten: bool = False
     key: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return self.look

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +21,11 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a document, or what would.
 
     `became`: new; replaced (there was another text of this source); there (the same text); completed (the
-    same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`). `pieces`
-    is how many it has, `written` how many of them were not there, and `forgotten` how many are left out, as
-    what they say was forgotten in the last 7 days. `shared`: what the team's server has of it,
-    where documents are shared: there; waits (it is brought as soon as the server can be asked); or why not.
+    same text, of which pieces were missing); secret (`reason` names its shape); refused (`reason`; by the
+    disk with the `code` storage_error). `pieces` is how many it has, `written` how many of them were not
+    there, and `forgotten` how many are left out, as what they say was forgotten in the last 7 days. `shared`:
+    what the team's server has of it, where documents are shared: there; waits (it is brought as soon as the
+    server can be asked); or why not.
     """
 
     source: str
@@ -34,6 +35,7 @@ class DocumentFate(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0
     forgotten: int = 0
     reason: str = ""
+    code: str = ""
     shared: str = ""
 
 
@@ -53,6 +55,7 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     again it does nothing that is done already, and with a `key` it answers as the first time.
     """
 
+    effect: ClassVar[Effect] = "write"
     bypassable: ClassVar[bool] = True
 
     documents: tuple[Document, ...]
@@ -63,6 +66,10 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     allow_secret: bool = False
     allow_forgotten: bool = False
     key: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return self.look
 
 
 class DocumentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +104,8 @@ class Documents(Reply, frozen=True, tag="documents"):
 class ListDocuments(Request[Documents], frozen=True, tag="list_documents"):
     """The documents that are there, `limit` of them from `offset` on."""
 
+    effect: ClassVar[Effect] = "question"
+
     workspace: str = ""
     offset: int = 0
     limit: int = 200
@@ -119,6 +128,8 @@ class RemoveDocument(Request[DocumentRemoved], frozen=True, tag="remove_document
 
     With a `key` it may be sent twice.
     """
+
+    effect: ClassVar[Effect] = "write"
 
     name: str
     workspace: str = ""

@@ -8,7 +8,7 @@ import msgspec
 
 from forged_client.contract.capture import MAX_CAPTURE_BYTES
 from forged_client.contract.retrieval import Message
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Learned(Reply, frozen=True, tag="learned"):
@@ -33,6 +33,7 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
     script said, at most explicit requests are proposed.
     """
 
+    effect: ClassVar[Effect] = "write"
     limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
     bypassable: ClassVar[bool] = True
 
@@ -43,6 +44,10 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
     said_at: tuple[float, ...] = ()
     mark: str = ""
     headless: bool = False
+
+    @property
+    def only_shows(self) -> bool:
+        return not self.messages
 
 
 class PastSessions(Reply, frozen=True, tag="past_sessions"):
@@ -65,5 +70,7 @@ class PastSessions(Reply, frozen=True, tag="past_sessions"):
 
 class ListPast(Request[PastSessions], frozen=True, tag="list_past"):
     """Which past sessions of these agents were learned from."""
+
+    effect: ClassVar[Effect] = "question"
 
     agents: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -111,6 +111,7 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     before it where they are left out.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
     bypassable: ClassVar[bool] = True
     paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
@@ -151,6 +152,8 @@ class GetMemories(Request[Memories], frozen=True, tag="get"):
     and in no place that does not name it. Scope `org` is what all may read.
     """
 
+    effect: ClassVar[Effect] = "question"
+
     workspace: str
     ids: tuple[str, ...] = ()
     min_generation: str = ""
@@ -166,6 +169,8 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
     is left out here, too. `entities`: say of each what it speaks of.
     """
+
+    effect: ClassVar[Effect] = "question"
 
     workspace: str
     scope: str = ""
@@ -205,6 +210,7 @@ class Forget(Request[Forgotten], frozen=True, tag="forget"):
     have is refused without its `scope`. With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
 
     workspace: str
@@ -230,6 +236,8 @@ class Chain(Reply, frozen=True, tag="chain"):
 class History(Request[Chain], frozen=True, tag="history"):
     """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
 
+    effect: ClassVar[Effect] = "question"
+
     workspace: str
     memory_id: str
     min_generation: str = ""
@@ -245,6 +253,7 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
     bypassable: ClassVar[bool] = True
     paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
@@ -270,6 +279,7 @@ class Relate(Request[Remembered], frozen=True, tag="relate"):
     A link that is there with another relationship gets this one. With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
 
     workspace: str
@@ -305,6 +315,7 @@ class Move(Request[Moved], frozen=True, tag="move"):
     both have. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
     repeatable: ClassVar[bool] = False
 
     workspace: str
@@ -347,8 +358,14 @@ class Restore(Request[Restored], frozen=True, tag="restore"):
     Without an id the reply lists what could come back. What is there already is `empty` and no failure.
     """
 
+    effect: ClassVar[Effect] = "write"
+
     workspace: str
     memory_id: str = ""
     scope: str = ""
     key: str = ""
     agent_id: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return not self.memory_id

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +65,7 @@ class Recall(Request[Recalled], frozen=True, tag="recall"):
     search instead of session, user, agent and org; `repo` can be named, too, if there is a workspace.
     """
 
+    effect: ClassVar[Effect] = "question"
     bypassable: ClassVar[bool] = True
 
     query: str

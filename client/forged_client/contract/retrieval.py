@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from forged_client.contract.memories import Relation, Version
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,6 +115,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     compacted, so what the session has heard is not thought gone because it has become long.
     """
 
+    effect: ClassVar[Effect] = "question"
     bypassable: ClassVar[bool] = True
 
     workspace: str
@@ -151,6 +152,7 @@ class Search(Request[Found], frozen=True, tag="search"):
     empty; a memory is ranked by the query that it answers best.
     """
 
+    effect: ClassVar[Effect] = "question"
     bypassable: ClassVar[bool] = True
 
     workspace: str
@@ -228,6 +230,8 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
     """
 
+    effect: ClassVar[Effect] = "question"
+
     workspace: str = ""
     since: str = ""
     session_id: str = ""
@@ -242,6 +246,7 @@ class Why(Request[Explained], frozen=True, tag="why"):
     What is an agent's or a session's own is explained to whoever names it by `agent` or `session_id`.
     """
 
+    effect: ClassVar[Effect] = "question"
     bypassable: ClassVar[bool] = True
 
     workspace: str = ""

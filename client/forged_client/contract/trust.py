@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Effect, Reply, Request
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +65,17 @@ class Trust(Request[Trusted], frozen=True, tag="trust"):
     may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.
     """
 
+    effect: ClassVar[Effect] = "write"
+
     workspace: str = ""
     action: str = "show"
     mode: str = ""
     shown: str = ""
     git: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return self.action in {"show", "list", "under"}
 
 
 class Proposed(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +124,8 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     With a `key` it may be sent twice.
     """
 
+    effect: ClassVar[Effect] = "write"
+
     workspace: str
     accept: tuple[str, ...] = ()
     everything: bool = False
@@ -125,3 +135,7 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     text: str = ""
     allow_secret: bool = False
     key: str = ""
+
+    @property
+    def only_shows(self) -> bool:
+        return not (self.accept or self.everything or self.keep or self.drop)

@@ -168,7 +168,7 @@ def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> wir
     replaces = older if older in there.files else ""
     if isinstance(done, StoreError):
         became = "conflict" if isinstance(done, MemoryExists) else "refused"
-        return wire.Fate(became=became, memory_id=draft.memory.id, reason=str(done))
+        return wire.Fate(became=became, memory_id=draft.memory.id, reason=str(done), code=done.code)
     if done is not None and done.existed:
         return wire.Fate(became="there", memory_id=done.memory.id)
     return wire.Fate(became="new", memory_id=draft.memory.id, replaces=replaces)

@@ -208,8 +208,8 @@ async def _written(
     generation = max((each.generation for each in written), default=index.generations.wanted)
     failed = next((each for each in done if isinstance(each, StoreError)), None)
     if failed is not None:
-        fate = msgspec.structs.replace(made.fate(len(written)), became="refused", reason=str(failed))
-        return fate, generation
+        refused = {"became": "refused", "reason": str(failed), "code": failed.code}
+        return msgspec.structs.replace(made.fate(len(written)), **refused), generation
     there = await bring(context.daemon, made.kept, made.older_documents, said)
     if made.older:
         generation = await take_files_away(context.daemon, index, made.older)

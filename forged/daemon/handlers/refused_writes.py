@@ -14,10 +14,8 @@ from forged.errors import StoreError
 from forged.state import State
 from forged_client import protocol as wire
 
-_WRITES = (
-    *(wire.Remember, wire.Edit, wire.Relate, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Capture),
-    *(wire.Pause, wire.Trust, wire.Review),
-)
+# Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
+_STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "completed"})
 # By words of the sentence, which is all that a rejected capture has.
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")
@@ -34,17 +32,17 @@ class RefusedWrites:
         self._since = Counter[str]()  # by reason, since all went well
 
     def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
-        if isinstance(request, _WRITES) and error.code == StoreError.code:
+        if request.is_write and error.code == StoreError.code:
             self._refused(_verb(request), str(error))
 
     def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
-        """A capture is refused by its outcome; one that waits in memory says nothing about a disk."""
-        if not isinstance(request, _WRITES):
+        """Take note of a reply: one that succeeds may still say that the disk refused all or some of it."""
+        if not request.is_write:
             return
-        code, _, sentence = reply.reason.partition(": ")
-        if isinstance(reply, wire.Captured) and reply.outcome == "rejected" and code == StoreError.code:
-            self._refused(_verb(request), sentence)
-        elif reply.status == "ok" and (not isinstance(reply, wire.Captured) or reply.outcome == "durable"):
+        if refusals := _refusals(reply):
+            for sentence in refusals:
+                self._refused(_verb(request), sentence)
+        elif reply.status == "ok" and _is_stored(reply):
             self._newest.pop(_verb(request), None)
             if not self._newest:
                 self._since.clear()
@@ -75,6 +73,25 @@ class RefusedWrites:
         total = self._since.total()
         writes = "1 write was" if total == 1 else f"{total:,} writes were"
         return f"{writes} refused ({counts}); the last, {verb}: {newest}"
+
+
+def _refusals(reply: wire.Reply) -> tuple[str, ...]:
+    """Sentences on what of a request the disk did not take: a capture's outcome, or fates of its parts."""
+    if isinstance(reply, (wire.Captured, wire.Learned)):
+        code, _, sentence = reply.reason.partition(": ")
+        return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
+    if isinstance(reply, (wire.Imported, wire.Ingested)):
+        return tuple(fate.reason for fate in reply.fates if fate.code == StoreError.code)
+    return ()
+
+
+def _is_stored(reply: wire.Reply) -> bool:
+    """True unless nothing went to disk: a capture may wait in memory, and a text may be there already."""
+    if isinstance(reply, (wire.Captured, wire.Learned)):
+        return reply.outcome in _STORED
+    if isinstance(reply, (wire.Imported, wire.Ingested)):
+        return any(fate.became in _STORED for fate in reply.fates)
+    return not (isinstance(reply, wire.Remembered) and reply.existed)
 
 
 def _verb(request: object) -> str:

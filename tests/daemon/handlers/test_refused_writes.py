@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from forged.counters import Metrics
 from forged.daemon.handlers import RefusedWrites
 from forged.errors import MemoryExists, StoreError
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
+from tests.data.examples import EXAMPLES
 
 FULL = StoreError("cannot write m1: no space left on the device; free some and try again")
 WRITE, KEEP = wire.Remember(content="x", workspace="/"), wire.Capture(session_id="s", workspace="/")
@@ -85,3 +90,65 @@ async def test_a_write_for_which_there_is_no_directory_is_refused_and_told(home,
         assert (await parts.ask(wire.Status())).reason.startswith(
             "1 write was refused (1 for another reason)"
         )
+
+
+DRAFT = wire.Draft(memory_id="mem_1", content="the port is 8123")
+DOCUMENT = wire.Document(source="notes.md", text="The port is 8123.", is_markdown=True)
+
+
+@pytest.mark.parametrize("scope", ["remember", "import", "ingest"])
+async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_it_replied(
+    home, repo, scope, monkeypatch
+):
+    """Fates of an import and of an ingest say it in a reply that is ok."""
+    workspace = str(repo)
+    asked = {
+        "remember": wire.Remember(workspace=workspace, content=DRAFT.content),
+        "import": wire.Import(workspace=workspace, drafts=(DRAFT,)),
+        "ingest": wire.Ingest(workspace=workspace, documents=(DOCUMENT,)),
+    }[scope]
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with assembled(home) as parts:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with contextlib.suppress(StoreError):
+                await parts.ask(asked)
+        report = await parts.ask(wire.Status())
+        assert (report.state, report.counters["writes_refused_full"]) == ("degraded", 1)
+        assert f"the last, {scope}: " in report.reason
+
+        look = (
+            replace(asked, look=True) if scope != "remember" else wire.Undo(workspace=workspace, preview=True)
+        )
+        await parts.ask(look)
+        assert (await parts.ask(wire.Status())).state == "degraded"
+
+        await parts.ask(asked)
+        assert (await parts.ask(wire.Status())).reason == ""
+
+
+@pytest.mark.parametrize("kind", wire.REQUESTS, ids=lambda kind: kind.__name__)
+def test_every_verb_that_writes_says_a_full_disk(refused, kind):
+    asked = next(each for each in EXAMPLES if type(each) is kind)
+    refused.failed(asked, FULL)
+    assert bool(refused.sentence) == (kind in WRITES and asked.is_write)
+
+
+WRITES = {
+    *(wire.Remember, wire.Edit, wire.Relate, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Import),
+    *(wire.Capture, wire.Learn, wire.Dead, wire.Pause, wire.Trust, wire.Review, wire.Ingest),
+    *(wire.RemoveDocument,),
+}
+
+
+def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):
+    asked = wire.Learn(workspace="/", session_id="s", messages=(wire.Message(role="user", content="x"),))
+    refused.answered(asked, wire.Learned(reason=REJECTED.reason))
+    refused.answered(replace(asked, messages=()), wire.Learned(outcome="judged"))
+    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, learn: ")
+
+    refused.answered(asked, wire.Learned(outcome="waiting"))
+    assert refused.sentence == ""
