@@ -195,7 +195,8 @@ class Trust:
     # --- what is there --------------------------------------------------------------------------------
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """What lies in a root now, and what of it counts."""
+        """What lies in a root now, and what of it counts by the records, which are read by then."""
+        await self.opened()
         previous = self._previous(root) if self._previous is not None else None
         found = await asyncio.to_thread(self._look, root, previous)
         await self.save()

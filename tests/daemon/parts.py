@@ -128,6 +128,11 @@ class Parts:
             reload=_never,
         )
         self.handlers = Dispatcher(self.daemon)
+        self.keeping: asyncio.Task[None] | None = None
+
+    def open_state(self) -> None:
+        """Have the state opened and kept, as the daemon does beside the first requests."""
+        self.keeping = asyncio.create_task(self.state.run())
 
     def shares(self, shared: Shared) -> None:
         """Have a team's server, which somebody else runs."""
@@ -182,7 +187,9 @@ async def assembled(
     trusting: bool = True,
     min_score: float = 0.0,
     clock: Callable[[], float] = time.time,
+    opens: bool = True,
 ) -> AsyncIterator[Parts]:
+    """Parts with `state.db` open, or without `opens` as in the moments before: `open_state` ends these."""
     parts = Parts(
         home,
         embedder,
@@ -193,13 +200,16 @@ async def assembled(
         min_score=min_score,
         clock=clock,
     )
-    keeping = asyncio.create_task(parts.state.run())
+    if opens:
+        parts.open_state()
     embedding = asyncio.create_task(parts.session_views.run())
     try:
-        await parts.state.opened()
+        if opens:
+            await parts.state.opened()
         yield parts
     finally:
-        keeping.cancel()
+        if parts.keeping is not None:
+            parts.keeping.cancel()
         embedding.cancel()
         await parts.state.close()
         parts.retriever.close()

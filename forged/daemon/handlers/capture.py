@@ -209,6 +209,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
     """List, show, retry or drop events that were given up, and what waits for a folder elsewhere."""
     if request.action not in {"list", "show", "retry", "drop"}:
         raise InvalidRequest(f"unknown action {request.action[:64]!r}; use list, show, retry or drop")
+    await context.daemon.state.opened()
     pipeline, events = context.daemon.capture, context.daemon.state.events
     if request.action == "retry":
         await pipeline.look_again()

@@ -20,7 +20,7 @@ from forged.daemon.handlers.details import drop_all_known, full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
-from forged.daemon.handlers.naming import begun_by, in_view, on_disk, the_one, within
+from forged.daemon.handlers.naming import begun_by, in_view, on_disk, the_one, unseen, within
 from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.shared_documents import forget_pieces
 from forged.daemon.handlers.trust import in_reply
@@ -179,14 +179,22 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     await in_turn.turn()
     found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
+    missing = tuple(wanted for wanted, holders in found if not holders)
     reply = wire.Memories(
         status=_status(view, bool(items)),
-        reason=FIRST_BUILD if view.waiting else "",
+        reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
         memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
         total=len(items),
-        missing=tuple(wanted for wanted, holders in found if not holders),
+        missing=missing,
     )
     return reply, view.generation
+
+
+async def _why_missing(context: Context, place: Workplace, ids: tuple[str, ...]) -> str:
+    """A sentence on those of the ids that are there and withheld, or nothing."""
+    withheld = {each.id for each in await context.daemon.trust.withheld(place.roots)} if ids else set[str]()
+    there = [each for each in ids if each in withheld]
+    return f"withheld: {', '.join(there)}; `forgectl review` shows and accepts them" if there else ""
 
 
 async def list_page(
@@ -258,6 +266,8 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     found = in_view(view, request.memory_id, request.scope)
     if not found and view.waiting:
         raise NotReady(FIRST_BUILD)
+    if not found:
+        raise await unseen(context, place, request.memory_id, request.scope)
     home, meant = the_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(

@@ -30,7 +30,7 @@ from forged.scopes import Workplace
 from forged.state import Intent
 from forged.text.private import without_private
 from forged.trust import stored_identity
-from forged.writing import Gone, Taking, base_of, new_batch
+from forged.writing import Gone, Taking, new_batch
 from forged_client import protocol as wire
 
 
@@ -47,7 +47,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
         raise
     if target is at.index:
         raise InvalidRequest(f"it has scope {request.to} already")
-    base, _ = base_of(at.admitted.memories, named)
+    base = at.base(named)
     source = at.file(base.id).memory
     new = _in_scope(msgspec.structs.replace(source, origin=base.origin), request.to)
     if planned is not None:

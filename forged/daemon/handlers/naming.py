@@ -2,7 +2,8 @@
 
 An id that is there as it stands is meant, whatever begins like it; `mem_` may be left out. What is to be
 written or removed is looked up on disk, where everything is that was ever acknowledged; what is to be shown,
-in the maps. Raised are MemoryNotFound, and InvalidRequest for what several could be.
+in the maps. Raised are MemoryNotFound, InvalidRequest for what several could be or what is withheld, and
+NotReady while that is not known.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import TypeVar
 import msgspec
 
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.refusals import InvalidRequest
-from forged.errors import MemoryNotFound
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady
+from forged.errors import ForgedError, MemoryNotFound
 from forged.files import File, Snapshot, files_of, one_per_id
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, ids_beginning, one_form
 from forged.scopes import View, Workplace
 from forged.trust import Admitted
+from forged.writing import base_of
 
 _CANDIDATES_TOLD = 10
 _OF_THEIR_OWN = (Scope.AGENT, Scope.ORG)
@@ -29,11 +31,15 @@ _Found = TypeVar("_Found")
 
 
 class Look(msgspec.Struct, frozen=True, eq=False):
-    """A root as it lies on disk now: all that is in it, and what of it counts."""
+    """A root as it lies on disk now: all that is in it, and what of it counts.
+
+    `unread` is why the records of what counts cannot be read, or nothing.
+    """
 
     index: RootIndex
     snapshot: Snapshot
     admitted: Admitted
+    unread: str = ""
 
     def file(self, memory_id: str) -> File:
         """The file of a memory that counts, as it is; its text may hold what is not shown."""
@@ -43,14 +49,34 @@ class Look(msgspec.Struct, frozen=True, eq=False):
         return found
 
     def meant(self, wanted: str) -> str:
-        """The id that is meant, among those of this root that count."""
-        found = _named([(self, self.admitted.memories)], wanted)
-        return _only_one(found, wanted, self.index.root.scope)[1]
+        """The id that is meant, among those of this root that count. Raises as `check_counts`."""
+        counting, all_ = ([(self, each)] for each in (self.admitted.memories, self.snapshot.memories))
+        found = _named(counting, wanted) or _named(all_, wanted)
+        meant = _only_one(found, wanted, self.index.root.scope)[1]
+        self.check_counts(meant)
+        return meant
+
+    def base(self, memory_id: str) -> Memory:
+        """The version that a new one of a memory replaces. Raises as `check_counts`."""
+        self.check_counts(memory_id)
+        return base_of(self.admitted.memories, memory_id)[0]
+
+    def check_counts(self, memory_id: str) -> None:
+        """Refuse a memory that is there and withheld. Raises InvalidRequest, and NotReady without records."""
+        if any(each.id == memory_id for each in self.admitted.memories):
+            return
+        if self.unread:
+            raise NotReady(f"{memory_id[:80]!r} is there, but {self.unread}; try again when that is mended")
+        why = next((each.why for each in self.admitted.withheld if each.id == memory_id), "")
+        if why:
+            raise InvalidRequest(
+                f"{memory_id[:80]!r} is there and withheld ({why}); `forgectl review` shows and accepts it"
+            )
 
 
 async def look(context: Context, index: RootIndex) -> Look:
     snapshot, admitted = await context.daemon.trust.look(index.root)
-    return Look(index, snapshot, admitted)
+    return Look(index, snapshot, admitted, context.daemon.state.trust.doubt())
 
 
 async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = "") -> tuple[Look, str]:
@@ -64,6 +90,18 @@ async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = 
     counting = [(each, each.admitted.memories) for each in looks]
     everything = [(each, each.snapshot.memories) for each in looks]
     return _only_one(_named(counting, wanted) or _named(everything, wanted), wanted, scope)
+
+
+async def unseen(context: Context, place: Workplace, wanted: str, scope: str = "") -> ForgedError:
+    """The error for a memory that no map has: not found, unless it is on disk and is not in use."""
+    if scope == Scope.SESSION:
+        return not_found(wanted, scope)
+    try:
+        at, found = await on_disk(context, place, wanted, scope)
+        at.check_counts(found)
+    except (MemoryNotFound, InvalidRequest, NotReady) as error:
+        return error
+    return NotReady(f"{found[:80]!r} is on disk and not in use yet; try again in a moment")
 
 
 async def within(

@@ -30,7 +30,7 @@ from forged.scopes import Workplace
 from forged.state import Said
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
-from forged.writing import Draft, Written, base_of
+from forged.writing import Draft, Written
 from forged_client import protocol as wire
 
 # A head that moves while a change of it is being written: the change is made to the next one.
@@ -172,7 +172,7 @@ async def _next_version(
         return before
     for tries_left in reversed(range(_TRIES)):
         at, named = await on_disk(context, place, request.memory_id, request.scope)
-        base, _ = base_of(at.admitted.memories, named)
+        base = at.base(named)
         source = msgspec.structs.replace(at.file(base.id).memory, origin=base.origin)
         wanted = await changed(source, at.index.root)
         if wanted == source:
@@ -264,6 +264,7 @@ async def _home(context: Context, place: Workplace, request: wire.Remember) -> t
         if request.scope:
             await _check_not_elsewhere(context, place, request)
         raise
+    at.check_counts(supersedes)
     return at.index, supersedes
 
 

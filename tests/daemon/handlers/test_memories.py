@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.daemon.handlers.refusals import NotReady
 from forged.files import Root
 from forged.memory import Scope, utc_now
-from forged.state import Document
+from forged.state import Document, Event
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -475,6 +476,99 @@ async def test_forgetting_leaves_nothing_in_turn_cache_and_ledger(home, repo):
         assert before.included == 1
         assert (after.status, after.cached) == ("empty", False)
         assert (await parts.ask(wire.Why(session_id="s", workspace=str(repo)))).memories == ()
+
+
+# --- before the state is read, and without it ----------------------------------------------------------
+
+NAMES_A_MEMORY = {"memory_id", "ids", "supersedes", "keep"}
+# Each verb that names a memory, with its request for one that is there.
+BY_ID = {
+    wire.Edit: lambda one, _: {"memory_id": one, "content": "another text"},
+    wire.Relate: lambda one, other: {"memory_id": one, "related": (wire.Edge(other),)},
+    wire.Move: lambda one, _: {"memory_id": one, "to": "user"},
+    wire.Remember: lambda one, other: {
+        "content": "newer",
+        "supersedes": one,
+        "related": (wire.Edge(other),),
+    },
+    wire.Forget: lambda one, _: {"memory_id": one},
+    wire.Restore: lambda one, _: {"memory_id": one},
+    wire.History: lambda one, _: {"memory_id": one},
+    wire.GetMemories: lambda one, _: {"ids": (one,)},
+    wire.Undo: lambda one, _: {"ids": (one,)},
+    wire.Review: lambda one, _: {"keep": (one,)},
+    wire.Dead: lambda one, _: {"action": "show", "ids": (one,)},
+}
+
+
+async def test_before_the_state_is_read_no_verb_says_that_a_memory_is_not_there(home, repo):
+    """Until then every file of the repository counts as withheld; the request waits, however long."""
+    assert set(BY_ID) == {kind for kind in wire.REQUESTS if NAMES_A_MEMORY & set(kind.__struct_fields__)}
+    ids = {}
+    captured = msgspec.structs.replace(memory("mem_captured", "said", scope="user"), trigger="cadence")
+    async with assembled(home, trusting=False) as parts:
+        told = [
+            await parts.ask(wire.Remember(workspace=str(repo), content=f"fact number {each}"))
+            for each in range(len(BY_ID) + 1)
+        ]
+        other, *each_its_own = [each.memory_id for each in told]
+        ids = dict(zip(BY_ID, each_its_own, strict=True))
+        await parts.ask(wire.Forget(workspace=str(repo), memory_id=ids[wire.Restore]))
+        put(home, captured)
+        proposed = memory("mem_proposed", "Ports start at 9000.", created_at=utc_now())
+        await parts.state.to_review.add([Document(Root(str(repo), Scope.REPO), proposed, waits="pasted")])
+        await parts.state.events.give_up(Event(id="ev_1", received_at=utc_now()), "five calls failed")
+        ids |= {wire.Undo: captured.id, wire.Review: proposed.id, wire.Dead: "ev_1"}
+
+    def place(kind):
+        return {"workspace": str(repo)} if "workspace" in kind.__struct_fields__ else {}
+
+    async with assembled(home, trusting=False, opens=False) as parts:
+        asked = {
+            kind: asyncio.create_task(parts.ask(kind(**fields(ids[kind], other), **place(kind))))
+            for kind, fields in BY_ID.items()
+        }
+        early, _ = await asyncio.wait(asked.values(), timeout=0.2)
+        assert {type(task.exception()) for task in early} <= {NotReady}
+        parts.open_state()
+        replies = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+    assert {
+        kind: (reply.status, reply.reason) for kind, reply in replies.items() if reply.status != "ok"
+    } == {}
+    assert replies[wire.GetMemories].missing == replies[wire.Dead].missing == ()
+
+
+WITHHELD = {
+    kind: fields
+    for kind, fields in BY_ID.items()
+    if kind in {wire.Edit, wire.Relate, wire.Move, wire.Remember, wire.History}
+}
+
+
+@pytest.mark.parametrize("kind", WITHHELD, ids=lambda kind: kind.__name__)
+async def test_a_memory_that_is_withheld_is_named_as_that(home, repo, kind):
+    put(repo, memory("mem_1", "text"), memory("mem_2", "text two"))
+    async with assembled(home, trusting=False) as parts:
+        asked = kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2"))
+        code, told = await parts.refusal(asked)
+        assert code == "invalid"
+        assert "is there and withheld" in told
+        linked = wire.Remember(workspace=str(repo), content="x", related=(wire.Edge("mem_2"),))
+        assert "is there and withheld" in (await parts.refusal(linked))[1]
+        got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_1", "mem_9")))
+        assert got.missing == ("mem_1", "mem_9")
+        assert got.reason.startswith("withheld: mem_1;")
+
+
+@pytest.mark.parametrize("kind", WITHHELD, ids=lambda kind: kind.__name__)
+async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_called_missing(home, repo, kind):
+    put(repo, memory("mem_1", "text"), memory("mem_2", "text two"))
+    (home / "state").mkdir()
+    (home / "state/state.db").mkdir()
+    async with assembled(home, trusting=False) as parts:
+        code, told = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
+        assert (code, " is there, but " in told) == ("busy", True)
+        assert parts.state.trust.doubt() in told
 
 
 # --- dispatch -----------------------------------------------------------------------------------------
