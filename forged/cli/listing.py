@@ -184,6 +184,7 @@ _STAYED = {
     "faint": "too little speaks for it",
     "far": "too little speaks for it beside the best",
     "full": "enough came before it",
+    "given": "it fits, and the session has it already",
 }
 
 

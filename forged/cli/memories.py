@@ -91,7 +91,7 @@ def list_command(call: Invocation, *, long: bool, problems: bool, **fields: Any)
     if left > 0:
         tell(f"and {left:,} more; --limit and --offset show them")
     elif not found.total:
-        tell(_nothing(request))
+        tell(f"no memory can be listed: {found.reason}" if found.reason else _nothing(request))
     elif not found.memories:
         tell(f"no more than {counted(found.total, 'memory', 'memories')}: the offset leaves all out")
 
@@ -123,7 +123,8 @@ def show_command(call: Invocation, **fields: Any) -> None:
     """Print memories whole. Ids that are not there are named; the exit code is then 1."""
     found = ask(call, wire.GetMemories(workspace=call.workspace, **fields))
     pages = ["\n".join(memory_page(memory, call.paint)) for memory in found.memories]
-    missing = f"no memory {', '.join(found.missing)} in this workspace"
+    why = f" ({found.reason})" if found.reason else ""
+    missing = f"no memory {', '.join(found.missing)} in this workspace{why}"
     show_found(call, found, pages, missing)
 
 

@@ -55,6 +55,18 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     listings: tuple[Listing, ...]
     hashes: tuple[str, ...]
 
+    @property
+    def unread(self) -> tuple[Problem, ...]:
+        """The files that hold no memory as they are, and directories that cannot be read."""
+        of_listings = (Problem(printable(each.path), each.reason) for each in self.listings if each.reason)
+        of_files = (
+            Problem(printable(f"{listing.path}/{name}"), seen.reason)
+            for listing in self.listings
+            for name, seen in listing.files.items()
+            if seen.memory is None
+        )
+        return tuple(sorted((*of_listings, *of_files)))
+
 
 def from_scan(
     listings: tuple[Listing, ...],

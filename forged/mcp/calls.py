@@ -147,7 +147,7 @@ class Calls:
             found = msgspec.structs.replace(
                 found, memories=(*found.memories, *own.memories), missing=own.missing
             )
-        gone = f"Not there: {', '.join(each[:80] for each in found.missing)}." if found.missing else ""
+        gone = _missing(found)
         if not found.memories:
             raise NotDone(f"{gone} search_memories and list_memories say which ids there are.")
         count = shown.fitting(found.memories)
@@ -174,7 +174,8 @@ class Calls:
             )
         )
         if not found.memories:
-            none = "more memories" if start else "such memories" if scope or category else "memories yet"
+            there = "memories to show" if found.reason else "memories yet"
+            none = "more memories" if start else "such memories" if scope or category else there
             return _nothing(found, f"There are no {none}.")
         end = start + len(found.memories)
         head = (
@@ -266,6 +267,14 @@ def _nothing(reply: Found | Memories, told: str) -> str:
     return f"{told} ({reply.reason})" if reply.reason else told
 
 
+def _missing(reply: Memories) -> str:
+    """The ids that were asked for and are not shown, or nothing."""
+    names = ", ".join(each[:80] for each in reply.missing)
+    if not names:
+        return ""
+    return f"Not shown: {names} ({reply.reason})." if reply.reason else f"Not there: {names}."
+
+
 def _remark(reply: Found | Memories) -> str:
     return f" Answered, though not in full: {reply.reason}." if reply.reason else ""
 
@@ -290,7 +299,7 @@ def _refusal(error: RequestFailed) -> str:
             f"Not kept: {what}. Leave it out; only the user can have it kept again, with `forgectl remember`."
         )
     if error.code != "secret":
-        return f"Not done: {error.message}."
+        return f"Not done: {error.message.partition('; `forgectl review')[0]}."
     what = error.message.partition(";")[0]  # behind it a person is told how to insist, which an agent cannot
     return f"Not kept: {what}. Say it without the secret; only the user can insist, with `forgectl remember`."
 

@@ -29,7 +29,7 @@ from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course
 from forged.retrieval.two_languages import TwoLanguages
 from forged.retrieval.values import Answer, Ask, See, Sources, near
-from forged.scopes import CjkSource, FileSource, OtherSource, Question, Rows, Source, View, Waiting
+from forged.scopes import GIVEN, CjkSource, FileSource, OtherSource, Question, Rows, Source, View, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,14 @@ _MOMENT_S = 0.05
 _DIRECT_S = 0.5
 FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
+NO_MESSAGE = "there is no message to find memories for"
 IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
 CHAT = "the message is taken for chat, which no memory helps with (memory.retrieval_min_score)"
 BESIDE_THE_POINT = "nothing here is about this message"
 WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
 UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
+_TURNS_TOLD = 3
 # So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
 _FEW = 2
 # What the gate would let in by default, where somebody wants to know and there is none.
@@ -81,13 +83,14 @@ class Pipeline:
             async with asyncio.timeout_at(limit):
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
-                    return Answer(status="empty", reason=NO_MEMORIES, generation=view.generation)
+                    return Answer(status="empty", reason=_none_usable(view), generation=view.generation)
                 if self._is_idle(ask):
                     return self._idle(view, IDLE)
                 self._spare_hypotheses(view, course)
                 strategy, queries, partial = await self._queries(ask, sources, limit, course)
                 if not queries:
-                    return Answer(status="empty", reason="no_hypotheses", strategy=strategy)
+                    reason = NO_MESSAGE if strategy == "direct" else "no_hypotheses"
+                    return Answer(status="empty", reason=reason, strategy=strategy)
                 view = await sources.see(limit)
                 learning = self._is_learning(view)
                 found = Queried() if learning else await self.embed(sources, view, queries, limit, course)
@@ -200,7 +203,7 @@ class Pipeline:
             turn=ask.turn,
             beside=ask.beside,
             explains=ask.explains,
-            heard=ask.heard,
+            heard=frozenset(ask.heard),
             strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
         )
         files, late = self._files(view), tuple[str, ...]()
@@ -216,10 +219,11 @@ class Pipeline:
         # Words and the gate speak for the roots that are there; the answer may lie in the one that is not.
         if not rows.ranked and (missing or (lacking == OTHER_MODEL and not held_back)):
             return Answer(status="not_ready" if view.waiting else "error", reason=lacking)
-        nothing = "" if rows.ranked else held_back or ("no memory matches" if len(view) else NO_MEMORIES)
+        given = "" if rows.ranked else _given(rows, ask)
+        nothing = "" if rows.ranked or given else held_back or _nothing_found(view)
         return Answer(
             status="ok" if rows.ranked else "empty",
-            reason="; ".join(filter(None, (because or lacking or nothing, *late))),
+            reason="; ".join(filter(None, (given, because or lacking or nothing, *late))),
             ranked=rows.ranked,
             stayed=rows.stayed,
             strategy=strategy,
@@ -303,7 +307,8 @@ class Pipeline:
 
     def _held_back(self, rows: Rows, question: Question) -> str:
         """Why the gate lets nothing through, or nothing."""
-        if rows.ranked or (rows.evidence >= question.least_evidence and not rows.stayed):
+        stayed = any(each.why != GIVEN for each in rows.stayed)
+        if rows.ranked or (rows.evidence >= question.least_evidence and not stayed):
             return ""
         return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
 
@@ -321,6 +326,31 @@ def _with_before(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
 def _holds_nothing(view: View, min_generation: int) -> bool:
     """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
     return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
+
+
+def _nothing_found(view: View) -> str:
+    """Why nothing was found where no gate held it back."""
+    if not len(view):
+        return _none_usable(view)
+    return "; ".join(filter(None, ("no memory matches", view.left_out())))
+
+
+def _none_usable(view: View) -> str:
+    """Why there is no memory to search: there is none, or all of them are left out."""
+    left_out = view.left_out()
+    return f"no memory can be used here: {left_out}" if left_out else NO_MEMORIES
+
+
+def _given(rows: Rows, ask: Ask) -> str:
+    """Which turns brought what fits and is in context already, or nothing."""
+    fit = dict.fromkeys((each.root, each.memory.id) for each in rows.stayed if each.why == GIVEN)
+    if not fit:
+        return ""
+    turns = list(dict.fromkeys(filter(None, (ask.heard.get(key) for key in fit))))
+    when = f"{'turn' if len(turns) == 1 else 'turns'} {', '.join(turns[:_TURNS_TOLD])}"
+    when += " and others" if len(turns) > _TURNS_TOLD else ""
+    what = "1 memory that fits was" if len(fit) == 1 else f"{len(fit):,} memories that fit were"
+    return f"{what} given in {when if turns else 'this session'}"
 
 
 def held_by(error: ProviderError | TimeoutError) -> str:

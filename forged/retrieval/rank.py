@@ -71,7 +71,7 @@ def _merged(lists: Sequence[Rows], question: Question) -> Rows:
     beside = [each for key, each in hops.items() if key not in keys]
     return Rows(
         ranked=(*best, *beside[:top_k]),
-        stayed=tuple(each for rows in lists for each in rows.stayed),
+        stayed=tuple(each for rows in lists for each in rows.stayed),  # those that came leave the answer
         evidence=max((rows.evidence for rows in lists if rows.ranked), default=lists[0].evidence),
     )
 

@@ -64,7 +64,7 @@ class Recollected(msgspec.Struct, frozen=True):
     """What was found, in lists; `degraded` says what is missing, `legs` what took part.
 
     `reached` is what the query leads to over what memories speak of. `is_waiting`: a place is being read for
-    the first time.
+    the first time. `held` is how many memories the places here hold.
     """
 
     lists: tuple[Sequence[Recollection], ...] = ()
@@ -73,6 +73,7 @@ class Recollected(msgspec.Struct, frozen=True):
     legs: tuple[str, ...] = ()
     embedding_ms: float = 0.0
     is_waiting: bool = False
+    held: int = 0
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class _Found(msgspec.Struct, frozen=True):
     lists: Sequence[Sequence[Recollection]] = ()
     problem: str = ""
     legs: frozenset[str] = frozenset()
+    held: int = 0
 
 
 class Recaller:
@@ -133,6 +135,7 @@ class Recaller:
             legs=tuple(sorted(legs, reverse=True)),
             embedding_ms=round(embedding_ms, 3),
             is_waiting=any(each.problem == _UNREAD for each in found.values()),
+            held=sum(each.held for each in found.values()),
         )
 
     async def _vectors(
@@ -192,7 +195,8 @@ class Recaller:
             rows = await source.search(wanted)
             found.append(_recollections(place, rows, view.key))
         legs = {"dense"} if question.vectors is not None and "dense" in view.legs else set[str]()
-        return _Found(found, view.problem, frozenset(legs if is_near else legs | {"lexical"}))
+        legs = legs if is_near else legs | {"lexical"}
+        return _Found(found, view.problem, frozenset(legs), len(view))
 
     async def _in_cjk(
         self, views: CjkViews, place: Place, question: Question, tops: tuple[str, ...]

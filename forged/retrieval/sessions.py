@@ -52,7 +52,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn brings.
 
     `stands`, if it is the first with something to say, from now on (`stood` says that it is); and what was
-    `found`. `limit` is in bytes; `whole`: a block, and not only what is new.
+    `found`. `limit` is in bytes; `whole`: a block, and not only what is new. `name` is that of the turn.
     """
 
     stands: tuple[Ranked, ...] = ()
@@ -60,6 +60,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[Ranked, ...] = ()
     limit: int
     whole: bool
+    name: str = ""
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -82,7 +83,8 @@ def said(before: HeardList, maps: Sequence[VectorMap], turn: Turn) -> Said:
         rows = fewer
     comes = new[: block.count]
     shown = (*kept, *comes) if turn.whole else comes
-    entries = (*_remaining(before, rows, comes, homes, turn), *(row.entry for row in comes))
+    fresh = (replace(row.entry, turn=turn.name) for row in comes)
+    entries = (*_remaining(before, rows, comes, homes, turn), *fresh)
     return Said(
         text=block.text if shown else "",
         ranked=_memories(shown),

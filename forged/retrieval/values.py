@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -35,7 +35,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     beside: keys of memories that come to the session with this turn, whatever is found.
     explains: whether what stays out is wanted as well.
     rated: in a list of which nothing is held back a word says what speaks for each memory.
-    heard: keys (root, id) of memories that the session has in context; they are not found again.
+    heard: keys (root, id) of memories that the session has in context, with the turn that brought each;
+        they are not found again.
     """
 
     window: tuple[Utterance, ...] = ()
@@ -50,7 +51,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     turn: int = 0
     explains: bool = False
     beside: frozenset[tuple[str, str]] = frozenset()
-    heard: frozenset[tuple[str, str]] = frozenset()
+    heard: Mapping[tuple[str, str], str] = {}
     rated: bool = False
 
     @property
@@ -98,6 +99,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     degraded: bool = False
     partial: str = ""
+
+    def __post_init__(self) -> None:
+        """Let no memory be among `ranked` and `stayed` at once."""
+        if self.stayed:
+            came = {each.key for each in self.ranked}
+            stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
+            left = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "stayed", tuple(left))
 
 
 def near(deadline: float) -> float:

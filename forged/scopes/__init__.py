@@ -8,11 +8,12 @@ from forged.scopes.over_entities import OverEntities
 from forged.scopes.resolve import Resolver, Workplace
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
 from forged.scopes.session_views import SessionViews, root_of_session
-from forged.scopes.source import Question, Ranked, Rows, Source, Stayed
+from forged.scopes.source import GIVEN, Question, Ranked, Rows, Source, Stayed
 from forged.scopes.together import Waiting
 from forged.scopes.view import FileRoots, View
 
 __all__ = [
+    "GIVEN",
     "CjkSource",
     "CjkViews",
     "FileRoots",

@@ -29,7 +29,7 @@ from forged.map import (
     weigh,
 )
 from forged.scopes.heads import Place, rank
-from forged.scopes.source import Question, Ranked, Rows, Stayed
+from forged.scopes.source import GIVEN, Question, Ranked, Rows, Stayed
 from forged.scopes.tiers import rated
 from forged.scopes.together import Waiting, joined
 from forged.scopes.view import View
@@ -74,7 +74,7 @@ class FileSource:
 
     def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
         if question.least_evidence == float("-inf") or not len(self._view):
-            return Rows(self._ungated(question, cosines))
+            return self._ungated(question, cosines)
         found, reading = self._weighed(question, cosines)
         is_lost = is_hopeless(reading, question.least_evidence, turn=question.turn)
         if is_lost and not question.explains:
@@ -82,7 +82,10 @@ class FileSource:
         candidates = self._candidates(found, question, _POOL * question.top_k + len(question.beside))
         judged = self._judged(reading, candidates, question)
         kept = self._kept(reading, judged, question)
-        return Rows(kept, self._stayed(judged, kept, question), reading.evidence)
+        given = self._given(found, question, _POOL * question.top_k)
+        words = verdicts(reading, given, question.least_evidence, turn=question.turn, most=len(given))
+        fit = self._as_given({each.candidate: each.evidence for each in words if not each.stayed})
+        return Rows(kept, (*fit, *self._stayed(judged, kept, question)), reading.evidence)
 
     def _judged(
         self, reading: Reading, candidates: Mapping[Key, Candidate], question: Question
@@ -97,14 +100,15 @@ class FileSource:
             judged |= zip(keys, found, strict=True)
         return {key: judged[key] for key in candidates}
 
-    def _ungated(self, question: Question, cosines: Cosines | None) -> tuple[Ranked, ...]:
+    def _ungated(self, question: Question, cosines: Cosines | None) -> Rows:
         """The best, of which nothing is held back; with a word for each where that is asked for."""
         found = self._found(question, cosines)
+        fit = self._as_given(dict.fromkeys(self._given(found, question, question.top_k), float("inf")))
         candidates = list(self._candidates(found, question, question.top_k).values())
         ranked = _unheard(self._ranked(candidates, question), question)
-        if question.strong is None:
-            return ranked
-        return rated(found, self._view.baseline, candidates, ranked, question.strong)
+        if question.strong is not None:
+            ranked = rated(found, self._view.baseline, candidates, ranked, question.strong)
+        return Rows(ranked, fit)
 
     def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
         """A message that is strong by itself speaks for itself; any other goes on from what was said."""
@@ -142,6 +146,23 @@ class FileSource:
             if each.stayed and memory is not None and (root, memory_id) not in came:
                 out.append(Stayed(memory, root, each.stayed, each.evidence))
         return tuple(out[: question.top_k])
+
+    def _given(self, found: Found, question: Question, places: int) -> list[Candidate]:
+        """Those of the first `places` memories that the session has in context."""
+        if not question.heard:
+            return []
+        best = found.best(places + len(question.heard))
+        first = self._first_of_chains(best, msgspec.structs.replace(question, heard=frozenset()))
+        return [each for key, each in islice(first.items(), places) if key in question.heard]
+
+    def _as_given(self, fit: Mapping[Candidate, float]) -> tuple[Stayed, ...]:
+        """Candidates with their evidence, as memories that stay out because they are in context."""
+        heads = ((self._view.maps[each.map_index], *self._key(each)) for each in fit)
+        return tuple(
+            Stayed(memory, root, GIVEN, evidence)
+            for (home, root, head), evidence in zip(heads, fit.values(), strict=True)
+            if (memory := home.find(head)) is not None
+        )
 
     def _ranked(self, candidates: Sequence[Candidate], question: Question, **how: Any) -> tuple[Ranked, ...]:
         top_k = question.top_k + len(question.beside)

@@ -28,7 +28,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     turn: which of a session's turns it is, from 1 on; 0 for a message that is no part of a session.
     beside: keys of memories that come anyhow; they are found, and take no place of others.
     explains: what stays out is wanted as well, whatever that costs.
-    heard: keys of memories that the session has in context already; they are left out and take no place.
+    heard: keys of memories that the session has in context already; they take no place, and those that fit
+        stay out as GIVEN.
     strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
     admits: whether a memory, by root and id, may come at all: as many are found of those that may. None: any.
 
@@ -80,8 +81,12 @@ class Ranked(msgspec.Struct, frozen=True):
         return self.root, self.memory.id
 
 
+# Why a memory that fits stays out: the session has it in context.
+GIVEN = "given"
+
+
 class Stayed(msgspec.Struct, frozen=True):
-    """A memory near the top that stayed out; `why` is as in a `Verdict` of the gate."""
+    """A memory near the top that stayed out; `why` is as in a `Verdict` of the gate, or GIVEN."""
 
     memory: Memory
     root: str

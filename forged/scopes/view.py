@@ -7,7 +7,9 @@ replaces, hides or relates what is the user's. Nothing here reads a file.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -24,6 +26,11 @@ def _nobody(_: int) -> None:
     """Without a model nobody asks what its vectors are like."""
 
 
+def _nothing() -> str:
+    """Maps that were made of no files leave none out."""
+    return ""
+
+
 class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
@@ -32,7 +39,8 @@ class View(msgspec.Struct, frozen=True, eq=False):
     `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
     that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
     of a query; `used` is told of how many numbers these are. `unembedded` says why a map has no dense leg
-    although its build is over, `held` why texts of a root may not leave for vectors.
+    although its build is over, `held` why texts of a root may not leave for vectors. `left_out` counts, in
+    words, the files that are in no map, or says nothing; it looks through all of them.
     """
 
     maps: tuple[VectorMap, ...]
@@ -45,6 +53,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     is_uncalibrated: bool = False
     key: str | None = None
     used: Callable[[int], None] = _nobody
+    left_out: Callable[[], str] = _nothing
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -128,6 +137,7 @@ class FileRoots:
             is_uncalibrated=self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
             used=identity.used if identity is not None else _nobody,
+            left_out=partial(_left_out, indexes),
         )
 
 
@@ -142,6 +152,21 @@ def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
     all_of = [index.generations for index in indexes]
     lagging = [each.visible for each in all_of if each.visible < each.wanted]
     return min(lagging) if lagging else max((each.visible for each in all_of), default=0)
+
+
+def _left_out(indexes: Sequence[RootIndex]) -> str:
+    """How many files are withheld, and how many hold no memory as they are, with a reason of one."""
+    withheld = sum(len(index.builder.withheld) for index in indexes)
+    snapshots = [index.builder.snapshot for index in indexes]
+    unread = [problem for each in snapshots if each is not None for problem in each.unread]
+    told = []
+    if withheld:
+        told.append(f"{withheld:,} {'is' if withheld == 1 else 'are'} withheld until you decide")
+    if unread:
+        files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
+        such_as = "" if len(unread) == 1 else "such as "
+        told.append(f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})")
+    return ", ".join(told)
 
 
 def _problem(indexes: Sequence[RootIndex], generation: int) -> str:

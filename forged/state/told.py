@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     `mark` says why it stands beside others, `of` is the id that the mark is about: it `replaces` that one, or
     stands `beside` it; `outdated` says nothing more than that of one that was heard. `standing`: it came with
-    the session. `stale`: what it stands on had changed.
+    the session. `stale`: what it stands on had changed. `turn` names the turn that brought it.
     """
 
     root: str
@@ -47,6 +47,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     of: str = ""
     standing: bool = False
     stale: bool = False
+    turn: str = ""
 
 
 class HeardList(msgspec.Struct, frozen=True):

@@ -187,6 +187,7 @@ def failed(reason, status="error"):
 
 
 LATE = failed("retrieval_timeout_s is over", "timeout")
+NO_MESSAGE = "there is no message to find memories for"
 ANSWERS = {
     "hyde works": (Chat("h"), Embedder(), FULL, ok(strategy="hyde"), {}),
     "no hyde": (Chat(error=REFUSED), Embedder(), FULL, ok("hyde: auth"), {}),
@@ -203,7 +204,13 @@ ANSWERS = {
     "hyde alone, late": (Chat(), Embedder(), FULL, LATE, {"strategy": "hyde", "within": 0.05}),
     "direct alone, no vectors": (None, deaf(), FULL, failed(AUTH), {"strategy": "direct"}),
     "no message, hyde": (Chat("h"), Embedder(), FULL, ok(strategy="hyde"), {"window": BLANK}),
-    "no message, direct": (None, Embedder(), FULL, none("no_hypotheses", ()), {"window": BLANK}),
+    "no message, direct": (
+        None,
+        Embedder(),
+        FULL,
+        none(NO_MESSAGE, ()),
+        {"window": BLANK},
+    ),
     "another dimension": (None, Embedder(), View((ODD,)), failed(ANOTHER), {"weight": 0}),
     "first build": (None, Embedder(), View((), waiting=True), failed(FIRST, "not_ready"), {}),
     "first, other empty": (None, Embedder(), View((EMPTY,), waiting=True), failed(FIRST, "not_ready"), {}),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map import Candidate, threshold
-from forged.scopes import FileSource, Question, View
+from forged.scopes import GIVEN, FileSource, Question, View
 from forged.scopes.heads import rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
@@ -243,3 +243,19 @@ def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
     found = rows_of(many, **fields, heard=heard).ranked
 
     assert [each.memory.id for each in found] == [f"m{number}" for number in range(40, 45)]
+
+
+@pytest.mark.parametrize("least", [float("-inf"), threshold(0.95)], ids=["ungated", "gated"])
+@given(heard=st.sets(st.integers(0, 7)))
+def test_what_fits_comes_or_is_named_as_given_and_never_both(least, heard):
+    words = ("quokka", "walrus", "lamp", "train")
+    store = vector_map([memory(f"m{number}", f"{words[number % 4]} {number}") for number in range(8)])
+    keys = frozenset((store.root, f"m{number}") for number in heard)
+    for word in words:
+        fields = {"texts": (word,), "message": word, "least_evidence": least}
+        alone = {each.memory.id for each in rows_of(store, **fields).ranked}
+        found = rows_of(store, **fields, heard=keys)
+        came = {each.memory.id for each in found.ranked}
+        given_before = {each.memory.id for each in found.stayed if each.why == GIVEN}
+        assert given_before == alone & {f"m{number}" for number in heard}
+        assert not came & {each.memory.id for each in found.stayed}

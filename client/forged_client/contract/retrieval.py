@@ -62,7 +62,8 @@ class Hit(msgspec.Struct, frozen=True):
 class Stayed(msgspec.Struct, frozen=True):
     """A memory near the top that stayed out.
 
-    `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it).
+    `why`: faint (too little speaks for it), far (too little beside the best), full (others came before it),
+    given (it fits, and the session has it in context).
     `evidence` is in standard deviations above what everyday messages reach, None without a yardstick.
     """
 

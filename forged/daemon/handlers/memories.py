@@ -194,7 +194,7 @@ async def _why_missing(context: Context, place: Workplace, ids: tuple[str, ...])
     """A sentence on those of the ids that are there and withheld, or nothing."""
     withheld = {each.id for each in await context.daemon.trust.withheld(place.roots)} if ids else set[str]()
     there = [each for each in ids if each in withheld]
-    return f"withheld: {', '.join(there)}; `forgectl review` shows and accepts them" if there else ""
+    return f"withheld until you decide: {', '.join(there)}" if there else ""
 
 
 async def list_page(
@@ -218,7 +218,7 @@ async def list_page(
     page = fitting(told)
     reply = wire.Memories(
         status=_status(view, bool(page)),
-        reason=FIRST_BUILD if view.waiting else view.problem,
+        reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
         memories=page,
         total=sum(len(rows) for _, rows in chosen),
         notice=await in_reply(context, place),

@@ -43,6 +43,7 @@ from forged.scopes import FileRoots, View, Workplace
 from forged.state import metadata_problem
 from forged_client import protocol as wire
 
+_UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
 _FOUR = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
 
 
@@ -69,18 +70,15 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     note_used(daemon, best)
     if server is not None:
         server.note_used(best)
-    return _reply(context, place, request, found, best)
+    nothing = _nothing(request, found, here=bool(answering), there=bool(owners))
+    return _reply(context, budget_of(request.token_budget, place), found, best, nothing)
 
 
 def _reply(
-    context: Context,
-    place: Workplace,
-    request: wire.Recall,
-    found: Recollected,
-    best: Sequence[Recollection],
+    context: Context, budget: int, found: Recollected, best: Sequence[Recollection], nothing: str
 ) -> wire.Recalled:
-    block = render([each.ranked for each in best], budget_of(request.token_budget, place))
-    status, reason = ("ok", "") if best else ("empty", "nothing is remembered about this")
+    block = render([each.ranked for each in best], budget)
+    status, reason = ("ok", "") if best else ("empty", nothing)
     if not best and found.is_waiting:
         status, reason = "not_ready", FIRST_BUILD
     return wire.Recalled(
@@ -95,6 +93,17 @@ def _reply(
         elapsed_ms=elapsed_ms(context),
         embedding_ms=found.embedding_ms,
     )
+
+
+def _nothing(request: wire.Recall, found: Recollected, *, here: bool, there: bool) -> str:
+    """Why nothing was found; scopes were searched `here` on this machine, and `there` on a server."""
+    if not (here or there):
+        return _UNNAMED
+    if not (found.held or there):
+        return "the scopes that were searched hold no memories yet"
+    if request.filters:
+        return "nothing is remembered about this that has the values of the filters"
+    return "nothing is remembered about this"
 
 
 def _recalled(each: Recollection) -> wire.RecalledMemory:

@@ -295,7 +295,7 @@ async def _ask(context: Context, request: wire.Retrieve, place: Workplace, key: 
     )
     if known is None:
         return _Question(ask, Stands())
-    stands, in_context = Stands(), frozenset((each.root, each.id) for each in known.entries)
+    stands, in_context = Stands(), {(each.root, each.id): each.turn for each in known.entries}
     if not known.stood and not ask.says_nothing:
         limit = _session_budget(request, place) * tokens.BYTES_PER_TOKEN
         stands = standing_in(daemon.state, place, limit)

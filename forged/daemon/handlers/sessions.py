@@ -34,6 +34,7 @@ from forged_client import protocol as wire
 MODES = ("block", "append", "plain")
 BLOCK_TOKENS, SESSIONS = 4_000, 256
 _TOKEN_BYTES = 4
+_MOST_NAME = 80
 
 Head = tuple[VectorMap, Memory]
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
@@ -243,9 +244,15 @@ def _composed(state: State, workplace: Workplace, wanted: Wanted, before: HeardL
         found=wanted.answer.ranked,
         limit=limit,
         whole=wanted.whole,
+        name=_name_of(wanted.key, before),
     )
     reply = said(before, maps, turn)
     return replace(reply, after=replace(reply.after, turns=before.turns + 1))
+
+
+def _name_of(key: TurnKey | None, before: HeardList) -> str:
+    """The turn as its agent calls it, or its number in the session."""
+    return (key[2] if key is not None else "")[:_MOST_NAME] or f"{before.turns + 1}"
 
 
 def standing_in(state: State, place: Workplace, limit: int) -> Stands:

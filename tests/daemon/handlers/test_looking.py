@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from forged.retrieval.turns import Turns
@@ -176,3 +178,88 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
 
     assert (told.status, told.memories, told.stayed) == ("empty", (), ())
     assert "2 memories that it had were taken away since" in told.reason
+
+
+# --- why there is nothing ------------------------------------------------------------------------------
+
+CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"
+UNUSED = {
+    "nothing": ((), ""),
+    "withheld": (("withheld",), "1 is withheld until you decide"),
+    "in conflict": (("conflict",), "1 file is not used (port.md: it is in conflict: "),
+    "both": (("withheld", "conflict"), "1 is withheld until you decide, 1 file is not used (port.md: "),
+}
+ASKED = "which port does the server use?"
+
+
+@pytest.mark.parametrize(("files", "told"), UNUSED.values(), ids=UNUSED)
+@pytest.mark.parametrize("kind", ["retrieve", "search", "why", "list"])
+async def test_where_no_memory_can_be_used_every_verb_says_why(home, repo, kind, files, told):
+    if "withheld" in files:
+        put(repo, memory("mem_1", "The port is 9000."))
+    if "conflict" in files:
+        (repo / ".forge/memory").mkdir(parents=True, exist_ok=True)
+        (repo / ".forge/memory/port.md").write_text(CONFLICT)
+    workspace = str(repo)
+    asked = {
+        "retrieve": wire.Retrieve(workspace=workspace, messages=(wire.Message("user", ASKED),)),
+        "search": wire.Search(workspace=workspace, query=ASKED),
+        "why": wire.Why(workspace=workspace, query=ASKED),
+        "list": wire.ListMemories(workspace=workspace),
+    }[kind]
+    async with assembled(home, trusting=False) as parts:
+        await parts.loaded(repo)
+        reply = await parts.ask(asked)
+    nothing = "" if kind == "list" else "no memories yet"
+    usable = "" if kind == "list" else "no memory can be used here: "
+    assert reply.status == "empty"
+    assert reply.reason.startswith(usable + told if told else nothing)
+    assert bool(reply.reason) == bool(told or nothing)
+
+
+@pytest.mark.parametrize("mode", ["append", "block"])
+@pytest.mark.parametrize("min_score", [0.0, 0.95])
+async def test_what_fits_and_was_given_before_is_named_with_its_turn(home, repo, mode, min_score):
+    put(repo, memory("m0", "walrus sleeps on ice"), memory("m1", "lamps burn oil"))
+    asked = partial(wire.Retrieve, workspace=str(repo), session_id="s", mode=mode)
+    async with assembled(home, min_score=min_score) as parts:
+        await parts.loaded(repo)
+
+        async def turn(name: str, text: str) -> wire.Retrieved:
+            request = asked(turn_id=name, messages=(wire.Message("user", text),))
+            reply = await parts.ask(request)
+            parts.handlers.sent(request, whole=True)
+            return reply
+
+        first = await turn("t1", "where does a walrus sleep?")
+        await turn("t2", "do lamps burn oil?")
+        again = await turn("t5", "does a walrus sleep on ice?")
+        why = await parts.ask(wire.Why(workspace=str(repo), session_id="s"))
+    said = "1 memory that fits was given in turn t1"
+    assert "m0" in [each.id for each in first.memories]
+    assert again.reason == (said if mode == "append" else f"nothing new: {said}")
+    listed, stayed = [[each.id for each in part] for part in (why.memories, why.stayed)]
+    assert "m0" in (*listed, *stayed)
+    assert not set(listed) & set(stayed)
+    if mode == "append":
+        assert [(each.id, each.why) for each in why.stayed if each.why == "given"] == [("m0", "given")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"scopes": ("session",)}, "no scope could be searched"),
+        ({"scopes": ("user",), "user_id": "someone-else"}, "no scope could be searched"),
+        ({"scopes": ("user",)}, "the scopes that were searched hold no memories yet"),
+        ({"scopes": ("repo",)}, "nothing is remembered about this"),
+        ({"scopes": ("repo",), "filters": {"team": "x"}}, "that has the values of the filters"),
+    ],
+    ids=["no session", "another user", "empty", "no match", "filters"],
+)
+async def test_a_recall_without_a_result_says_why(home, repo, fields, reason):
+    put(repo, memory("m0", "the walrus sleeps on the ice"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        reply = await parts.ask(wire.Recall(workspace=str(repo), query="quokka", **fields))
+    assert (reply.status, reply.memories) == ("empty", ())
+    assert reason in reply.reason

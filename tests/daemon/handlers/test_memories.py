@@ -557,7 +557,7 @@ async def test_a_memory_that_is_withheld_is_named_as_that(home, repo, kind):
         assert "is there and withheld" in (await parts.refusal(linked))[1]
         got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_1", "mem_9")))
         assert got.missing == ("mem_1", "mem_9")
-        assert got.reason.startswith("withheld: mem_1;")
+        assert got.reason == "withheld until you decide: mem_1"
 
 
 @pytest.mark.parametrize("kind", WITHHELD, ids=lambda kind: kind.__name__)
