@@ -47,6 +47,10 @@ class MemoryFormatError(ForgedError):
     """A file is not a memory; the message is the reason, without the path."""
 
 
+class NoText(MemoryFormatError):  # noqa: N818
+    """A file says nothing at all, so nothing is lost with it."""
+
+
 class InConflict(MemoryFormatError):  # noqa: N818 - reads as the state it names
     """A text holds the markers of a merge that nobody has resolved."""
 

@@ -211,10 +211,14 @@ _ID = operator.attrgetter("id")
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """A file that was skipped or read with a reservation: a value, never an exception."""
+    """A file that was skipped or read with a reservation: a value, never an exception.
+
+    `loses`: text of it can be in no answer, or in fewer of them.
+    """
 
     path: str
     reason: str
+    loses: bool = False
 
 
 def new_id() -> str:

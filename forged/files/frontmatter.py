@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.errors import InConflict, MemoryFormatError
+from forged.errors import InConflict, MemoryFormatError, NoText
 from forged.files import entries, written_form
 from forged.files.doubts import NO_FRONT_MATTER, doubts
 from forged.files.entries import Header, Value, one_text
@@ -149,7 +149,7 @@ def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
         return None
     memory, stated = found
     plain = memory.id == name and stated == scope and not memory.cues
-    return Reading(memory) if plain else Reading(memory, _notes(memory, stated, name))
+    return Reading(memory) if plain else Reading(memory, _notes(memory, stated))
 
 
 # Any other form.
@@ -201,7 +201,7 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
     memory = _from_values(header, text[closing.end() :], scope, name, wrong)
     stated = _read_as(lambda: one_text(header.values, "scope", scope), "scope", scope, wrong)
     odd = tuple(f"line {_line_of(text, key, first)}: {why}; until then it is left out" for key, why in wrong)
-    notes = _notes(memory, stated, name)
+    notes = _notes(memory, stated)
     return Reading(memory, (*found.notes, *odd, *notes, *_of_edges(header.values.get("related"))))
 
 
@@ -213,7 +213,7 @@ def _text(data: bytes) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise MemoryFormatError(f"not a text file in UTF-8 (see line {line}); save it as UTF-8") from error
     if not text.strip():
-        raise MemoryFormatError("the file is empty")
+        raise NoText("the file is empty")
     if "\0" in text:
         raise MemoryFormatError("not a text file: it holds NUL characters")
     return text
@@ -352,10 +352,8 @@ def _of_edges(value: Value) -> tuple[str, ...]:
     return (one if lost == 1 else f"{lost} entries of `related` have no `id` and are left out",)
 
 
-def _notes(memory: Memory, stated_scope: str, name: str) -> tuple[str, ...]:
+def _notes(memory: Memory, stated_scope: str) -> tuple[str, ...]:
     notes = []
-    if memory.id != name:
-        notes.append(f"its id is {memory.id[:80]!r}, which is not the file's name; the id is used")
     if stated_scope != memory.scope:
         notes.append(
             f"it says scope {stated_scope[:40]!r} but lies in a {memory.scope} directory, which decides"

@@ -28,7 +28,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from forged.errors import InConflict, MemoryFormatError, StoreError
+from forged.errors import InConflict, MemoryFormatError, NoText, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES, read
 from forged.files.pace import Pace
@@ -292,7 +292,7 @@ class _Pass:
             may_pass = not isinstance(error, InConflict) and self._age(status) < GRACE_S
             if old is not None and old.memory is not None and may_pass:
                 return self._hold(old)
-            return Seen(_key(status), None, str(error))
+            return Seen(_key(status), None, str(error), is_blank=isinstance(error, NoText))
         memory = reading.memory
         if old is not None and old.memory == memory:
             memory = old.memory

@@ -18,13 +18,14 @@ Key = tuple[int, int, int, int]
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not.
 
-    `sha256`, in hex, is of the bytes that the memory was read from.
+    `sha256`, in hex, is of the bytes that the memory was read from. `is_blank`: it says nothing at all.
     """
 
     key: Key
     memory: Memory | None
     reason: str = ""
     sha256: str = ""
+    is_blank: bool = False
 
 
 class Listing(msgspec.Struct, frozen=True, eq=False):
@@ -57,15 +58,8 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def unread(self) -> tuple[Problem, ...]:
-        """The files that hold no memory as they are, and directories that cannot be read."""
-        of_listings = (Problem(printable(each.path), each.reason) for each in self.listings if each.reason)
-        of_files = (
-            Problem(printable(f"{listing.path}/{name}"), seen.reason)
-            for listing in self.listings
-            for name, seen in listing.files.items()
-            if seen.memory is None
-        )
-        return tuple(sorted((*of_listings, *of_files)))
+        """The files whose text can be in no answer as they are, and directories that cannot be read."""
+        return tuple(each for each in self.problems if each.loses)
 
 
 def from_scan(
@@ -100,13 +94,14 @@ def _choose(
     """Pick one memory per id, and collect what is wrong, sorted by path."""
     chosen: dict[str, File] = {}
     losers: list[File] = []
-    problems = [Problem(printable(listing.path), listing.reason) for listing in listings if listing.reason]
+    problems = [Problem(printable(each.path), each.reason, loses=True) for each in listings if each.reason]
     for rank, listing in enumerate(listings):
         problems += _alike(listing)
         for name, seen in listing.files.items():
             path = f"{listing.path}/{name}"
             if seen.reason:
-                problems.append(Problem(printable(path), seen.reason))
+                loses = seen.memory is None and not seen.is_blank
+                problems.append(Problem(printable(path), seen.reason, loses))
             if seen.memory is not None:
                 choice = File(seen.memory, path, rank, seen.sha256)
                 rival = chosen.setdefault(seen.memory.id, choice)
@@ -116,7 +111,8 @@ def _choose(
             yield_if_due()
     for loser in losers:
         winner = chosen[loser.memory.id]
-        problems.append(Problem(loser.path, f"has the same id as {winner.path}, which is used"))
+        told = f"has the same id as {winner.path}, which is used"
+        problems.append(Problem(loser.path, told, loser.memory.content != winner.memory.content))
     return chosen, tuple(sorted(problems))
 
 

@@ -132,7 +132,7 @@ class Builder:
         if layout is None or not held:
             return files
         texts = (
-            Problem(memory.id, f"not embedded: {held[key][0]}")
+            Problem(memory.id, f"not embedded: {held[key][0]}", loses=True)
             for memory, key in layout.hashed()
             if key in held
         )

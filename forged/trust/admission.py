@@ -222,7 +222,9 @@ class Admission:
             redacted=tuple(source.id for source, row in secret if row.memory and not row.insisted),
             insisted=frozenset(source.id for source, row in secret if row.insisted),
             problems=tuple(
-                Problem(redact(source.id).text, row.problem) for source, row in secret if row.problem
+                Problem(redact(source.id).text, row.problem, loses=True)
+                for source, row in secret
+                if row.problem
             ),
         )
 

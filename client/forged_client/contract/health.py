@@ -14,10 +14,11 @@ RELOADING = "the configuration has changed; the daemon starts over with it"
 
 
 class FileProblem(msgspec.Struct, frozen=True):
-    """A file that is not indexed, or only in part, and why."""
+    """A file that is not indexed, or only in part, and why. `loses`: answers lack text of it."""
 
     path: str
     reason: str
+    loses: bool = False
 
 
 class RootReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,9 +55,10 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
         warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
+    tops = None
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
-        warnings += place.warnings
+        warnings, tops = warnings + place.warnings, place.tops
         if place.off and daemon.config.memory.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
         elif not daemon.state.pauses.doubt and (paused := daemon.state.pauses.reason(place.tops)):
@@ -69,7 +70,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     captured = await capture.report(context)
     return wire.StatusReport(
         reason=daemon.disabled or daemon.state.trouble or daemon.refused_writes.sentence,
-        state=_health(daemon, reports, captured),
+        state=_health(daemon, [each for each in reports if tops is None or each.root in tops], captured),
         version=__version__,
         pid=os.getpid(),
         epoch=daemon.epoch,
@@ -106,9 +107,10 @@ def _ungated(config: Config) -> str:
 
 
 def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.CaptureReport) -> str:
+    """`degraded` for what costs answers or captures; `reports` are of the roots that whoever asks sees."""
     if daemon.disabled:
         return "disabled"
-    broken = any(report.last_error or report.problems for report in reports)
+    broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
     identity = daemon.indexer.identity
     broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
@@ -128,7 +130,8 @@ def _watch(context: Context, root: Root) -> str:
 
 
 async def _report(context: Context, index: RootIndex) -> wire.RootReport:
-    progress, problems, cut = index.progress, index.builder.problems, index.builder.cut
+    progress, cut = index.progress, index.builder.cut
+    problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
     place, excluding = index.place, context.daemon.trust.excluding
@@ -141,7 +144,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         memories=len(index.map.memories) if index.map is not None else 0,
         generation=token_of(context.daemon.epoch, index.generations.visible),
         legs=View((index.map,)).legs if index.map is not None else (),
-        problems=tuple(wire.FileProblem(p.path, p.reason) for p in problems[:_PROBLEMS_SHOWN]),
+        problems=tuple(wire.FileProblem(p.path, p.reason, p.loses) for p in problems[:_PROBLEMS_SHOWN]),
         quarantined=len(index.builder.quarantined),
         embedded=progress.embedded,
         to_embed=progress.to_embed,

@@ -80,6 +80,32 @@ async def test_a_file_that_is_no_memory_degrades_the_status_and_is_named(home, r
     assert [os.path.basename(problem.path) for problem in of_repo(reply).problems] == ["bad.md"]
 
 
+async def test_a_file_costs_an_answer_only_where_it_lies_and_only_with_a_text(home, repo, tmp_path):
+    """A readable name, an empty file, a copy and a note on a date cost none; nor does another repository."""
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    put(repo, memory("m1", "one"), memory("m2", "two", created_at="yesterday"))
+    put(other, memory("m3", "three"))
+    folder = repo / ".forge/memory"
+    (folder / "m1.md").rename(folder / "money.md")
+    (folder / "copy.md").write_bytes((folder / "money.md").read_bytes())
+    (folder / "blank.md").write_bytes(b" \n")
+    (other / ".forge/memory/bad.md").write_bytes(b"---\nid: [\n---\nThe port is 1.\n")
+
+    async def state(workspace) -> str:
+        await parts.loaded(workspace)
+        return (await parts.ask(wire.Status(workspace=str(workspace)))).state
+
+    async with assembled(home) as parts:
+        assert await state(other) == "degraded"
+        assert await state(repo) == "ok"
+        reports = (await parts.ask(wire.Status(workspace=str(repo)))).roots
+        (here,) = (each for each in reports if each.root == str(repo))
+        assert {os.path.basename(each.path) for each in here.problems} == {"blank.md", "m2.md", "money.md"}
+        (folder / "blank.md").write_bytes(b"---\nid: [\n---\nThe port is 1.\n")
+        assert await state(repo) == "degraded"
+
+
 async def test_a_provider_that_is_down_fails_a_rebuild_and_degrades_the_status_with_its_reason(
     home, repo, embedder
 ):
