@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from forged.text.redaction import PLACEHOLDER, redact, shapes_in
 from forged.text.redaction.assignments import _RAW
 from tests.data.blind import blind_clean, blind_secrets
+from tests.data.key_forms import CLEAN, CREDENTIALS, KEYS
 from tests.data.named_secrets import SHAPES, named_secrets
 from tests.data.secrets import ALNUM, CHOSEN, HEX, UPPER, Draw, clean_sentences, planted
 
@@ -264,6 +265,26 @@ def test_a_text_changes_only_if_something_is_counted(text: str):
     assert (redacted.count == 0) == (redacted.text == text)
 
 
+# --- private keys, and credentials in addresses, in the forms of their programs -----------------------
+
+
+@pytest.mark.parametrize("family", [*KEYS, *CREDENTIALS])
+def test_nothing_is_left_of_a_key_or_a_credential_in_any_form_of_its_family(family):
+    make = (KEYS | CREDENTIALS)[family]
+    forms = [make(Draw(f"{family} {number}")) for number in range(40)]
+    left = [form.text for form in forms if any(part in redact(form.text).text for part in form.secrets)]
+
+    assert all(form.secrets for form in forms)
+    assert left == []
+
+
+@pytest.mark.parametrize("family", CLEAN)
+def test_what_only_looks_like_a_key_or_a_credential_stays(family):
+    forms = [CLEAN[family](Draw(f"{family} {number}")) for number in range(40)]
+
+    assert [form.text for form in forms if redact(form.text).count] == []
+
+
 # --- cost ------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +317,13 @@ password is |password for a |password="|password="passpass|passpass|secret>|api_
 password:a.|password=a/|password=/a|eyJ|eyJ.|://|://a:|a:b@|AKIA|sk-|ghp_|1//0|SK|xox|bearer |basic |curl
 mysql |curl -u |"a" + |a1"\n"|A1b2c3d4e5\\n|A1b2c3d4e5f6\\\n
 PuTTY-User-Key-File-2: |password=a;|pwd=a;uid=|as the password|12345678:|{PLACEHOLDER}
-password={PLACEHOLDER}|password={CHOSEN_ONE} """
+password={PLACEHOLDER}|password={CHOSEN_ONE} |---- BEGIN |LS0tLS1CRUdJTi|LS0tLS1CRUdJTi {"A" * 40}
+kty:|{{"kty":|kty: "d":"|<rsakeyvalue>|<rsakeyvalue><p>|wg pubkey|echo wg pubkey|privatekey echo a
+MII|MIIE{"A" * 60}
+://a:b/|://a:b/c@|://a:b@c/d@|oracle:thin:a/|sqlplus a/b|:1521|a/b@c:1521|@tcp(|a:b@tcp(
+,password=|a:1,password=b|:5432:|:*:|:*:a:b:|&sig=|signature=|mongo |mongo -p |sqlcmd |ldap |password = a
+RWRTY|age-secret-key-1
+"""
 
 
 @pytest.mark.speed

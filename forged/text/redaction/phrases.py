@@ -25,6 +25,53 @@ def _block(found: re.Match[str]) -> Span | None:
     return found.span() if _BLOCK.search(found["body"]) else None
 
 
+_FIRST_OF_FILE = 200
+
+
+def _encoded(found: re.Match[str]) -> Span | None:
+    """A key file that begins like one when it is decoded; a certificate does not."""
+    head = re.sub(r"\\+[nrt]|\s", "", found["secret"][:_FIRST_OF_FILE]).replace("-", "+").replace("_", "/")
+    try:
+        decoded = base64.b64decode(head[: len(head) // 4 * 4])
+    except (binascii.Error, ValueError):
+        return None
+    return found.span("secret") if b"PRIVATE KEY" in decoded or decoded.startswith(b"PuTTY-User") else None
+
+
+# Characters of a JSON web key on each side of its type.
+_LONGEST_JSON_KEY = 8_000
+_PRIVATE_PART = re.compile(
+    r"""(?:^|[\s,{"'\\])(?:d|k|p|q|dp|dq|qi)\\*["']?\s{0,4}:\s{0,4}\\*["']?(?P<secret>[\w-]{22,}+)"""
+)
+
+
+def _json_key(found: re.Match[str]) -> Span | None:
+    """From the first private number of a key in JSON to the last one."""
+    text, at = found.string, found.start()
+    first, last = max(0, at - _LONGEST_JSON_KEY), found.end() + _LONGEST_JSON_KEY
+    start = max(text.rfind("{", first, at), text.rfind("kty", first, at), first)
+    ends = (text.find("}", found.end(), last), text.find("kty", found.end(), last), min(last, len(text)))
+    stop = min(end for end in ends if end >= 0)
+    parts = [each.span("secret") for each in _PRIVATE_PART.finditer(text, start, stop)]
+    return (parts[0][0], parts[-1][1]) if parts else None
+
+
+_ECHO = re.compile(r"echo\ |printf\ |<<<")
+_CURVE_KEY = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=(?![\w+/=])")
+
+
+def _echoed(found: re.Match[str]) -> Span | None:
+    """A key of 32 bytes that a shell hands to a program or a file for private ones."""
+    text, start, stop = found.string, max(0, found.start() - 160), found.end() + 160
+    start = max(start, text.rfind("\n", start, found.start()) + 1)
+    end = text.find("\n", found.end(), stop)
+    stop = stop if end < 0 else end
+    if not _ECHO.search(text, start, stop):
+        return None
+    key = _CURVE_KEY.search(text, start, stop)
+    return key.span() if key else None
+
+
 def _random(found: re.Match[str]) -> Span | None:
     return plain(found) if is_random(found["secret"]) else None
 
@@ -34,6 +81,55 @@ def _password(found: re.Match[str]) -> Span | None:
     user, value = found["user"] or "", found["secret"]
     is_stand_in = value.lower() in _STAND_INS or value.lower() == user.lower()
     return None if is_stand_in or is_reference(value) else plain(found)
+
+
+# Of an address that has a port and a path behind it, and no password.
+_HOSTS = frozenset({"localhost", "host", "hostname", "server", "proxy", "ip", "domain"})
+
+
+def _in_address(found: re.Match[str]) -> Span | None:
+    """A password as it is in an address, or with characters that would have to be written as codes."""
+    odd, user = found["odd"], found["user"] or ""
+    if odd is None:
+        return _password(found)
+    is_host = "." in user or user.lower() in _HOSTS
+    is_plain = odd.lower() in _STAND_INS or not is_chosen(odd.translate(_NO_SIGNS))
+    return None if is_host or is_plain or is_reference(odd) or is_filler(odd) else found.span("odd")
+
+
+_NO_SIGNS = str.maketrans("", "", "/?#")
+_PAIR_AND_HOST = re.compile(
+    r"(?:^|[\s\"'`=(,])(?P<user>[\w.$\#-]{1,60})(?P<sign>[/:])(?P<secret>[^\s\"'`]{3,200}?)$"
+)
+_HOST = re.compile(r"@(?://)?[\w.-]{1,100}$")
+
+
+def _before_host(found: re.Match[str]) -> Span | None:
+    """The password before `@host:1521` of Oracle, or before `@tcp(host)` of Go's drivers."""
+    text, stop = found.string, found.start()
+    start = max(0, stop - 300)
+    sign = ":"
+    if text[stop] == ":":
+        host = _HOST.search(text, start, stop)
+        if host is None:
+            return None
+        stop, sign = host.start(), "/"
+    before = _PAIR_AND_HOST.search(text[start:stop])
+    if before is None or before["sign"] != sign:
+        return None
+    value = before["secret"]
+    if _is_stand_in(value) or value.lower() == before["user"].lower() or is_filler(value):
+        return None
+    return before.start("secret") + start, before.end("secret") + start
+
+
+_HOST_AND_PARTS = re.compile(r"[\w.-]:\d{2,5}(?:,[\w. ]{1,30}=[^,\s;]*){0,12}$")
+
+
+def _behind_port(found: re.Match[str]) -> Span | None:
+    """The password among the parts of an address of Redis, which commas divide."""
+    before = found.string[max(0, found.start() - 300) : found.start()]
+    return _given(found) if _HOST_AND_PARTS.search(before) else None
 
 
 def _basic(found: re.Match[str]) -> Span | None:
@@ -53,7 +149,7 @@ _PAIR = (
     r"|initial\ catalog)"
 )
 _PAIR_BEFORE = re.compile(
-    rf"(?:^|[;\s\"'{{?&]){_PAIR}\ ?=[^;=,()]*(?:[;\s&][^;=,()]*=[^;=,()]*)*[;\s&]$", re.IGNORECASE
+    rf"(?:^|[;:\s\"'{{?&]){_PAIR}\ ?=[^;=,()]*(?:[;\s&][^;=,()]*=[^;=,()]*)*[;\s&]{{1,3}}$", re.IGNORECASE
 )
 _PAIR_BEHIND = re.compile(
     rf"[\"'}}]?[;\s&]\s?(?:[\w ]{{1,30}}=[^;=,()\s]*[;\s&]\s?){{0,4}}?{_PAIR}=", re.IGNORECASE
@@ -112,21 +208,82 @@ def _phrase(name: str, anchors: tuple[str, ...], regex: str, secret: Judge = pla
 PHRASES = (
     _phrase(
         "private key",  # closed, or up to where nothing looks like base64 any more
-        ("-----begin ",),
-        r"""-----begin\ (?:[a-z0-9]+\ ){0,3}private\ key(?:\ block)?-----
-        (?P<body> (?>(?: [^-\[]++ | -(?!----) | \[(?!redacted\]) )+) (?=-----end\ )
+        ("-----begin ", "---- begin "),
+        r"""----(?:-|\ )begin\ (?:[a-z0-9]+\ ){0,4}private\ key(?:\ block)?(?:-|\ )----
+        (?P<body> (?>(?: [^-\[]++ | -(?!---) | \[(?!redacted\]) )+) (?=----[-\ ]end\ )
           | (?>(?: (?>(?: \s | \\+[nrt] | ["'+\#>|] | [a-z-]{3,20}:\ [^\n\\]{0,80} )*) [a-z0-9+/=]{30,}+ )+)
             (?: (?: \r?\n[\ \t>]*+ | (?>(?:\\+[nrt])+) )
               [a-z0-9+/=]{1,76}+ (?= [\ \t]* (?: [\r\n\\"'] | $ ) ) )?
         )
-        (?: -----end\ [a-z0-9 ]{0,40}----- )?""",
+        (?: ----[-\ ]end\ [a-z0-9 ]{0,50}[-\ ]---- )?""",
         _block,
+    ),
+    _phrase(  # the whole of a key file once more in base64, as a cluster's secrets are
+        "private key",
+        ("ls0tls1crudjti", "ci0tls0tqkvhsu4", "uhvuvfktvxnlci1lzxktrmls"),
+        r"""(?: (?<![a-z0-9+/_-]) | (?<=\\[nrt]) )
+          (?P<secret> [a-z0-9+/_-]{30,}+ (?> (?: (?: \s | \\+[nrt] ){1,20} [a-z0-9+/_-]{40,}+ )* )
+            (?: (?: \s | \\+[nrt] ){1,20}
+                [a-z0-9+/_-]{1,39}+ (?= ={0,2} [\ \t]* (?: [\r\n\\"'] | $ ) ) )? ={0,2} )""",
+        _encoded,
+    ),
+    _phrase(
+        "private JSON web key",
+        ("kty",),
+        r"""kty\\*["']?\s{0,4}:""",
+        _json_key,
+    ),
+    _phrase(
+        "private key",
+        ("<rsakeyvalue>",),
+        r"""<rsakeyvalue> (?>(?: \s*<(?:modulus|exponent)>[^<]{0,2000}</[a-z]+> )*)
+        (?P<secret> (?: \s*<(?:p|q|d|dp|dq|inverseq)>[^<]{20,2000}</[a-z]+> )+ )""",
+    ),
+    _phrase(
+        "WireGuard key",
+        ("wg pubkey", "privatekey", "private-key", "private.key", "presharedkey", "preshared-key"),
+        r"""(?:wg\ pubkey|(?:private|preshared)[.-]?key)""",
+        _echoed,
     ),
     _phrase(
         "password in a url",
         ("://",),
-        r"""://(?P<user>[^\s/:@"'<>?\#]{0,64}+):(?P<secret>[^\s/"'`<>\[]{1,400})@(?=[\w.-])""",
+        r"""://(?P<user>[^\s/:@"'<>?\#]{0,64}+):(?!\d{1,5}[/?\#])
+        (?: (?P<secret>[^\s/?\#"'`<>\[]{1,400})@(?=[\w.\[-])
+          | (?P<odd>[^\s"'`<>\[]{1,400}?)@(?=[\w.-]{1,100}(?::\d|/|[\s"'`>)]|$)) )
+        (?![^\s"'`<>@/?\#]{0,100}[/?\#][^\s"'`<>@]{0,100}@[\w.-]{1,100}:\d)""",
+        _in_address,
+    ),
+    _phrase(  # a name and a password of Oracle
+        "password in a connection string",
+        ("oracle:thin:", "oracle:oci", "sqlplus ", "sqlldr ", "expdp ", "impdp ", "rman "),
+        r"""(?: oracle:(?:thin|oci8?): | (?:sqlplus|sqlldr|expdp|impdp|rman)\s[^\n|;/]{0,60}?(?<=[\s"'=]) )
+            ["']?(?P<user>[\w$\#]{1,60})/["']?(?P<secret>[^\s"'`/@]{1,100})["']?@(?=[\w/.\[(])""",
         _password,
+    ),
+    _phrase(
+        "password in a connection string",
+        (":1521", "@tcp(", "@unix("),
+        r"""(?: :1521\b | @(?:tcp|unix)\( )""",
+        _before_host,
+    ),
+    _phrase(
+        "password in a connection string",
+        (",password=",),
+        r""",password=(?P<secret>[^\s,;"'`]{3,200})""",
+        _behind_port,
+    ),
+    _phrase(
+        "password in a password file",
+        (":5432:", ":6432:", ":*:"),
+        r""":(?:5432|6432|\*):[\w*.-]{1,63}:(?P<user>[\w.-]{1,63}):(?P<secret>[^\s:"'`\\]{3,200})(?=[\s"'`]|\\n|$)""",
+        _password,
+    ),
+    _phrase(
+        "signature in a web address",
+        ("signature=", "&sig=", "?sig=", "&auth=", "?auth=", "&pass=", "?pass=", "&key=", "?key="),
+        r"""(?:[?&](?:sig|auth|pass|key)|(?:(?<=[?&-])|(?<=^))signature)=(?P<secret>[\w%+/.~-]{16,}+={0,2})""",
+        _random,
     ),
     _phrase(
         "bearer token", ("bearer",), r"""bearer(?>(?:\s|%20|:)+)["']?(?P<secret>[\w.~+/=-]{16,}+)""", _random
@@ -140,12 +297,15 @@ PHRASES = (
     ),
     _phrase(
         "password on a command line",
-        ("curl ", "mysql", "sshpass ", "redis-cli ", "docker login "),
+        ("curl ", "mysql", "sshpass ", "redis-cli ", "docker login ", "mongo", "sqlcmd ", "bcp ", "ldap"),
         r"""(?: curl\ [^\n|;]{0,200}?\ (?-i:-u|--user)[ =]+["']?(?P<user>[^\s:"'$]{1,60}):
             | mysql[a-z]*\ [^\n|;]{0,100}?(?-i:\ -p)(?=[^\s-])["']?
             | sshpass\ -p\ ?["']?
             | docker\ login\ [^\n|;]{0,100}?\ -p\ +["']?
-            | redis-cli\ [^\n|;]{0,100}?-a\ +["']? )
+            | redis-cli\ [^\n|;]{0,100}?-a\ +["']?
+            | mongo[a-z]*\ [^\n|;]{0,200}?(?-i:\ -p|\ --password)[\ =]+["']?
+            | (?:sqlcmd|bcp)\ [^\n|;]{0,200}?(?-i:\ -P)\ ?["']?
+            | ldap[a-z]+\ [^\n|;]{0,200}?(?-i:\ -w)\ +["']? )
             (?P<secret>[^\s"'`]{4,200})""",
         _password,
     ),
@@ -159,8 +319,8 @@ PHRASES = (
     ),
     _phrase(
         "password in a connection string",
-        ("password=", "pwd="),
-        r"""(?:password|pwd)=(?P<secret>[^\s;"'`<>\\&,()\[\]{}]{3,200})""",
+        ("password=", "pwd=", "password =", "pwd ="),
+        r"""(?:password|pwd)(?:=|\ =\ )(?:\\{0,3}["']|\{)?(?P<secret>[^\s;"'`<>\\&,()\[\]{}]{3,200})""",
         _connection,
     ),
     _phrase(

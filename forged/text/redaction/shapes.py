@@ -7,6 +7,8 @@ the beginning of a word, so that a run of anchors is not read once for each of t
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable
 
@@ -49,6 +51,27 @@ _JOINED_WORDS = re.compile(r"(?:[A-Za-z][a-z]*|[A-Z]+|\d+)(?:[_.-](?:[A-Za-z][a-
 def _drawn(found: re.Match[str]) -> Span | None:
     """Behind a prefix that says enough: anything but words that are joined as in a name."""
     return None if _JOINED_WORDS.fullmatch(found["secret"]) else plain(found)
+
+
+_PBES = bytes.fromhex("06092a864886f70d0105")
+
+
+def _der(found: re.Match[str]) -> Span | None:
+    """A key in ASN.1, of PKCS#1, PKCS#8 or SEC 1: a small version comes first, or a cipher of PKCS#5."""
+    try:
+        data = base64.b64decode(found[0][:60])
+    except (binascii.Error, ValueError):
+        return None
+    body = _inside(data)
+    is_plain = body[:2] == b"\x02\x01" and body[2:3] <= b"\x03" and body[3:4] in {b"\x30", b"\x02", b"\x04"}
+    return found.span() if is_plain or _inside(body).startswith(_PBES) else None
+
+
+def _inside(data: bytes) -> bytes:
+    """What is in a SEQUENCE of ASN.1; nothing if it is none."""
+    if data[:1] != b"\x30" or len(data) < 2:
+        return b""
+    return data[2 + (data[1] & 0x7F if data[1] & 0x80 else 0) :]
 
 
 # Not inside a word, but well after an escaped line end or a percent code.
@@ -106,7 +129,18 @@ TOKENS = (
         "Twilio key", "AC", _START + r"AC[0-9a-f]{32}[\"',:\s]{1,6}(?P<secret>[0-9a-f]{32})(?![A-Za-z0-9])"
     ),
     _token("encryption key", "Fernet(", r"""Fernet\(b?\\*["'](?P<secret>[\w+/-]{43}=)"""),
-    _token("age secret key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}+"),
+    _token(
+        "age secret key",
+        "AGE-SECRET-KEY- age-secret-key-",
+        r"(?:AGE-SECRET-KEY-(?:PQ-)?1[A-Z0-9]{50,}+|age-secret-key-(?:pq-)?1[a-z0-9]{50,}+)",
+    ),
+    _token("minisign secret key", "RWRTY RWRCS", _START + r"RWR(?:TY|CS)[A-Za-z0-9+/]{100,}+={0,2}"),
+    _token(  # without the lines around it
+        "private key",
+        "MII MIG MIH MHcC MHQC MC4C MFEC MFMC MDEC",
+        _START + r"M[CDFHI][A-Za-z0-9+/]{58,}+={0,2}",
+        _der,
+    ),
     _token("token in a web address", "://", r"://(?P<secret>[\w-]{20,}+)@", _random),
     _token(
         "access token of a service",
