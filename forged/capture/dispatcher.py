@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_STEP_RETRY_S = 1.0
 _GIVE_UP_RETRY_S = 60.0
 _RANK_S = 5.0
 _SETTLE_S = 1.0
@@ -171,7 +172,11 @@ class Dispatcher:
     async def _steps(self) -> None:
         while True:
             self._changed.clear()
-            wait_s = await self._step()
+            try:
+                wait_s = await self._step()
+            except Exception as error:
+                logger.exception("no event given")
+                wait_s = self._stumbled(error)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
@@ -197,6 +202,14 @@ class Dispatcher:
             known = await self._known(waiting.event)  # takes its time, and much may happen meanwhile
         self.start(self._attempt(waiting, known))
         return None
+
+    def _stumbled(self, error: Exception) -> float:
+        """Take note that no event could be looked at, for want of a thread or of memory; try again later."""
+        self._metrics.capture_failures += 1
+        self.last_error = f"{type(error).__name__}; the log has the rest"
+        if self._queue.in_hand is not None:
+            self._queue.put_back(self._clock(), _STEP_RETRY_S)
+        return _STEP_RETRY_S
 
     async def _attempt(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> None:
         """Bring an event as far as it gets; then it is over with it, or it waits again."""

@@ -97,7 +97,7 @@ class WorkerProcess:
         if self._queue is not None:
             self._queue.close()
             feeder = self._queue._thread  # type: ignore[attr-defined]
-            if feeder is not None:
+            if feeder is not None and feeder.ident is not None:  # else the system had no thread for it
                 feeder.join(_FEEDER_S)
             self._queue = None
 
@@ -118,8 +118,8 @@ class WorkerProcess:
             with results:
                 self._listen(results)
             cause = self._wait_for(process)
-        except OSError as error:
-            cause = f"cannot be started: {error}"
+        except (OSError, RuntimeError, MemoryError) as error:  # no thread, no process or no room for one
+            cause = f"cannot be started: {error or type(error).__name__}"
         finally:
             self._in_loop(self.over.set_result, cause)
 

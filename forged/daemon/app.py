@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
@@ -77,6 +78,7 @@ async def serve(
     `replace` it takes the place of a daemon that is running, and its parcels; that goes on till this is made.
     """
     sys.setswitchinterval(_SWITCH_S)
+    asyncio.get_running_loop().set_default_executor(Threads())
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
     path, remembered, fd_store = _socket_path(env), Remembered(), FdStore(env)
 
@@ -110,6 +112,47 @@ def _socket_path(env: Mapping[str, str]) -> str:
         return address.socket_path(env)
     except AddressError as error:
         raise ConfigError(str(error)) from error
+
+
+class Threads(ThreadPoolExecutor):
+    """The threads of `asyncio.to_thread`, of which one begins at once.
+
+    Where the system has no further thread, those that there are do the work. Without any a daemon could
+    neither look at a disk nor end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(thread_name_prefix="asyncio")
+        self.submit(os.getpid).result()
+
+    def _adjust_thread_count(self) -> None:  # there is no public name; in 3.11 to 3.14, a test looks
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError:
+            if not self._threads:
+                raise
+
+
+class _HardStop:
+    """The end of the process after some seconds, whatever holds it up."""
+
+    def __init__(self, seconds: float, code: int) -> None:
+        self._timer: threading.Timer | None = threading.Timer(seconds, os._exit, (code,))
+        self._timer.daemon = True
+        try:
+            self._timer.start()
+        except (
+            RuntimeError
+        ):  # the system has no thread for it: the kernel's timer says less, and ends as well
+            self._timer = None
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class DaemonRun:
@@ -256,9 +299,7 @@ class DaemonRun:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
-        hard = threading.Timer(_HARD_STOP_S, os._exit, (code,))
-        hard.daemon = True
-        hard.start()
+        hard = _HardStop(_HARD_STOP_S, code)
         # A manager that is told STOPPING waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
         systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")

@@ -161,8 +161,8 @@ class Database:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
             working = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except RuntimeError as error:  # the thread has ended
-            raise StoreError(f"{self.path} is closed") from error
+        except RuntimeError as error:  # the thread has ended, or the system has none for it
+            raise StoreError(f"{self.path} is closed: {error}") from error
         return await working
 
 

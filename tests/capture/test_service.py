@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from forged.capture import dispatcher
 from forged.capture.values import (
     Asked,
     AskedAgain,
@@ -335,6 +336,27 @@ async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_
         assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
         one.done(event)
         await one.idle()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_nor_the_daemon(
+    one, monkeypatch, error
+):
+    looked, failed = dispatcher._looked, list[Exception]()
+
+    async def look(stored):
+        if not failed:
+            failed.append(error)
+            raise error
+        return await looked(stored)
+
+    monkeypatch.setattr(dispatcher, "_looked", look)
+    event = one.event(kind="explicit")
+    await one.accepted(event)
+    await until(lambda: failed)
+    assert type(error).__name__ in one.state.last_error
+    await later(1.0)
+    await one.hands_over(event)
 
 
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):

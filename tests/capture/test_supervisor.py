@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from multiprocessing import get_context
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def job(name: str) -> Classify:
 
 
 DO, DONE = job("done"), Decided("done")
+NO_THREAD = "can't start new thread"
 
 
 def megabyte(event_id: str) -> Classify:
@@ -106,6 +108,48 @@ async def test_worker_killed_with_a_megabyte_unread_leaves_no_thread_that_waits_
         await until(lambda: not feeder.is_alive())
         assert await one.handled(megabyte("done")) == DONE
 
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["QueueFeederThread", "capture-worker"])
+async def test_a_thread_that_the_system_does_not_have_costs_one_worker(monkeypatch, capfd, name):
+    start, refused = threading.Thread.start, list[str]()
+
+    def begins(thread: threading.Thread) -> None:
+        if thread.name == name and not refused:
+            refused.append(thread.name)
+            raise RuntimeError(NO_THREAD)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begins)
+    async with supervised() as one:
+        if name == "QueueFeederThread":
+            await one.ready()
+            one.supervisor.give(DO, 30)
+        await until(lambda: one.deaths)
+        assert await one.handled(DO) == DONE
+        assert not one.task.done()
+
+    assert refused == [name]
+    assert [NO_THREAD in cause for cause in one.deaths] == [True]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("error", [RuntimeError(NO_THREAD), MemoryError(), OSError(11, "try again")])
+async def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch, capfd, error):
+    start, refused = SpawnProcess.start, list[Exception]()
+
+    def begins(process: SpawnProcess) -> None:
+        if not refused:
+            refused.append(error)
+            raise error
+        start(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", begins)
+    async with supervised() as one:
+        assert await one.handled(DO) == DONE
+
+    assert one.deaths == [f"cannot be started: {error or 'MemoryError'}"]
     assert capfd.readouterr().err == ""
 
 
