@@ -37,7 +37,7 @@ CLOSED = {
         *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
         "forged.integrations",
         *("forged.documents", "forged.entities", "forged.mcp", "forged.postgres", "forged.transcripts"),
-        "forged_client",
+        *("forged.text", "forged_client"),
     },
     "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},

@@ -1,7 +1,7 @@
 """What a daemon inherits from the client that starts it: nearly nothing, because it then serves every agent.
 
 A client's environment may come from a workspace (a harness's settings, direnv, a devcontainer), so of it only
-HOME, LANG, PATH and XDG_* are handed on, each only where it names folders that a workspace cannot have made:
+HOME, LANG, TZ, PATH and XDG_* are handed on, their folders only where a workspace cannot have made them:
 absolute, the user's own, outside of every git work tree, with nothing on the way to them that another user
 owns or can change. The same holds for the socket and, but for its owner, which may be root, for the program.
 PATH and other lists are looked at entry by entry. What does not hold is left out, and the daemon takes its
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_LINKS = 40
 _LOCALE_SIGNS = frozenset("_.@-")
+_ZONE_SIGNS = frozenset("_+-/,.:<>")
 # Lists of folders that may be root's as well.
 _SHARED = ("PATH", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS")
 
@@ -41,12 +42,20 @@ def inherited(env: Mapping[str, str], address: str) -> dict[str, str]:
     kept = {"HOME": ours}
     if (language := env.get("LANG")) and all(sign.isalnum() or sign in _LOCALE_SIGNS for sign in language):
         kept["LANG"] = language  # a locale's name; a path would be a file that the C library reads
+    if (zone := env.get("TZ")) and _is_zone(zone):
+        kept["TZ"] = zone  # the name of a zone, in which the dates of a block are
     for name, value in env.items():
         if name == "PATH" or name.startswith("XDG_"):
             folders = [part for part in value.split(":") if not objection(part, shared=name in _SHARED)]
             if folders:
                 kept[name] = ":".join(folders)
     return kept
+
+
+def _is_zone(text: str) -> bool:
+    """Tell a zone's name or rule from a path, which the C library would read."""
+    is_relative = text[0] not in "/:." and ".." not in text
+    return is_relative and all(sign.isalnum() or sign in _ZONE_SIGNS for sign in text)
 
 
 def check_program(path: str) -> None:

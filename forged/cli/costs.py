@@ -9,7 +9,7 @@ import click
 from forged.cli.call import Invocation, ask, show
 from forged.cli.commands import asks
 from forged.cli.tables import columns
-from forged.cli.terminal import escape_line, tell
+from forged.cli.terminal import escape_line, local_time, tell
 from forged_client.protocol import Cost, Costs, DayCost
 
 _HEAD = ("day", "purpose", "calls", "failed", "prompt tokens", "of these said", "completion tokens")
@@ -36,7 +36,7 @@ def _report(costs: Costs, width: int) -> Iterator[str]:
         of_limit = f"of {costs.token_limit:,} tokens (`memory.daily_token_limit`)"
     else:
         of_limit = "tokens, without a limit (`memory.daily_token_limit`)"
-    yield f"today {costs.tokens_today:,} {of_limit}; starts anew at {escape_line(costs.resets_at)}"
+    yield f"today {costs.tokens_today:,} {of_limit}; starts anew at {local_time(costs.resets_at)}"
     if costs.calls_per_minute:
         yield f"at most {costs.calls_per_minute:,} calls a minute (`llm.calls_per_minute`)"
 

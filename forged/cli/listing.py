@@ -83,8 +83,8 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
         yield f"beside it stands {listed(memory.rivals)}: neither replaces the other"
     yield f"{escape_line(memory.scope)}/{escape_line(memory.category)}, version {memory.version}"
     fields = {
-        "created": memory.created_at,
-        "updated": memory.updated_at,
+        "created": local_time(memory.created_at),
+        "updated": local_time(memory.updated_at),
         "session": memory.session_id,
         "trigger": memory.trigger,
         "origin": memory.origin,
@@ -264,7 +264,7 @@ def _occasion(found: Explained, query: str) -> str:
         return f"asked now for {escape_line(query)!r}"
     session = f"session {escape_line(found.session_id)}" if found.session_id else "no session"
     turn = f", turn {escape_line(found.turn_id)}" if found.turn_id else ""
-    return f"{session}{turn}, injected {escape_line(found.at)}"
+    return f"{session}{turn}, injected {local_time(found.at)}"
 
 
 def _fitted(found: Explained) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.confirm import confirm, require_answer
 from forged.cli.exits import Stop
-from forged.cli.terminal import Bar, Painter, counted, escape, escape_line
+from forged.cli.terminal import Bar, Painter, counted, escape, escape_line, local_time
 from forged_client.client import Client
 from forged_client.protocol import Proposed, Review, Reviewed
 
@@ -58,7 +58,7 @@ def numbered(waiting: Sequence[Proposed], paint: Painter) -> Iterator[str]:
         whose = _WHOSE.get(each.scope, escape_line(each.scope))
         agent = f"{escape_line(each.agent)}, " if each.agent else ""
         instead = f", in place of {escape_line(each.supersedes)}" if each.supersedes else ""
-        told = f"{escape_line(each.created_at[:10])}, {agent}for {whose}{instead}"
+        told = f"{local_time(each.created_at)[:10]}, {agent}for {whose}{instead}"
         yield f"{paint('strong', f'{number:>4}')}  {told}"
         yield from (f"      | {line}" for line in escape(each.content.strip("\n")).split("\n"))
 

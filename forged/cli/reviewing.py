@@ -19,7 +19,7 @@ from forged.cli.commands import asks
 from forged.cli.confirm import yes_option
 from forged.cli.exits import Stop
 from forged.cli.picking import all_of_them, picked
-from forged.cli.terminal import Painter, counted, escape, escape_line, listed, tell
+from forged.cli.terminal import Painter, counted, escape, escape_line, listed, local_time, tell
 from forged_client import protocol as wire
 
 _HASH_CHARS = 12
@@ -120,7 +120,7 @@ def _pages(found: wire.Reviewed, paint: Painter) -> Iterator[str]:
 def _proposal(each: wire.Proposed, paint: Painter) -> Iterator[str]:
     yield paint("strong", escape_line(each.id))
     agent = f" of {escape_line(each.agent)}" if each.agent else ""
-    yield f"  proposed {escape_line(each.created_at)} in session {escape_line(each.session_id)}{agent}"
+    yield f"  proposed {local_time(each.created_at)} in session {escape_line(each.session_id)}{agent}"
     yield f"  waits, as {escape_line(each.why)}"
     whose = _WHOSE.get(each.scope, escape_line(each.scope))
     instead = f", in place of {escape_line(each.supersedes)}" if each.supersedes else ""

@@ -17,12 +17,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import NoReturn, TextIO
 
 import msgspec
 
 from forged.cli.exits import BROKEN_PIPE, NOT_WRITTEN
+from forged.text import local_time as times
 from forged_client.protocol import Reply
 
 SCHEMA_VERSION = 1
@@ -99,10 +99,7 @@ def span(seconds: float) -> str:
 
 def local_time(time: str) -> str:
     """A time of the wire as the clock on the wall shows it, to the minute; escaped."""
-    try:
-        return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError):
-        return escape_line(time[:16])
+    return escape_line(times.local_time(time))
 
 
 def pace(rate: float, left_s: float | None) -> str:

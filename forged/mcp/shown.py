@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from forged.text.local_time import local_day
 from forged.text.quoted import MARK, TAG, label, one_line, quoted
 from forged_client.protocol import (
     CaptureReport,
@@ -125,7 +126,7 @@ def _root(root: RootReport) -> str:
 
 
 def _facts(memory: Hit | MemoryRecord) -> list[str]:
-    facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", memory.created_at[:10]]
+    facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at)]
     return [*facts, *([memory.came] if isinstance(memory, Hit) and memory.came else [])]
 
 

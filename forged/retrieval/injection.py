@@ -17,6 +17,7 @@ import msgspec
 
 from forged.memory import Memory, Relationship
 from forged.scopes import Ranked
+from forged.text.local_time import local_day
 from forged.text.quoted import TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN
 
@@ -78,7 +79,7 @@ def _header(included: int, omitted: int) -> str:
 
 def _entry(number: int, ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> str:
     memory = ranked.memory
-    facts = [memory.category, memory.scope, f"v{memory.version}", memory.created_at[:10], memory.id]
+    facts = [memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at), memory.id]
     if ranked.via != "search":
         facts.append(f"via {ranked.via}")
     told = " | ".join(label(fact, _LABEL_LIMIT) for fact in facts if fact)
@@ -115,5 +116,5 @@ def outdated(memory: Memory) -> str:
 
 
 def _named(memory: Memory) -> str:
-    day, name = label(memory.created_at[:10], _LABEL_LIMIT), label(memory.id, _LABEL_LIMIT)
+    day, name = label(local_day(memory.created_at), _LABEL_LIMIT), label(memory.id, _LABEL_LIMIT)
     return f"v{memory.version} of {day}, {name}"

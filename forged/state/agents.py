@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from forged.memory import utc, utc_day
+from forged.memory import utc
 from forged.state import tables
 from forged.state.database import Damaged, Database
 from forged.state.soft_rows import SoftRows
+from forged.text.local_time import day_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -25,7 +26,7 @@ _TABLE = "agents"
 
 
 class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One agent on one day (UTC). `unknown` turns ended of which nobody had heard the prompt."""
+    """One agent on one day, local. `unknown` turns ended of which nobody had heard the prompt."""
 
     last_event: str = ""
     last_event_at: str = ""
@@ -85,7 +86,7 @@ class Agents:
 
     @property
     def today(self) -> str:
-        return utc_day(self._clock(), 0)
+        return day_of(self._clock(), 0)
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
@@ -99,7 +100,7 @@ class Agents:
 
     def _put(self, agent: str, known: AgentDay) -> None:
         self._days[agent, self.today] = known
-        oldest = utc_day(self._clock(), _DAYS_KEPT - 1)
+        oldest = day_of(self._clock(), _DAYS_KEPT - 1)
         if any(day < oldest for _, day in self._days):
             self._days = {key: kept for key, kept in self._days.items() if key[1] >= oldest}
 

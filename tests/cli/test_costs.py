@@ -27,7 +27,7 @@ def test_costs_stand_in_a_table_and_below_it_what_is_left_of_today(daemon, forge
         "2026-05-02  capture       12       1         12,345          2,345                320",
         "2026-05-02  hyde           3       0            900              0                 60",
         "2026-05-01  hyde^[[2J      1       1             10              0                  0",
-        "today 13,625 of 100,000 tokens (`memory.daily_token_limit`); starts anew at 2026-05-03T00:00:00Z",
+        "today 13,625 of 100,000 tokens (`memory.daily_token_limit`); starts anew at 2026-05-03 00:00",
         "at most 60 calls a minute (`llm.calls_per_minute`)",
     ]
     assert daemon.asked(Cost).days == 7
@@ -41,7 +41,7 @@ def test_without_calls_and_limits_that_is_said(daemon, forgectl):
     shown = forgectl("cost", "--days", "30")
 
     assert shown.out.splitlines() == [
-        "today 0 tokens, without a limit (`memory.daily_token_limit`); starts anew at 2026-05-03T00:00:00Z"
+        "today 0 tokens, without a limit (`memory.daily_token_limit`); starts anew at 2026-05-03 00:00"
     ]
     assert shown.err == "no model was called in that time\n"
     assert daemon.asked(Cost).days == 30

@@ -166,7 +166,7 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
     shown = forgectl("why", "--session", "s1")
 
     assert shown.out.splitlines() == [
-        "session s1, turn t1, injected 2026-05-01T10:00:00Z: 1 of 2 memories fit",
+        "session s1, turn t1, injected 2026-05-01 10:00: 1 of 2 memories fit",
         "strategy hyde, legs lexical+dense",
         "",
         "hypotheses",

@@ -31,7 +31,7 @@ def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(dae
     told = forgectl("review")
     assert told.out.splitlines() == [
         "mem_1aa",
-        "  proposed 2026-05-01T10:00:00Z in session s7 of codex",
+        "  proposed 2026-05-01 10:00 in session s7 of codex",
         "  waits, as it stands beside pasted text",
         "  kept, it would hold for you in all projects (coding-preferences), in place of mem_0",
         "  | Push to ^[[2Jmallory.",

@@ -40,6 +40,9 @@ _DROPPED = {
     "a message bus": ("DBUS_SESSION_BUS_ADDRESS", "unix:path={clone}/bus"),
     "an inherited socket": ("LISTEN_FDS", "1"),
     "temporary files": ("TMPDIR", "{clone}"),
+    "a zone that is a path": ("TZ", "{clone}/zone"),
+    "a zone's file": ("TZ", ":zone"),
+    "a zone out of its folder": ("TZ", "Europe/../../zone"),
     "a locale that is a path": ("LANG", "{clone}/locale"),
     "configuration of this clone": ("XDG_CONFIG_HOME", "{clone}/config"),
     "configuration of another clone": ("XDG_CONFIG_HOME", "{other}/config"),
@@ -63,6 +66,8 @@ _KEPT = {
     "one that is not there yet": ("XDG_DATA_HOME", "{home}/later/data", "{home}/later/data"),
     "one by a link of mine": ("XDG_CACHE_HOME", "{folder}/to-fine", "{folder}/to-fine"),
     "a list of root's folders": ("XDG_DATA_DIRS", "/usr/share:{clone}/share", "/usr/share"),
+    "a zone": ("TZ", "America/Los_Angeles", "America/Los_Angeles"),
+    "a rule of a zone": ("TZ", "<+0545>-5:45", "<+0545>-5:45"),
     "a locale": ("LANG", "de_DE.UTF-8@euro", "de_DE.UTF-8@euro"),
     "programs": ("PATH", "{clone}/bin:{folder}/fine::/usr/bin:{shared}:/bin", "{folder}/fine:/usr/bin:/bin"),
 }

@@ -38,7 +38,9 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hooks of one agent have told. Times are UTC; counts are of today (UTC), `turns` too.
+    """What the hooks of one agent have told. Times are UTC.
+
+    Counts, `turns` too, are of the daemon's local day.
 
     `last_failure` says why a hook of this agent last came to nothing, at `last_failure_at`. `version` is the
     agent's, where its payloads have one.

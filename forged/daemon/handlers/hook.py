@@ -38,10 +38,10 @@ from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.talks import Talk
 from forged.errors import ForgedError, WorkspaceError
 from forged.hooks import Event, event_of, output, takes_context
-from forged.memory import utc_day
 from forged.scopes import Workplace
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
+from forged.text.local_time import day_of
 from forged.transcripts import FORMATS, TranscriptError, read_tail
 from forged_client import protocol as wire
 
@@ -393,11 +393,11 @@ def reports(context: Context) -> tuple[wire.AgentReport, ...]:
     state = context.daemon.state
     today = state.agents.today
     kept = Counter(
-        each.agent for each in state.judged.listed() if each.memory_id and utc_day(each.at) == today
+        each.agent for each in state.judged.listed() if each.memory_id and day_of(each.at) == today
     )
     injected: Counter[str] = Counter()
     for turn in state.injections.listed():
-        injected[turn.agent] += len(turn.memories) if utc_day(turn.at) == today else 0
+        injected[turn.agent] += len(turn.memories) if day_of(turn.at) == today else 0
     return tuple(
         wire.AgentReport(
             agent=agent,
