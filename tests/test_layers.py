@@ -27,7 +27,7 @@ LAYERS = """
     hooks | transcripts
     config | entities | documents
     text
-    conversation | memory | counters | log | in_turn | slots | activity | program
+    conversation | memory | counters | log | in_turn | slots | activity | program | build_id
     errors
     =
 """
@@ -37,7 +37,7 @@ CLOSED = {
         *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
         "forged.integrations",
         *("forged.documents", "forged.entities", "forged.mcp", "forged.postgres", "forged.transcripts"),
-        *("forged.text", "forged_client"),
+        *("forged.build_id", "forged.text", "forged_client"),
     },
     "forged.importing": {"forged", "forged.errors", "forged.files", "forged.memory", "forged.text"},
     "forged.integrations": {"forged", "forged.config", "forged.errors", "forged.program", "forged_client"},

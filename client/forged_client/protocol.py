@@ -64,10 +64,13 @@ class Failed(Reply, frozen=True, tag="failed"):
 
 
 class Welcome(Reply, frozen=True, tag="welcome"):
+    """`build` tells the daemon's code from another of the same version, "" if that is not known."""
+
     protocol: int = PROTOCOL_VERSION
     version: str = ""
     pid: int = 0
     epoch: str = ""
+    build: str = ""
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):

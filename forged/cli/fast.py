@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from forged import __version__
+from forged.build_id import build_id
 
 HELLO = b"\x83\xa4type\xa5hello\xa2id\x01\xa6client\xa8forgectl"
 PING = b"\x82\xa4type\xa4ping\xa2id\x02"
@@ -20,7 +21,7 @@ PROTOCOL = b"\xa8protocol\x01"
 PONG = b"\x84\xa4type\xa4pong\xa2id\x02\xa6status\xa2ok\xa6reason\xa0"
 PONG_JSON = '{"schema_version":1,"status":"ok","reason":""}'
 
-_VERSION = b"\xa7version"
+_VERSION, _BUILD = b"\xa7version", b"\xa5build"
 _SHORT = range(0xA0, 0xC0)  # how msgpack begins a text of less than 32 bytes; the rest is its length
 _PATIENCE_S = 0.5
 _MOST_BYTES = 4096
@@ -50,8 +51,8 @@ def run(arguments: Sequence[str], directory: str, environ: Mapping[str, str]) ->
     if plain is None:
         return None
     verb, message, as_json = plain
-    if verb == "ping" and (version := _pong_arrives(environ)):
-        return _say_pong(version, as_json)
+    if verb == "ping" and (daemon := _pong_arrives(environ))[0]:
+        return _say_pong(*daemon, as_json)
     return _run_verb(verb, message, as_json, directory, environ)
 
 
@@ -89,7 +90,7 @@ def _run_verb(verb: str, message: str, as_json: bool, directory: str, environ: M
     return exits.OK
 
 
-def _say_pong(version: str, as_json: bool) -> int | None:
+def _say_pong(version: str, build: str, as_json: bool) -> int | None:
     if sys.stdout is None:
         return None
     try:
@@ -97,16 +98,17 @@ def _say_pong(version: str, as_json: bool) -> int | None:
         sys.stdout.flush()
     except OSError:
         return None  # the long way meets it again and ends as it should
-    if version != __version__ and not as_json:
+    if not as_json and (version != __version__ or (build and build != build_id())):
         from forged.cli.status import skew  # noqa: PLC0415
         from forged.cli.terminal import tell  # noqa: PLC0415
 
-        tell(f"forgectl: {skew(version)}")
+        if told := skew(version, build):
+            tell(f"forgectl: {told}")
     return 0
 
 
-def _pong_arrives(environ: Mapping[str, str]) -> str:
-    """The version of a daemon that answers exactly as expected, in one short conversation; else empty."""
+def _pong_arrives(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Version and build of a daemon that answers exactly as expected, in one conversation; else empty."""
     from forged_client.address import socket_path  # noqa: PLC0415
     from forged_client.dial import attempt  # noqa: PLC0415
     from forged_client.errors import ClientError  # noqa: PLC0415
@@ -114,32 +116,32 @@ def _pong_arrives(environ: Mapping[str, str]) -> str:
     try:
         sock = attempt(socket_path(environ))
         if sock is None:
-            return ""
+            return "", ""
     except ClientError:
-        return ""
+        return "", ""
     try:
         sock.settimeout(_PATIENCE_S)
         sock.sendall(b"".join(len(body).to_bytes(4, "big") + body for body in (HELLO, PING)))
         return _read_pong(sock.recv)
     except OSError:
-        return ""
+        return "", ""
     finally:
         sock.close()
 
 
-def _read_pong(receive: Callable[[int], bytes]) -> str:
+def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
     received, end = b"", time.monotonic() + _PATIENCE_S
     while len(received) < _MOST_BYTES and time.monotonic() < end:
         data = receive(_MOST_BYTES)
         received += data
         if not data:
-            return ""
+            return "", ""
         if received.endswith(PONG):
-            return _version(received) if PROTOCOL in received else ""
-    return ""
+            return (_text(received, _VERSION), _text(received, _BUILD)) if PROTOCOL in received else ("", "")
+    return "", ""
 
 
-def _version(received: bytes) -> str:
-    """As the welcome has it."""
-    after = received.partition(_VERSION)[2]
+def _text(received: bytes, field: bytes) -> str:
+    """A field as the welcome has it."""
+    after = received.partition(field)[2]
     return after[1 : 1 + after[0] - _SHORT.start].decode() if after and after[0] in _SHORT else ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from forged import __version__
+from forged.build_id import build_id
 from forged.cli.scope_lines import scope_status
 from forged.cli.shared_status import shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
@@ -48,7 +49,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     """The whole report. A state other than ok is loud, and still no error."""
     yield _headline(report, paint)
     yield f"  {_process(report)}"
-    if told := skew(report.version):
+    if told := skew(report.version, report.build):
         yield f"  {paint('warn', 'version:')} {told}"
     yield f"  {_models(report)}"
     yield from _gate(report, paint)
@@ -65,10 +66,16 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
     yield from _counters(report, paint)
 
 
-def skew(version: str) -> str:
-    """What a person is told when the daemon is of another version than this forgectl, or nothing."""
+def skew(version: str, build: str = "") -> str:
+    """What a person is told when the daemon is of another version or build than this forgectl, or nothing."""
     if version in {"", __version__}:
-        return ""
+        ours = build_id() if build else ""
+        if build == ours or not ours:
+            return ""
+        return (
+            f"the daemon is another build of forged {__version__} ({escape_line(build)}) than this forgectl "
+            f"({ours}); `forgectl restart` has this build take over"
+        )
     told = f"the daemon is forged {escape_line(version)}, this forgectl is {__version__}"
     if _release(version) > _release(__version__):
         return f"{told}: another installation runs it"

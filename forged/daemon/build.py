@@ -16,6 +16,7 @@ from functools import partial
 import msgspec
 
 from forged.activity import Activity
+from forged.build_id import build_id
 from forged.capture import Keeper, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, Config, Loaded
 from forged.counters import Departure, Metrics
@@ -247,6 +248,7 @@ def user_top(env: Mapping[str, str]) -> str:
 def _about(loaded: Loaded, env: Mapping[str, str], models: Models, unshared: str) -> About:
     return About(
         socket=address.socket_path(env),
+        build=build_id(),
         settings=loaded.settings,
         warnings=loaded.warnings,
         lacking=(*models.reasons, *filter(None, [unshared])),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from forged import __version__
+from forged.build_id import build_id
 from forged.cli import fast, plain_verbs
 from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.cli import reports
@@ -127,9 +128,23 @@ def test_ping_and_status_say_that_the_daemon_is_of_another_version(daemon, tmp_p
     assert run(WITHOUT_CLICK, "ping", "--json", directory=tmp_path)[2] == ""
 
 
-def test_of_a_daemon_of_this_version_nothing_is_said(daemon, tmp_path):
-    daemon.answers[Hello] = Welcome(version=__version__)
-    daemon.answers[Status] = reports.status(version=__version__)
+def test_ping_status_and_doctor_tell_two_builds_of_one_version_apart(daemon, tmp_path):
+    """As after `make install` from a newer checkout, while the old daemon goes on."""
+    daemon.answers[Hello] = Welcome(version=__version__, build="0123456789ab")
+    daemon.answers[Status] = reports.status(version=__version__, build="0123456789ab")
+
+    sentence = f"another build of forged {__version__} (0123456789ab) than this forgectl ({build_id()})"
+    pinged = run(WITHOUT_CLICK, "ping", directory=tmp_path)
+    assert pinged[:2] == (0, "pong\n")
+    for told in (pinged[2], run(WITHOUT_CLICK, "status", directory=tmp_path)[1]):
+        assert f"{sentence}; `forgectl restart`" in told
+    assert sentence in run(WHOLE_RUN, "doctor", directory=tmp_path)[1]
+
+
+@pytest.mark.parametrize("build", ["", build_id()])
+def test_of_a_daemon_of_this_version_nothing_is_said(daemon, tmp_path, build):
+    daemon.answers[Hello] = Welcome(version=__version__, build=build)
+    daemon.answers[Status] = reports.status(version=__version__, build=build)
 
     assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
     assert "this forgectl is" not in run(WITHOUT_CLICK, "status", directory=tmp_path)[1]

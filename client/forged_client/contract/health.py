@@ -235,6 +235,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 
     state: str = "ok"
     version: str = ""
+    build: str = ""
     pid: int = 0
     epoch: str = ""
     uptime_s: float = 0.0

@@ -19,6 +19,7 @@ import msgspec
 
 from forged import __version__
 from forged.cli.scope_lines import scope_facts
+from forged.cli.status import skew
 from forged.cli.terminal import counted, distinct
 from forged_client.address import socket_path
 from forged_client.errors import AddressError
@@ -97,9 +98,8 @@ def address(environ: Mapping[str, str]) -> Iterator[Check]:
 def reached(report: StatusReport) -> Iterator[Check]:
     """A daemon that answers in this protocol: its version and its state."""
     yield Check("daemon", OK, f"forged {report.version}, pid {report.pid}, {report.socket}")
-    if report.version != __version__:
-        detail = f"the daemon is {report.version}, this is {__version__}"
-        yield Check("version", WARN, detail, "`forgectl restart`")
+    if told := skew(report.version, report.build):
+        yield Check("version", WARN, told.partition(";")[0], "`forgectl restart`")
     if report.state == "disabled":
         fix = "`forgectl config show --origin` says what switched it off"
         yield Check("state", WARN, f"disabled: {report.reason}", fix)

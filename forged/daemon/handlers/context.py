@@ -45,10 +45,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     `embedding_model` is the one in use, also where the configuration says `auto`. `settings` is the
     configuration as it may be shown, `lacking` says why a model that it names cannot be had. `started_at` is
-    of the monotonic clock.
+    of the monotonic clock. `build` is the identity of the code that runs.
     """
 
     socket: str
+    build: str = ""
     settings: tuple[Setting, ...] = ()
     warnings: tuple[str, ...]
     lacking: tuple[str, ...] = ()

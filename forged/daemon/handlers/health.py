@@ -38,7 +38,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
             f"{request.protocol_max}; upgrade the older of the two"
         )
         return wire.Failed(status="error", reason=message, code="protocol_mismatch", message=message)
-    return wire.Welcome(version=__version__, pid=os.getpid(), epoch=daemon.epoch)
+    return wire.Welcome(version=__version__, pid=os.getpid(), epoch=daemon.epoch, build=daemon.about.build)
 
 
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
@@ -72,6 +72,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         reason=daemon.disabled or daemon.state.trouble or daemon.refused_writes.sentence,
         state=_health(daemon, [each for each in reports if tops is None or each.root in tops], captured),
         version=__version__,
+        build=about.build,
         pid=os.getpid(),
         epoch=daemon.epoch,
         uptime_s=round(time.monotonic() - about.started_at, 3),

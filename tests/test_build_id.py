@@ -1,0 +1,63 @@
+"""A build is known by its files, whether they lie in a checkout or were installed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from forged.build_id import build_id, sums
+
+FILES = {"forged/__init__.py": b"one", "forged/cli/a.py": b"two", "forged/text/w.txt": b"three"}
+
+
+def checkout(top: Path, files: dict[str, bytes] = FILES) -> Path:
+    for name, data in files.items():
+        path = top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return top / "forged"
+
+
+def installed(top: Path, files: dict[str, bytes] = FILES) -> Path:
+    """With the record that an installer writes, of which the files beside the code are none."""
+    record = top / "forged_memory-0.1.0.dist-info/RECORD"
+    record.parent.mkdir(parents=True)
+    rows = [
+        "../../../bin/forgectl,sha256=xyz,12",
+        "forged/__pycache__/a.pyc,,",
+        "forged/units/a.service,sha256=x,1",
+    ]
+    for name, data in files.items():
+        told = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{name},sha256={told},{len(data)}")
+    record.write_text("\n".join(rows) + "\n")
+    return checkout(top, files)
+
+
+def told(top: Path) -> list[str]:
+    return sorted(sums("forged_memory", str(top)))
+
+
+def test_the_same_files_are_the_same_build_installed_or_not(tmp_path):
+    one = checkout(tmp_path / "one")
+    (one / "__pycache__").mkdir()
+    (one / "__pycache__/a.cpython-311.pyc").write_bytes(b"x")
+
+    assert told(one) == told(installed(tmp_path / "two")) == told(checkout(tmp_path / "three"))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("place", [checkout, installed])
+def test_another_byte_or_another_file_is_another_build(tmp_path, place, name):
+    before = told(checkout(tmp_path / "before"))
+
+    assert told(place(tmp_path / "changed", {**FILES, name: b"else"})) != before
+    assert told(place(tmp_path / "more", {**FILES, "forged/more.py": b""})) != before
+
+
+def test_this_build_is_known_and_stays_the_same():
+    assert len(build_id()) == 12
+    assert build_id() == build_id()
