@@ -206,7 +206,7 @@ def _put(to: str, text: str, *, force: bool) -> None:
     except FileExistsError as error:
         raise Stop("conflict", f"{to} is there already; --force replaces it") from error
     except OSError as error:
-        raise Stop("unavailable", f"{to} cannot be written: {error.strerror}") from error
+        raise Stop("unavailable", f"{to} cannot be written: {error.strerror or error}") from error
     tell(f"exported to {to}")
 
 

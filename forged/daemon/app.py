@@ -13,6 +13,7 @@ part of the daemon died of: then the process ends with an exit code that has it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -267,6 +268,7 @@ class DaemonRun:
             self._begin(self._housekeeping())
             self._begin(resume(daemon))
             self._begin(daemon.trust.catch_up())
+            self._begin(self._try_disks())
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
@@ -275,6 +277,17 @@ class DaemonRun:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
         self._begin(follow_sessions(daemon))
+
+    async def _try_disks(self) -> None:
+        """Write once on each disk that memories or the state lie on: it may have been full before."""
+        trust = self._daemon.trust
+        await trust.opened()
+        roots = [
+            Root(user_top(self._env), Scope.USER),
+            *(Root(top, Scope.REPO) for top in await trust.seen()),
+        ]
+        folders = [self._state_dir, *(root.directories[0] for root in roots)]
+        await self._daemon.refused_writes.try_out(await asyncio.to_thread(_one_for_each_disk, folders))
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
@@ -386,3 +399,12 @@ class DaemonRun:
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
                 raise ForgedError(f"another socket stands at {self._path}")
+
+
+def _one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
+    """The first folder of each device, of those that are there."""
+    firsts: dict[int, str] = {}
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            firsts.setdefault(os.stat(folder).st_dev, folder)
+    return tuple(firsts.values())

@@ -397,7 +397,7 @@ def explained(action: str) -> Iterator[None]:
 
 def why(error: OSError) -> str:
     """Say what went wrong, and what to do if there is something."""
-    return _ADVICE.get(error.errno or 0) or error.strerror or type(error).__name__
+    return _ADVICE.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
 
 
 _ADVICE = {

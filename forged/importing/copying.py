@@ -77,6 +77,9 @@ def new_file(path: str) -> int:
 
 
 def _check(target: str, *, replace: bool) -> None:
+    if os.path.islink(target):  # it would be the link that is replaced
+        led_to = os.path.realpath(target)
+        raise StoreError(f"{target} is a link to {led_to}; say that folder itself, or another one")
     if not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target)):
         return
     if not os.path.isfile(os.path.join(target, MANIFEST)):

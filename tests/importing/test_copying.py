@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
+from forged.files import atomic
 from forged.importing import Asked, copied, export, new_file, taken
 from tests.data.memories import memory, put
 
@@ -160,3 +161,36 @@ def test_a_new_file_is_none_that_is_there(tmp_path, lays):
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out.json"]
     assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("there", ["an empty folder", "a full folder", "an export", "nothing", "a file"])
+def test_an_export_to_a_link_is_refused_with_the_reason_and_the_link_stays(tmp_path, there):
+    real, link = tmp_path / "real", tmp_path / "link"
+    if there == "a file":
+        real.write_text("x")
+    elif there != "nothing":
+        real.mkdir()
+    if there == "a full folder":
+        (real / "a.txt").write_text("x")
+    if there == "an export":
+        export(str(real), (), replace=False)
+    link.symlink_to(real)
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(StoreError, match=f"link is a link to {real}; say that folder itself"):
+        export(str(link), (), replace=True)
+
+    assert link.is_symlink()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("Cannot call rmtree on a symbolic link"), "Cannot call rmtree on a symbolic link"),
+        (OSError(2, "No such file or directory"), "No such file or directory"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_an_error_without_a_number_says_its_own_words(error, told):
+    assert atomic.why(error) == told

@@ -44,6 +44,7 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
+    await daemon.refused_writes.try_again()
     identity = daemon.indexer.identity
     warnings = (
         about.warnings

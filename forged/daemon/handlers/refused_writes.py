@@ -7,10 +7,15 @@ status says by itself and which ends by itself: what it refuses is counted alone
 
 from __future__ import annotations
 
+import asyncio
+import os
+import tempfile
 from collections import Counter
+from collections.abc import Sequence
 
 from forged.counters import Metrics
 from forged.errors import StoreError
+from forged.files import atomic
 from forged.state import State
 from forged_client import protocol as wire
 
@@ -20,6 +25,8 @@ _STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "complet
 _FULL = ("no space left", "quota", "database or disk is full")
 _FORBIDDEN = ("permission denied", "read-only")
 _LONGEST = 300
+# Stands for a verb where the daemon itself has tried, and what it writes then.
+_TRIAL, _TRIAL_BYTES = "a trial", bytes(4096)
 
 
 class RefusedWrites:
@@ -30,6 +37,19 @@ class RefusedWrites:
         self._state = state
         self._newest: dict[str, str] = {}  # by verb, the newest refusal last
         self._since = Counter[str]()  # by reason, since all went well
+        self._tried: Sequence[str] = ()  # folders of which one took nothing
+
+    async def try_out(self, folders: Sequence[str]) -> None:
+        """Write into each folder and leave nothing: a disk that was full before a start may still be full."""
+        refusals = await asyncio.to_thread(lambda: list(filter(None, map(_trial, folders))))
+        self._tried = folders if refusals else ()
+        if refusals:
+            self._refused(_TRIAL, refusals[0])
+
+    async def try_again(self) -> None:
+        """End what a trial had found and is over by now."""
+        if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_trial, self._tried))):
+            self._succeeded(_TRIAL)
 
     def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
         if request.is_write and error.code == StoreError.code:
@@ -43,9 +63,12 @@ class RefusedWrites:
             for sentence in refusals:
                 self._refused(_verb(request), sentence)
         elif reply.status == "ok" and _is_stored(reply):
-            self._newest.pop(_verb(request), None)
-            if not self._newest:
-                self._since.clear()
+            self._succeeded(_verb(request))
+
+    def _succeeded(self, verb: str) -> None:
+        self._newest.pop(verb, None)
+        if not self._newest:
+            self._since.clear()
 
     def _refused(self, verb: str, sentence: str) -> None:
         told = sentence.lower()
@@ -73,6 +96,20 @@ class RefusedWrites:
         total = self._since.total()
         writes = "1 write was" if total == 1 else f"{total:,} writes were"
         return f"{writes} refused ({counts}); the last, {verb}: {newest}"
+
+
+def _trial(folder: str) -> str:
+    """Why a folder takes no file, or nothing; one that is not there yet is no trouble."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(_TRIAL_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"cannot write into {folder}: {atomic.why(error)}"
+    return ""
 
 
 def _refusals(reply: wire.Reply) -> tuple[str, ...]:

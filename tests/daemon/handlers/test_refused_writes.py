@@ -152,3 +152,28 @@ def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):
 
     refused.answered(asked, wire.Learned(outcome="waiting"))
     assert refused.sentence == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "counter"),
+    [(errno.ENOSPC, "writes_refused_full"), (errno.EROFS, "writes_refused_forbidden")],
+    ids=["full", "read-only"],
+)
+async def test_a_disk_that_is_still_full_after_a_start_is_told_before_anybody_writes(
+    home, tmp_path, monkeypatch, number, counter
+):
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async with assembled(home) as parts:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", refused)
+            await parts.daemon.refused_writes.try_out((str(tmp_path / "gone"), str(tmp_path)))
+            told = [await parts.ask(wire.Status()) for _ in range(2)]
+        after = await parts.ask(wire.Status())
+
+    assert [report.state for report in told] == ["degraded", "degraded"]
+    assert f"the last, a trial: cannot write into {tmp_path}: " in told[0].reason
+    assert told[1].counters[counter] == 1
+    assert (after.state, after.reason) == ("ok", "")
+    assert list(tmp_path.glob("tmp*")) == []
