@@ -194,7 +194,8 @@ async def _why_missing(context: Context, place: Workplace, ids: tuple[str, ...])
     """A sentence on those of the ids that are there and withheld, or nothing."""
     withheld = {each.id for each in await context.daemon.trust.withheld(place.roots)} if ids else set[str]()
     there = [each for each in ids if each in withheld]
-    return f"withheld until you decide: {', '.join(there)}" if there else ""
+    why = context.daemon.state.trust.doubt() or "withheld until you decide"
+    return f"{why}: {', '.join(there)}" if there else ""
 
 
 async def list_page(

@@ -185,9 +185,9 @@ async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo)
 CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"
 UNUSED = {
     "nothing": ((), ""),
-    "withheld": (("withheld",), "1 is withheld until you decide"),
+    "withheld": (("withheld",), "1 may not be used now"),
     "in conflict": (("conflict",), "1 file is not used (port.md: it is in conflict: "),
-    "both": (("withheld", "conflict"), "1 is withheld until you decide, 1 file is not used (port.md: "),
+    "both": (("withheld", "conflict"), "1 may not be used now, 1 file is not used (port.md: "),
 }
 ASKED = "which port does the server use?"
 
