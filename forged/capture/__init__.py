@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from forged.capture.hearing import Spoken
     from forged.capture.intake import take_in
     from forged.capture.keeper import Keeper
+    from forged.capture.off_record import is_refused
     from forged.capture.promotion import Promotion, response_of
     from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
@@ -40,6 +41,7 @@ __all__ = [
     "RememberedVectors",
     "Spoken",
     "WorkerSettings",
+    "is_refused",
     "local_vectors",
     "response_of",
     "take_in",
@@ -51,6 +53,7 @@ __getattr__ = door(
     hearing=("Spoken",),
     intake=("take_in",),
     keeper=("Keeper",),
+    off_record=("is_refused",),
     promotion=("Promotion", "response_of"),
     rows=("RememberedVectors",),
     service=("Pipeline",),

@@ -70,7 +70,7 @@ class Keeps(Protocol):
 
     async def put(self, documents: _Documents, tops: Sequence[str]) -> Put: ...
 
-    async def meant(self, roots: Sequence[Root], text: str) -> Memory | None: ...
+    async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None: ...
 
 
 class Dispatcher:
@@ -154,12 +154,14 @@ class Dispatcher:
 
     async def say_which(self, spoken: Spoken, text: str, key: str) -> None:
         """Find the memory that a sentence asks to forget, and have the command said that forgets it."""
-        memory = await self._keeper.meant(spoken.roots, text)
-        if memory is None and not names_memory(text):
-            return
-        memory_id, content = (memory.id, memory.content) if memory is not None else ("", "")
-        top = spoken.roots[0].top if spoken.roots else ""
-        self.news.meant(spoken.session_id, spoken.agent, top, key, memory_id=memory_id, content=content)
+        found = await self._keeper.meant(spoken.roots, text)
+        if found is not None:
+            root, memory = found
+            self.news.meant(
+                spoken.session_id, spoken.agent, root, key, memory_id=memory.id, content=memory.content
+            )
+        elif names_memory(text) and spoken.roots:
+            self.news.meant(spoken.session_id, spoken.agent, spoken.roots[0], key)
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""

@@ -33,7 +33,7 @@ from forged.capture.vectors import no_vectors
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import Indexer
-from forged.memory import Memory, time_ns, utc_now
+from forged.memory import Memory, Scope, time_ns, utc_now
 from forged.scopes import FileRoots, View
 from forged.state import Document, Event, Forgotten, Said, ToReview
 from forged.trust import is_same, stored_identity
@@ -106,7 +106,7 @@ class Keeper:
 
         return await asyncio.to_thread(found)
 
-    async def meant(self, roots: Sequence[Root], text: str) -> Memory | None:
+    async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the memory that a sentence asks to forget, None if none has half of its words."""
         view = await self._shown(FileRoots(self._indexer, roots))
         return await asyncio.to_thread(_meant, view, text)
@@ -282,17 +282,17 @@ def _nearest(event: Event, view: View, rows: RowsOf) -> list[str]:
     return [each.content for each in near]
 
 
-def _meant(view: View, text: str) -> Memory | None:
+def _meant(view: View, text: str) -> tuple[Root, Memory] | None:
     """The newest version with most of the words of a sentence that asks to forget, of equals the newest."""
     wanted = words_to_forget(text)
     found = (
-        (len(wanted & words_said((each.content,))), each.created_at, each)
+        (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
         for home in view.maps
         for each in nearest(home, text, b"", _MOST_NEAR)
         if home.chains.is_head(each.id)
     )
-    share, _, best = max(found, key=lambda each: each[:2], default=(0, "", None))
-    return best if wanted and share >= _MEANT * len(wanted) else None
+    best = max(found, key=lambda each: each[:2], default=None)
+    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
 
 
 def _of_root(document: Document, identity: str) -> Document:

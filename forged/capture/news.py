@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from forged.capture.values import Refused
+from forged.files import Root
 from forged.memory import Scope, time_ns
 from forged.state import Document, Event, Judged, Judgement
 
@@ -102,29 +103,32 @@ class News:
         self._judged.add(f"off record {key}", judgement)
 
     def meant(
-        self, session_id: str, agent: str, top: str, key: str, *, memory_id: str = "", content: str = ""
+        self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
         """A message asks to forget a memory, or what no memory says: a sentence alone forgets nothing."""
         judgement = Judgement(
             at=time.time(),
             text=content,
-            reason=f"`forgectl forget {memory_id}` forgets it" if memory_id else NOT_THERE,
+            memory_id=memory_id,
+            reason="" if memory_id else NOT_THERE,
             session_id=session_id,
             agent=agent,
             why="forget",
             classifier=LOCAL,
-            top=top,
+            scope=root.scope,
+            top=root.top,
             untold=True,
         )
         self._judged.add(f"forget {key}", judgement)
 
     def point_back(self, session_id: str, key: str) -> bool:
         """A message refuses what was said before it: name what its session left last; False if nothing."""
-        kept = (each for each in self._judged.listed() if each.session_id == session_id and each.memory_id)
-        last = next(kept, None)
+        of_session = (each for each in self._judged.listed() if each.session_id == session_id)
+        last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
         if last is None or not last.text:
             return False
-        self.meant(session_id, last.agent, last.top, key, memory_id=last.memory_id, content=last.text)
+        root = Root(last.top, Scope(last.scope))
+        self.meant(session_id, last.agent, root, key, memory_id=last.memory_id, content=last.text)
         return True
 
     def of(self, session_id: str) -> tuple[str, ...]:
@@ -153,8 +157,10 @@ def _sentence(judgement: Judgement) -> str:
     if judgement.why == "refusal":
         return f"not kept, {judgement.reason}"
     if judgement.why == "forget":
-        which = f'not forgotten yet: "{judgement.text}"; ' if judgement.text else ""
-        return f"{which}{judgement.reason}"
+        command = f"`forgectl forget {judgement.memory_id}` forgets it"
+        return (
+            f'not forgotten yet: "{judgement.text}"; {command}' if judgement.memory_id else judgement.reason
+        )
     if not judgement.memory_id:
         what = f'"{judgement.text}": ' if judgement.text else ""
         return f"not kept: {what}{judgement.reason}"

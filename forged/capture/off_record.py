@@ -118,6 +118,12 @@ def without_repeats(text: str, refused: Sequence[Refusal]) -> str:
     return "".join(part for part in sentences_in(text) if not any(each.is_said_in(part) for each in refused))
 
 
+def is_refused(content: str, prompts: Sequence[str]) -> bool:
+    """Return whether a text says what one of a person's messages does not want remembered."""
+    refused = (refused_in(text) for prompt in prompts for text in cut(prompt).refused)
+    return any(each.is_said_in(content) for each in refused)
+
+
 class OffRecord:
     """The words of what sessions refused, in the daemon's memory alone: one for the daemon.
 

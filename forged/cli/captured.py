@@ -79,7 +79,7 @@ def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> It
     names = short_ids(each.memory_id for each in judged) if call.width else {}
     for each in judged:
         word = "kept" if each.memory_id else "asked" if each.why == "forget" else "refused"
-        about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.memory_id else ""
+        about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
             word,
             local_time(each.at),
@@ -106,7 +106,8 @@ def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
     if each.supersedes:
         yield f"in place of: {escape_line(each.supersedes)}"
     if each.memory_id:
-        yield f"take it back: {_command(call, each, name)}" if each.is_there else "it is gone by now"
+        does = "forget it" if each.why == "forget" else "take it back"
+        yield f"{does}: {_command(call, each, name)}" if each.is_there else "it is gone by now"
 
 
 def _whence(each: Judged) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from forged.conversation import Utterance
 from forged.hooks import Event
@@ -279,6 +279,11 @@ class Talks:
         if talk in self._leaving:
             self._leaving.remove(talk)
             self._lost += talk.lost
+
+    def prompts(self, tops: Collection[str]) -> tuple[str, ...]:
+        """Return what the persons of all held sessions said where one of these roots counts."""
+        here = (talk for talk in self._all() if not set(tops).isdisjoint(talk.place.tops))
+        return tuple(_text(each) for talk in here for each in talk.messages if each.role == "user")
 
     def drop(self, agent: str, session_id: str) -> None:
         """The session begins anew; what waits of it is due."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 import msgspec
 
 from forged import memory
+from forged.capture import is_refused
 from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, texts_beside
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
@@ -308,15 +309,21 @@ def _linked(there: Collection[str], wanted: str) -> str:
 
 
 async def check_wanted(context: Context, tops: Sequence[str], content: str, origin: str) -> None:
-    """Refuse what a person forgot where no person says it again, be it a part of a longer text.
+    """Refuse what a person forgot or does not want remembered, unless it is the person's own word.
 
+    A request not to remember counts as long as its session is held.
     Raises ForgottenText.
     """
-    forgotten = context.daemon.state.forgotten
-    if origin == Origin.EXPLICIT or not forgotten.known:
+    if origin == Origin.EXPLICIT:
         return
-
-    at = await asyncio.to_thread(forgotten.since, tops, content)
+    prompts = context.daemon.talks.prompts(tops)
+    if await asyncio.to_thread(lambda: is_refused(content, prompts)):
+        raise ForgottenText(
+            "the person asked in a session of this repository not to remember this; it is written when the "
+            "person says so: `forgectl remember` with the text"
+        )
+    forgotten = context.daemon.state.forgotten
+    at = await asyncio.to_thread(forgotten.since, tops, content) if forgotten.known else None
     if at is not None:
         raise ForgottenText(
             f"a person forgot this at {memory.utc(at)[:16]}Z, so for 7 days it is written again only when a "
