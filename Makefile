@@ -16,7 +16,7 @@ export PIP_CONSTRAINT ?= $(PINNED)
 export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo install test test-newest test-surroundings test-agents test-all test-real lint bench flows head clean \
+.PHONY: demo install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench flows head clean \
 	test-mutations test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
@@ -50,11 +50,15 @@ test: $(VENV)/.installed
 run-tests:
 	FORGED_FAULTS=short $(PYTEST) --numprocesses 4 $(BY_FILE) --ignore tests/faults tests
 
-# What `make test` leaves out or does in short: kills and broken disks by the hundred, all examples of the property
-# tests, and what takes long. Twenty minutes on two cores.
-test-all: $(VENV)/.installed
-	$(PYTEST) --numprocesses 2 $(BY_FILE) tests/faults
-	$(PYTEST) --numprocesses 3 $(BY_FILE) -m 'hypothesis or long' --ignore tests/faults tests
+# Kills and broken disks by the hundred, and forty chats on forty subjects in one store, with both models.
+CHATS := tests/flows/test_unrelated_chats.py
+test-faults: $(VENV)/.installed
+	$(PYTEST) --numprocesses 2 $(BY_FILE) tests/faults $(CHATS)
+
+# What `make test` leaves out or does in short: the tier above, all examples of the property tests, and what takes
+# long. Twenty minutes on two cores.
+test-all: test-faults
+	$(PYTEST) --numprocesses 3 $(BY_FILE) -m 'hypothesis or long' --ignore tests/faults --ignore $(CHATS) tests
 
 # New examples of the property tests, many more than elsewhere. Some ten minutes.
 EXAMPLES ?= 1000
