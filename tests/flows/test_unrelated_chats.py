@@ -42,6 +42,7 @@ def kept(home: Path, top: Path, model: str, chats: list[dict[str, Any]], cache: 
     (other / ".git").mkdir(parents=True)
     put(other, memory("mem_1", "The logo is green."))
     env = {"FORGED_MEMORY__EMBEDDING_MODEL": model, "XDG_CACHE_HOME": str(cache)}
+    env["FORGED_MEMORY__RETRIEVAL_MIN_SCORE"] = "0"  # the gate has nothing to learn: nothing is asked
     with running(home, env=env) as daemon, daemon.client(strict=True) as client:
         # The model is loaded before the first turn comes, however long that takes.
         client.rebuild(str(other), wait=True, timeout_s=PATIENCE_S)
