@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged.capture.likely import Held, Likely
+from forged.capture.rules.by_words import is_evident
 from forged.capture.rules.newest import NO_ROWS, RowsOf, may_replace, replaced_by
 from forged.capture.values import Proposal
 from forged.files import Root
@@ -122,5 +123,11 @@ class Place:
         if place is not None:
             return self._known.head(root, versions[place].id)
         before = self.before
-        stand = (each for each in versions if before and each.content == before.stands)
+        stand = (
+            each
+            for each in versions
+            if before
+            and each.content == before.stands
+            and is_evident(self._content, each.content, plainly=self._plainly)
+        )
         return next((each for each in stand if chains.is_head(each.id)), None)

@@ -16,7 +16,16 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from forged.capture.rules.slots import Signs, are_parallel, says_something, signs, weights
+from forged.capture.rules.slots import (
+    Signs,
+    are_parallel,
+    gives_up,
+    is_about_the_same,
+    says_something,
+    signs,
+    weights,
+    without_since,
+)
 
 # Nats for a replacement: clearly more likely than not, and of what a model proposed.
 _ENOUGH, _PROPOSED = 0.8, 0.5
@@ -60,20 +69,34 @@ def replaced_by(
 def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
     """Return True if the texts themselves show that one takes the other's place, however likely it is.
 
-    They, or clauses of them, have something in common, and the newer one says that something changed or puts
-    another value in the same slot; `plainly` wants that value, or the older one's named as given up.
-    Sentences of one form about two things are in no slot together: "commits in English", "notes in German".
+    The newer one names what the older one says as given up, puts another value in the same slot, or says that
+    something of the same changed, which is not enough where it must show `plainly`. Nothing is shown by
+    sentences of one form about two things ("commits in English", "notes in German"), nor by what gives up
+    something else than the older one says.
     """
-    found = compared(newer, older)
-    if any(each.given_up for each in found):
-        return True
-    return not are_parallel(newer, older) and any(_shows(each, plainly=plainly) for each in found)
+    named = gives_up(newer, older)
+    if named is False or are_parallel(newer, older):
+        return False
+    is_change = signs(newer, older).change > 0
+    is_same = is_about_the_same(newer, older)
+    found = compared(without_since(newer), without_since(older))
+    return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
 
 
-def _shows(found: Signs, *, plainly: bool) -> bool:
-    if _slot(found) and (found.shared or found.change):
+def given_up(newer: str, older: Sequence[str]) -> int | None:
+    """Return the place of the only one of `older` that the newer text is about and names as given up."""
+    places = [
+        place
+        for place, each in enumerate(older)
+        if gives_up(newer, each) and signs(newer, each).shared >= _SAME and is_evident(newer, each)
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+    if _slot(found) and (found.shared or is_change):
         return True
-    return not plainly and _has_to_do(found) and max(found.change, found.leaves) > 0
+    return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
 
 
 def differs_from(newer: str, older: Sequence[str]) -> int | None:

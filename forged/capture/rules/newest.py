@@ -139,7 +139,8 @@ def replaced_by(
         bar + more if by_words.is_evident(newer, each, plainly=plainly) else math.inf
         for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
     ]
-    return _best(newer, older, rows, least)
+    place = _best(newer, older, rows, least)
+    return by_words.given_up(newer, older) if place is None else place
 
 
 def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:

@@ -56,6 +56,13 @@ _BELONGS = re.compile(
 _PORT_DIGITS = 4
 # Of the words of the longer of two statements of one form, what both have in one order.
 _FORM = 0.3
+# How a name is written that no list knows, and a day since which something holds.
+_NAME = re.compile(r"[A-Z\d]")
+_SINCE = re.compile(
+    r"\b(?:since|seit|desde|depuis)(?: (?:last|letztem|letzter|el|la|le|o|a|this|diesem))? [^\W\d]+"
+    r"|[^\W\d]{1,4}(?:から|以来)",
+    re.IGNORECASE,
+)
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
@@ -163,6 +170,7 @@ class _Lists(msgspec.Struct, frozen=True):
     digits: Mapping[str, str]
     number_words: Names
     phrases: Mapping[str, re.Pattern[str]]
+    given_up: re.Pattern[str]
     stop: frozenset[str]
     weights: Mapping[str, float]
 
@@ -196,6 +204,39 @@ def signs(newer: str, older: str) -> Signs:
             _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
         ),
     )
+
+
+def gives_up(newer: str, older: str) -> bool | None:
+    """Return whether the newer text names as given up what the older one says; None if it names nothing.
+
+    "Not with black": only names count, which are values, numbers, or written with a capital or a digit.
+    """
+    read, was = _read(newer), _read(older)
+    known = {word for each in (*read.values.values(), *read.numbers.values()) for word in each}
+    named = {
+        name.casefold()
+        for found in _lists().given_up.finditer(newer)
+        if (name := next(filter(None, found.groups())).rstrip(".,;:!-/"))
+        and (name.casefold() in known or _NAME.search(name))
+    }
+    return any(name in was.text for name in named) if named else None
+
+
+def is_about_the_same(newer: str, older: str) -> bool:
+    """Return whether two texts share a word that is none of change and no day since which one holds."""
+    ours, theirs = (_subject(_read(text)) for text in (newer, older))
+    return any(_related(one, other) for one in ours for other in theirs)
+
+
+def _subject(read: _Read) -> list[str]:
+    change = _lists().phrases["change"]
+    said = {word for found in change.finditer(read.text) for word in _words(found[0])}
+    return [word for word in read.topics if word not in said]
+
+
+def without_since(text: str) -> str:
+    """Return a text without the days since which something holds: no two of them are in one slot."""
+    return _SINCE.sub(" ", text)
 
 
 def are_parallel(newer: str, older: str) -> bool:
@@ -415,6 +456,7 @@ def _lists() -> _Lists:
         kinds=tuple(file["subjects"]),
         units={unit: kind for kind, units in file["units"].items() for unit in units},
         phrases={name: _phrase(forms) for name, forms in file["phrases"].items()},
+        given_up=re.compile("|".join(file["given_up"]["patterns"]), re.IGNORECASE),
         stop=frozenset(file["stop"]["words"].split()),
         weights=file["weights"],
     )
