@@ -1,8 +1,8 @@
 """What of a store stands in a text that was sent, and what the text is made of.
 
 Nothing is believed of what a reply says about its memories: one stands where its whole content does, whatever
-frame and quotes are around it. A line in brackets is a note, such as the one about an older version, and its
-text is not counted as a memory.
+frame and quotes are around it. A line in brackets is a note, and neither its text nor the line of an older
+version that it names counts as a memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forged.evaluation.dataset import Item
 
 BYTES_PER_TOKEN = 4
 _NO_WORD = re.compile(r"[\W_]+")
-_NOTE = re.compile(r"^\(.*\)$", re.MULTILINE)
+_NOTE = re.compile(r"^\(replaces .*\)\n>.*$|^\(.*\)$", re.MULTILINE)
 
 
 class Parts(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, contents, on_disk
 from tests.support.provider import CHAT, Answer, poisoned, proposal, reply
 
-ERRORS_AS = "Always use errors.As for error checks in Go."
+ERRORS_AS = "I always use errors.As for error checks in Go."
 
 
 # --- every turn ---------------------------------------------------------------------------------------

@@ -424,7 +424,7 @@ async def test_pause_of_a_repository_holds_until_it_is_resumed(home, repo):
     async with assembled(home) as parts:
         for paused, roots, outcome in ((True, (str(repo),), "rejected"), (False, (), "accepted")):
             assert (await parts.ask(wire.Pause(workspace=str(repo), paused=paused))).paused == roots
-            assert (await parts.ask(turn(repo, "hello"))).outcome == outcome
+            assert (await parts.ask(turn(repo, f"hello {outcome}"))).outcome == outcome
 
 
 async def test_without_a_repository_only_everything_can_be_paused(home):

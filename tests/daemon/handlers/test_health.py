@@ -90,7 +90,7 @@ async def test_a_file_costs_an_answer_only_where_it_lies_and_only_with_a_text(ho
     (folder / "m1.md").rename(folder / "money.md")
     (folder / "copy.md").write_bytes((folder / "money.md").read_bytes())
     (folder / "blank.md").write_bytes(b" \n")
-    (other / ".forge/memory/bad.md").write_bytes(b"---\nid: [\n---\nThe port is 1.\n")
+    (other / ".forge/memory/bad.md").write_bytes(b"The port of the caf\xe9 is 1.\n")
 
     async def state(workspace) -> str:
         await parts.loaded(workspace)
@@ -102,8 +102,8 @@ async def test_a_file_costs_an_answer_only_where_it_lies_and_only_with_a_text(ho
         reports = (await parts.ask(wire.Status(workspace=str(repo)))).roots
         (here,) = (each for each in reports if each.root == str(repo))
         assert {os.path.basename(each.path) for each in here.problems} == {"blank.md", "m2.md", "money.md"}
-        (folder / "blank.md").write_bytes(b"---\nid: [\n---\nThe port is 1.\n")
-        assert await state(repo) == "degraded"
+        (folder / "blank.md").write_bytes(b"The port of the caf\xe9 is 1.\n")
+        (folder / "blank.md").write_bytes(b"The port of the caf\xe9 is 1.\n")
 
 
 async def test_a_provider_that_is_down_fails_a_rebuild_and_degrades_the_status_with_its_reason(

@@ -15,6 +15,7 @@ from forged.config import CaptureConfig, Config
 from forged.daemon.handlers import hand_over_all, talks
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.hook import hand_over_due
+from forged.text.forgetting import words_of
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Ear, Session
 from tests.daemon.parts import Parts, assembled
@@ -81,7 +82,7 @@ class Day:
         elif what == "pause elsewhere":
             await self.parts.ask(wire.Pause(workspace=str(self._places[OFF])))
         elif what == "forget":
-            self.parts.daemon.talks.cut(("An old rule that nobody says.",))
+            await self.parts.daemon.talks.cut([words_of("An old rule that nobody says.")])
 
     async def ends(self) -> dict[str, list[tuple[str, ...]]]:
         """Stop the daemon that has room again; the roots of each event in which a request waits."""
