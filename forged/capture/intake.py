@@ -69,7 +69,7 @@ def take_in(
 
 
 def _on_record(taken: Intake, before: Sequence[Refusal]) -> Intake:
-    """Take out what the person does not want remembered, and what the assistant says of it."""
+    """Take out what is off the record, what was said of it before, and what the assistant says of it."""
     window = [*taken.window]
     refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
     points_before = False
@@ -88,9 +88,12 @@ def _on_record(taken: Intake, before: Sequence[Refusal]) -> Intake:
             window[first or 0 : place] = [None] * (place - (first or 0))
     refused = tuple(map(refused_in, texts))
     for place, left in enumerate(window):
-        if (before or refused) and left is not None and left.role == "assistant":
-            text = without_repeats(left.text, (*before, *refused))
-            window[place] = Utterance("assistant", text) if text.strip() else None
+        # What the person says after a refusal is a new word about it.
+        is_past = refusing and place < refusing[-1]
+        if left is not None and (before or refused) and (left.role == "assistant" or is_past):
+            is_own = left.role == "user"
+            text = without_repeats(left.text, refused if is_own else (*before, *refused), by_name=not is_own)
+            window[place] = Utterance(left.role, text) if text.strip() else None
     return msgspec.structs.replace(
         taken,
         window=tuple(window),

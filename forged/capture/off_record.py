@@ -95,13 +95,13 @@ def cut(text: str) -> Cut:
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The words by which a text is recognised that must not be kept; `names` are enough alone."""
+    """The words by which a text is recognised that must not be kept, and the names among them."""
 
     words: frozenset[str]
     names: frozenset[str]
 
-    def is_said_in(self, text: str, *, by_name: bool = True) -> bool:
-        """Return whether a text says it again, for which a name of it is enough, or half of its words."""
+    def is_said_in(self, text: str, *, by_name: bool = False) -> bool:
+        """Return whether a text says it again: half of its words, or `by_name` one of its names."""
         said = words_said((plain(text),))
         share = len(self.words & said)
         return bool(by_name and self.names & said) or (share > 0 and share >= _AGAIN * len(self.words))
@@ -109,13 +109,17 @@ class Refusal(msgspec.Struct, frozen=True):
 
 def refused_in(text: str) -> Refusal:
     """Return the words of a text that was cut, without those that refuse."""
-    words = words_said((_bare(text),))
+    words = frozenset(word for word in words_said((_bare(text),)) if any(map(str.isalnum, word)))
     return Refusal(words, words & words_said(each.lower() for each in _NAMES.findall(text)))
 
 
-def without_repeats(text: str, refused: Sequence[Refusal]) -> str:
-    """Return an assistant's text without the sentences that say again what was refused."""
-    return "".join(part for part in sentences_in(text) if not any(each.is_said_in(part) for each in refused))
+def without_repeats(text: str, refused: Sequence[Refusal], *, by_name: bool) -> str:
+    """Return a text without the sentences that say what was refused; requests to remember stay."""
+
+    def is_repeat(part: str) -> bool:
+        return any(each.is_said_in(part, by_name=by_name) for each in refused) and not asks(part)
+
+    return "".join(part for part in sentences_in(text) if not is_repeat(part))
 
 
 def is_refused(content: str, prompts: Sequence[str]) -> bool:
@@ -215,12 +219,12 @@ class _Piece:
         words = [refused_in(text) for text in refused] if self.parts else []
         for at, part in enumerate(self._left):
             is_whole = part is not None and part == self.parts[at]
-            if part and is_whole and any(each.is_said_in(part, by_name=False) for each in words):
+            if part and is_whole and any(each.is_said_in(part) for each in words):
                 self._left[at] = part if asks(part) else None
 
 
 def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
-    """Cut a sentence that refuses and what it points at; whether that is said before the message."""
+    """Cut a sentence that refuses and what it points at; return whether that is before the message."""
     part = piece.parts[at]
     said = plain(part)
     match = form_of("refuses").search(said)

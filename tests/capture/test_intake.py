@@ -80,3 +80,39 @@ def test_no_half_of_a_secret_that_a_cut_goes_through_is_left_and_nothing_else_is
     assert secret[:12] not in held.replace("-----BEGIN RSA PRIVATE KEY-----", "")
     there = {*one.text.split(), *other.text.split()}
     assert len([word for word in words if word not in there]) <= 4
+
+
+def test_what_was_said_of_a_refused_thing_in_earlier_messages_goes_and_later_words_stay():
+    said = (
+        user("My manager is Zoltan Vimes. We indent with tabs."),
+        assistant("Noted, Zoltan is your manager. The tests pass."),
+        user("Please don't remember that my manager is Zoltan Vimes."),
+        assistant("I forget Zoltan."),
+        user("Remember that my manager is Zoltan Vimes."),
+    )
+
+    taken = take_in(said, ())
+
+    assert [each and each.text for each in taken.window] == [
+        "We indent with tabs.",
+        "The tests pass.",
+        None,
+        None,
+        "Remember that my manager is Zoltan Vimes.",
+    ]
+    assert taken.refusing == (2,)
+
+
+def test_a_refusal_of_what_was_said_before_takes_the_message_before_it_and_the_answer():
+    said = (
+        user("Fix the lint."),
+        user("I earn 90k."),
+        assistant("Good for you."),
+        user("Don't remember that."),
+    )
+
+    taken = take_in(said, ())
+
+    assert [each and each.text for each in taken.window] == ["Fix the lint.", None, None, None]
+    assert not taken.points_before
+    assert take_in(said[3:], ()).points_before

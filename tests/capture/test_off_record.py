@@ -131,9 +131,8 @@ def test_pasted_text_refuses_nothing():
 def test_what_an_assistant_repeats_of_it_is_cut_and_the_rest_stays():
     refused = [*map(refused_in, cut("Please don't remember this: my manager is called Sam Vimes.").refused)]
 
-    left = without_repeats(
-        "Understood. I won't keep that your manager is Sam Vimes. The tests pass.", refused
-    )
+    said = "Understood. I won't keep that your manager is Sam Vimes. The tests pass."
+    left = without_repeats(said, refused, by_name=True)
 
     assert left == "Understood. The tests pass."
 
