@@ -59,10 +59,10 @@ def test_what_is_refused_is_in_no_dead_event_and_waits_in_no_review(alone, repo)
 
 
 def test_other_requests_of_the_same_message_hold(rules, repo):
-    rules.captured(repo, f"{REFUSED} Remember that we indent with tabs.", ECHO)
+    rules.captured(repo, f"{REFUSED} Remember that we indent with tabs.", ECHO, session="both")
 
     assert contents(on_disk(repo)) == ["We indent with tabs."]
-    assert answers(rules, repo)[0] == "not kept, as you asked"
+    assert answers(rules, repo, "both")[0] == "not kept, as you asked"
 
 
 def test_it_is_answered_once_also_after_a_restart(home, repo):
@@ -76,13 +76,12 @@ def test_it_is_answered_once_also_after_a_restart(home, repo):
 
 
 def test_a_message_that_refuses_the_one_before_names_what_that_left(rules, repo):
-    (kept,) = rules.captured(repo, "Remember that we indent with tabs.", "Noted.")
-    answers(rules, repo)
-    rules.captured(
-        repo, "Remember that we indent with tabs.", "Noted.", "Please don't remember that.", "Fine."
-    )
+    (kept,) = rules.captured(repo, "Remember that we indent with tabs.", "Noted.", session="two")
+    answers(rules, repo, "two")
+    talk = ("Remember that we indent with tabs.", "Noted.", "Please don't remember that.", "Fine.")
+    rules.captured(repo, *talk, session="two")
 
-    (sentence,) = answers(rules, repo)
+    (sentence,) = answers(rules, repo, "two")
     assert f"`forgectl forget {kept.id}` forgets it" in sentence
 
 
@@ -107,9 +106,11 @@ def test_a_request_to_forget_names_the_memory_and_keeps_nothing(rules, repo):
 
 
 def test_a_request_to_forget_what_nobody_kept_says_so(rules, repo):
-    rules.captured(repo, "Forget that the zebra is striped.", "ok")
+    rules.captured(repo, "Remember that the zebra crossing is on Main Street.", "ok")
+    rules.captured(repo, "Forget that the zebra is striped and lives in Kenya.", "ok", session="zebra")
 
-    assert eventually(lambda: answers(rules, repo)) == ("no memory here says what you asked to forget",)
+    told = eventually(lambda: answers(rules, repo, "zebra"))
+    assert told == ("no memory here says what you asked to forget",)
 
 
 def test_another_value_behind_a_request_to_forget_replaces_the_older_one(rules, repo):
