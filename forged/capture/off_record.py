@@ -28,10 +28,11 @@ from forged.text.forgetting import sentences_in
 
 # Words without which no pattern matches: most messages hold none of them, and cost one look.
 _CUES = re.compile(
-    r"not\b|n'?t\b|\bno\b|never|stop|quit|avoid|refrain|without|against|instead|off[- ]|between|leave|"
+    r"not\b|n'?t\b|\bno\b|nothing|none|neither|never|\bout\b|stop|quit|avoid|refrain|without|against|"
+    r"instead|off[- ]|between|leave|"
     r"forget|unlearn|unremember|delete|remove|erase|drop|discard|purge|wipe|clear|throw|rid|retract|scrub|longer|"
     r"nicht|nie|kein|ohne|unter uns|vertrauen|hor|verg[ei]ss|losch|entfern|streich|verwirf|wirf|"
-    r"nunca|jamas|deja|evita|sin|entre|extraofi|registro|olvid|borr|elimin|quit|suprim|descart|"
+    r"nunca|jamas|deja|evita|sin|nada|entre|extraofi|fuera|registro|olvid|borr|elimin|quit|suprim|descart|"
     r"pas\b|jamais|rien|inutile|arrete|cesse|evite|sans|off|hors|oubli|supprim|effac|enlev|retir|jett|"
     r"nao|nem|par[ae]\b|deix|sem|fora|esque[cç]|apag|exclu|delet|tir[ae]|"
     r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"

@@ -64,6 +64,32 @@ def test_what_asks_is_not_taken_for_a_refusal(wording):
     assert cut(wording.yes).text == wording.yes
 
 
+TAKEN_OUT = [each for each in wordings() if each.kind in {"refuses", "forgets", "drops"}]
+
+
+@pytest.mark.parametrize("wording", TAKEN_OUT, ids=[f"{each.language} {each.name}" for each in TAKEN_OUT])
+def test_every_wording_is_looked_for(wording):
+    found = cut(wording.yes)
+    assert found.refused if wording.kind == "refuses" else found.forgets
+    assert not cut(wording.no).refused
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Keep this out of your memory: my salary is 90k.",
+        "My salary is 90k, leave that out of your notes.",
+        "Remember nothing of this: my salary is 90k.",
+        "None of this should go into your memory: my salary is 90k.",
+        "That stays between us: my salary is 90k.",
+        "Ne retiens rien de tout ça : mon salaire est 90k.",
+        "Fuera de registro: mi sueldo es 90k.",
+    ],
+)
+def test_a_refusal_without_a_negated_verb_is_one(said):
+    assert "90k" not in cut(said).text
+
+
 # Rules of a project and ordinary orders; each has the words of a refusal.
 PLAIN = (
     "Never store tokens in plain text.",
