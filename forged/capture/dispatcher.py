@@ -108,6 +108,7 @@ class Dispatcher:
         self._keeps = keeps
         self._clock = clock
         self._judged = state.judged
+        self._forgotten = state.forgotten
         self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
         self._looked_at = float("-inf")
         self._changed = asyncio.Event()
@@ -153,14 +154,19 @@ class Dispatcher:
         task.add_done_callback(self._background.discard)
 
     async def say_which(self, spoken: Spoken, text: str, key: str) -> None:
-        """Find the memory that a sentence asks to forget, and have the command said that forgets it."""
+        """Find the memory that a sentence asks to forget, and have the command said that forgets it.
+
+        Where none is found, that is said unless something was forgotten since: an agent may have done it.
+        """
         found = await self._keeper.meant(spoken.roots, text)
         if found is not None:
             root, memory = found
             self.news.meant(
                 spoken.session_id, spoken.agent, root, key, memory_id=memory.id, content=memory.content
             )
-        elif names_memory(text) and spoken.roots:
+            return
+        was_done = 0 < max(spoken.said_at, default=0) <= self._forgotten.newest
+        if names_memory(text) and spoken.roots and not was_done:
             self.news.meant(spoken.session_id, spoken.agent, spoken.roots[0], key)
 
     async def settle(self) -> None:

@@ -143,8 +143,8 @@ class Pipeline:
             points_back = taken.points_before and not at
             if not (points_back and self.news.point_back(spoken.session_id, keys[place])):
                 self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
-        for place, text in taken.forgets:
-            self._dispatcher.start(self._dispatcher.say_which(spoken, text, keys[place]))
+        for number, (place, text) in enumerate(taken.forgets):
+            self._dispatcher.start(self._dispatcher.say_which(spoken, text, f"{keys[place]} {number}"))
 
     def heard_aside(self) -> None:
         """Have written down what counts as heard and is in no event."""

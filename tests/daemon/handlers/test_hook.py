@@ -20,6 +20,7 @@ from forged_client import protocol as wire
 from forged_client.envelope import identity_of
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
+from tests.support.clock import until
 from tests.transcripts.homes import FIXTURES, PLACES, folder_of, lay
 
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
@@ -879,3 +880,24 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             replace(told, origin="explicit"),
         ]
         assert [(await parts.ask(each)).status for each in fits] == ["ok"] * 2
+
+
+@pytest.mark.parametrize("by_agent", [True, False])
+async def test_what_an_agent_forgot_in_the_turn_that_asked_for_it_is_not_said_to_be_nowhere(
+    home, repo, by_agent
+):
+    put(repo, memory("mem_1", "The staging database is called orion."))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        session = Session(parts, repo)
+        await session.asks("Forget that the staging database is called orion.", "t1")
+        if by_agent:
+            await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
+        await session.ends("Done.", "t1")
+        # What is started in the background comes to its end with the daemon's.
+        await until(lambda: not parts.capture._dispatcher._background)
+        told = parts.capture.news.of("s")
+
+    command = "`forgectl forget mem_1` forgets it"
+    whole = f'not forgotten yet: "The staging database is called orion."; {command}'
+    assert told == (() if by_agent else (whole,))
