@@ -120,7 +120,12 @@ def may_replace(newer: str, older: str) -> bool:
     """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
     if not says_something(older) or _ends_otherwise(newer, older):
         return True
-    return _weight_of(newer, older) > _PROPOSED
+    return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
+
+
+def may_be_one(newer: str, older: str) -> bool:
+    """Return whether the texts show a replacement, or are one sentence with two ends."""
+    return is_evident(newer, older) or _ends_otherwise(newer, older)
 
 
 def _ends_otherwise(newer: str, older: str) -> bool:

@@ -152,11 +152,11 @@ def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) ->
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
-    """Return whether the texts bear out a replacement that a model proposes."""
+    """Return whether the texts bear out a replacement that a model proposes: they show it, as of others'."""
     newer, older = opening(newer), opening(older)
     if newer not in rows or older not in rows:
         return by_words.may_replace(newer, older)
-    return judge().leanings(newer, [older], rows)[0] > judge().proposed
+    return by_words.may_be_one(newer, older) and judge().leanings(newer, [older], rows)[0] > judge().proposed
 
 
 def _best(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> int | None:
