@@ -121,7 +121,10 @@ class Place:
             self._content, texts, rows=self._rows, doubt=self.doubt, among=heads, plainly=self._plainly
         )
         if place is not None:
-            return self._known.head(root, versions[place].id)
+            head = self._known.head(root, versions[place].id)
+            # Of an older version's subject the head may be no more.
+            is_its = head.id == versions[place].id or is_evident(self._content, head.content)
+            return head if is_its else None
         before = self.before
         stand = (
             each

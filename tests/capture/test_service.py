@@ -527,7 +527,7 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     """A daemon may run for months."""
     event = await in_hand(one, one.event("the harbour"))
     await one.decides(event, one.document("The harbour opens at noon."))
-    assert one.rows() == [f"{event.id}.journal"]
+    assert f"{event.id}.journal" in one.rows()
     if end == "done":
         one.done(event, written=1)
     elif end == "buried":

@@ -24,7 +24,7 @@ from forged.capture.rules.slots import (
     says_something,
     signs,
     weights,
-    without_since,
+    without_marks,
 )
 
 # Nats for a replacement: clearly more likely than not, and of what a model proposed.
@@ -79,7 +79,7 @@ def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
         return False
     is_change = signs(newer, older).change > 0
     is_same = is_about_the_same(newer, older)
-    found = compared(without_since(newer), without_since(older))
+    found = compared(without_marks(newer), without_marks(older))
     return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
 
 

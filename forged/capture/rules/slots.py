@@ -63,6 +63,7 @@ _SINCE = re.compile(
     r"|[^\W\d]{1,4}(?:から|以来)",
     re.IGNORECASE,
 )
+_COMMIT = re.compile(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b|[(`]\d{7,40}[)`]", re.IGNORECASE)
 _LETTER = rf"[^\W{_UNSPACED}]"
 _IS_LETTER, _ENDING = re.compile(_LETTER), re.compile(rf"[^\W\d{_UNSPACED}]*")
 _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s")
@@ -234,9 +235,9 @@ def _subject(read: _Read) -> list[str]:
     return [word for word in read.topics if word not in said]
 
 
-def without_since(text: str) -> str:
-    """Return a text without the days since which something holds: no two of them are in one slot."""
-    return _SINCE.sub(" ", text)
+def without_marks(text: str) -> str:
+    """Return a text without what is in no slot: days since which something holds, and names of commits."""
+    return _COMMIT.sub(" ", _SINCE.sub(" ", text))
 
 
 def are_parallel(newer: str, older: str) -> bool:

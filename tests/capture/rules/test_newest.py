@@ -43,9 +43,9 @@ from tests.training.slot_weights import fitted
 
 REPO, USER = Root("/srv/goose", Scope.REPO), Root("/home/tess", Scope.USER)
 # Of 30 scripts; what the others miss is in forged/docs/measured.md.
-LAST_WORDS = 25
+LAST_WORDS = 24
 # Of 70 in seven languages.
-CHANGED_WORDS = 52
+CHANGED_WORDS = 51
 MOST_WRONG_BY_A_MODEL = 2
 # With rows, of the last half's 74 and 105 pairs, and of 45 last words beside 120 statements of others.
 FOUND, WRONG, STRANGE = 49, 3, 8
