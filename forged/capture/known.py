@@ -12,10 +12,14 @@ from functools import cached_property
 from forged.capture.likely import Held, Likely
 from forged.capture.rules.by_words import is_evident
 from forged.capture.rules.newest import NO_ROWS, RowsOf, may_replace, replaced_by
+from forged.capture.rules.slots import is_about_the_same
 from forged.capture.values import Proposal
 from forged.files import Root
 from forged.map import Chains, link
 from forged.memory import Memory
+
+# Words of its subject that a text shares with the head of what it replaces.
+_OF_HEAD = 2
 
 
 class Known:
@@ -114,6 +118,11 @@ class Place:
             return head if is_sure or not self._by_model else None
         return None if self._by_model else self._gainsaid(root)
 
+    def _is_of(self, head: Memory) -> bool:
+        """Return whether a text that replaces an older version is about its head too: chains drift."""
+        is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
+        return is_same or is_evident(self._content, head.content)
+
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._known.versions(root)
         texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
@@ -122,9 +131,7 @@ class Place:
         )
         if place is not None:
             head = self._known.head(root, versions[place].id)
-            # Of an older version's subject the head may be no more.
-            is_its = head.id == versions[place].id or is_evident(self._content, head.content)
-            return head if is_its else None
+            return head if head.id == versions[place].id or self._is_of(head) else None
         before = self.before
         stand = (
             each

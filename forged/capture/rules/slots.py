@@ -223,10 +223,10 @@ def gives_up(newer: str, older: str) -> bool | None:
     return any(name in was.text for name in named) if named else None
 
 
-def is_about_the_same(newer: str, older: str) -> bool:
-    """Return whether two texts share a word that is none of change and no day since which one holds."""
+def is_about_the_same(newer: str, older: str, *, least: int = 1) -> bool:
+    """Return whether two texts share so many words that are none of change."""
     ours, theirs = (_subject(_read(text)) for text in (newer, older))
-    return any(_related(one, other) for one in ours for other in theirs)
+    return sum(any(_related(one, other) for one in ours) for other in theirs) >= least
 
 
 def _subject(read: _Read) -> list[str]:
