@@ -78,7 +78,7 @@ def _tell_waiting(call: Invocation) -> None:
 def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> Iterator[str]:
     names = short_ids(each.memory_id for each in judged) if call.width else {}
     for each in judged:
-        word = "kept" if each.memory_id else "asked" if each.why == "forget" else "refused"
+        word = _word(each)
         about = f"{escape_line(each.scope)}/{escape_line(each.category)}" if each.category else ""
         facts = (
             word,
@@ -93,13 +93,23 @@ def _pages(call: Invocation, judged: Sequence[Judged], *, with_root: bool) -> It
             yield from folded(_INDENT + line, call.width, _INDENT * 2)
 
 
+def _word(each: Judged) -> str:
+    """Name what became of a statement: one that was kept and forgotten since has neither id nor text."""
+    if each.memory_id:
+        return "kept"
+    if each.why == "forget":
+        return "asked"
+    return "forgotten" if each.category and not each.text else "refused"
+
+
 def _body(call: Invocation, each: Judged, name: str) -> Iterator[str]:
     if each.text:
         yield escape_line(each.text) if not call.width else cut(escape_line(each.text), 2 * call.width)
     elif each.memory_id:
         yield f"(forgotten, and restored: forgectl show {name})" if each.is_there else "(forgotten)"
     if each.reason:
-        yield _PUT.get(each.why, "not kept: {}").format(escape_line(each.reason))
+        put = "{}" if _word(each) == "forgotten" else _PUT.get(each.why, "not kept: {}")
+        yield put.format(escape_line(each.reason))
     why, judge = _WHY.get(each.why, escape_line(each.why)), f"judged by {escape_line(each.classifier)}"
     yield f"why: {why}; {judge}" if why else judge
     yield f"from: {_whence(each)}"
