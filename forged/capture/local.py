@@ -17,7 +17,7 @@ from forged.capture.head.choosing import asking, best_of, chosen, score
 from forged.capture.head.head import Head, Judge, Leanings, head
 from forged.capture.head.units import Unit, units
 from forged.capture.rules.asked import Request, letters, requests_of, scope_of_all
-from forged.capture.rules.engine import presentable, still_meant, without_lead_ins
+from forged.capture.rules.engine import presentable, proposals_in, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.requests import behind_request
 from forged.capture.statements import Statement
@@ -88,7 +88,7 @@ class LocalAnswers:
         requests, found, judge, judged = self._judged(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
         found = tuple(unit for unit in found if unit.message in requests or not event.headless)
-        asked, refused = _asked(requests, found, judged, judge)
+        asked, refused = _asked(requests, found, judged, judge, by_rules=True)
         return More((), tuple(_proposal(unit, judged, "request", scope) for unit in asked), refused)
 
     def _judged(
@@ -144,9 +144,17 @@ class OfPeople:
 
 
 def _asked(
-    requests: dict[int, Request], found: Sequence[Unit], judged: dict[str, Leanings], judge: Judge
+    requests: dict[int, Request],
+    found: Sequence[Unit],
+    judged: dict[str, Leanings],
+    judge: Judge,
+    *,
+    by_rules: bool = False,
 ) -> tuple[list[Unit], tuple[Refused, ...]]:
-    """Return the unit to keep of each message that asks, and the messages that do not say what."""
+    """Return the unit to keep of each message that asks, and the messages that do not say what.
+
+    `by_rules`: where no rules judge beside it, a request that they would keep is one.
+    """
     taken: list[Unit] = []
     refused: list[Refused] = []
     worded_bar = _WORDED_BAR if judge.sees_rows else _WORDED_BAR_BY_WORDS
@@ -161,7 +169,9 @@ def _asked(
         if not unit.text:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
-        elif _meant(unit, judged) >= (_PLAIN_BAR if letters(unit.around) < _PLAIN else worded_bar):
+        elif _meant(unit, judged) >= (_PLAIN_BAR if letters(unit.around) < _PLAIN else worded_bar) or (
+            by_rules and proposals_in(unit.text)
+        ):
             taken.append(unit)
         else:
             refused.append(Refused(unit.text, "it reads like something for this moment only"))

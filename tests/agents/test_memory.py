@@ -9,7 +9,7 @@ import pytest
 from tests.agents.matrix import MANUAL, table
 from tests.agents.scripted_api import Request, Turn
 from tests.agents.stage import AGENTS, World
-from tests.agents.walk import RULES, marks, reply, tell, walk_all
+from tests.agents.walk import RULES, TOLD, marks, reply, tell, walk_all
 from tests.support.clock import eventually
 from tests.support.daemon import FORGECTL
 from tests.support.git import git
@@ -145,7 +145,7 @@ def test_doctor_says_whether_codex_trusts_the_hooks(agents, tmp_path):
     try:
         made.forgectl("setup", "--yes", "codex")
         before = made.shell(FORGECTL, "doctor").stdout
-        made.run("codex", RULES["codex"])
+        made.run("codex", TOLD["codex"])
         heard = made.memories
         made.trust_codex()
         after = made.shell(FORGECTL, "doctor").stdout

@@ -23,6 +23,8 @@ RULES = {
     "qwen": "From now on, we always log times in UTC.",
     "opencode": "From now on, we always squash commits before a merge.",
 }
+# As it is said to an agent without a person: of such a run only requests are kept.
+TOLD = {agent: f"Remember: {rule}" for agent, rule in RULES.items()}
 _ASKS = (
     "How do we deploy, indent Go files, name branches, log times and squash commits here",
     "What was that about deploys, Go files, branches, times and commits",
@@ -63,7 +65,7 @@ def _done(number: str) -> str:
 
 def tell(world: World) -> None:
     """Tell every agent its rule, and wait until all of them are kept."""
-    world.run_all(RULES)
+    world.run_all(TOLD)
     eventually(lambda: set(RULES.values()) <= set(world.memories))
 
 

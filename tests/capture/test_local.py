@@ -65,6 +65,11 @@ SCRIPTED = [
     ("No, not vitest, we use jest. The port is 8443.", []),
     ("Remember that we squash commits before merging.", ["We squash commits before merging."]),
     ("Remember that I like short answers.", ["I like short answers."]),
+    # The head, by words, takes this for something of the moment; the rules do not.
+    (
+        "Remember: From now on, we always squash commits before a merge.",
+        ["From now on, we always squash commits before a merge."],
+    ),
     (
         "Merk dir, dass ich Tabs mag, in allen Projekten.",
         ["Merk dir, dass ich Tabs mag, in allen Projekten."],
