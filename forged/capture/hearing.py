@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from forged.capture.intake import Intake, take_in
+from forged.capture.off_record import prepare
 from forged.capture.queue import session_of
 from forged.capture.slices import Said, Slice, slices
 from forged.capture.watermark import digests, places
@@ -116,6 +117,7 @@ class Hearing:
         self._keeps = keeps
         self._is_urgent = is_urgent
         self._clock = clock
+        self._is_prepared = False
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def hear(self, spoken: Spoken) -> Outcome:
@@ -189,6 +191,9 @@ class Hearing:
         begun = spoken.begun and said[:1] == spoken.said[:1]
         goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
 
+        if not self._is_prepared:
+            await asyncio.to_thread(prepare)
+            self._is_prepared = True
         refused = self._pipeline.off_record.of(key)
 
         def cleaned() -> Intake:

@@ -95,6 +95,11 @@ def cut(text: str) -> Cut:
     return Cut(left, refused, forgets, any(outside) and not left.strip())
 
 
+def prepare() -> None:
+    """Read and compile all wordings, some 0.1 s, so that no message waits for it on an event loop."""
+    cut("Don't remember any of this: it is so. Forget that it is so, we use another.")
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The words by which a text is recognised that must not be kept, and the names among them."""
 

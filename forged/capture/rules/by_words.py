@@ -55,15 +55,15 @@ def replaced_by(
     So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
     memories, if not each one of its own. The texts must show it (`is_evident`, `plainly` or not).
     """
-    doubts = [
-        more if is_evident(newer, each, plainly=plainly) else math.inf
-        for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
-    ]
-    place, weight = _nearest(newer, older, doubts, among)
-    if place is None:
-        return None
-    is_plain = _is_plain(newer, older[place], doubt + doubts[place])
-    return place if weight > _ENOUGH + doubt or is_plain else None
+    doubts = doubts or [0.0] * len(older)
+    weights = _weights(newer, older, doubts)
+    # Evidence takes longest: only of those is it looked for that are likely enough, the likeliest first.
+    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + doubt]
+    for place in sorted(likely, key=lambda at: -weights[at]):
+        if is_evident(newer, older[place], plainly=plainly):
+            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + doubt
+            return place if is_sure or _is_plain(newer, older[place], doubt + doubts[place]) else None
+    return None
 
 
 def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
@@ -101,19 +101,14 @@ def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bo
 
 def differs_from(newer: str, older: Sequence[str]) -> int | None:
     """Return the place of the one of `older` texts that `newer` may not hold together with."""
-    place, weight = _nearest(newer, older, [0.0] * len(older))
-    return place if weight > _DOUBTED else None
+    weights = _weights(newer, older, [0.0] * len(older))
+    most = max(weights, default=-math.inf)
+    return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
 
 
-def _nearest(
-    newer: str, older: Sequence[str], doubts: Sequence[float], among: float = 0.0
-) -> tuple[int | None, float]:
-    """The place of what is replaced most likely, and how likely among so many; of equals the first."""
-    weights = [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
-    if not weights:
-        return None, -math.inf
-    weight = max(weights)
-    return weights.index(weight), weight - math.log(among or len(weights))
+def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[float]:
+    """Return how much speaks for the replacement of each, against its doubt."""
+    return [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
 
 
 def may_replace(newer: str, older: str) -> bool:

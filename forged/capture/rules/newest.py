@@ -135,12 +135,11 @@ def replaced_by(
     if newer not in rows:
         return by_words.replaced_by(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
     bar = judge().bar + doubt + math.log(among or max(1, len(older)))
-    least = [
-        bar + more if by_words.is_evident(newer, each, plainly=plainly) else math.inf
-        for each, more in zip(older, doubts or [0.0] * len(older), strict=True)
-    ]
-    place = _best(newer, older, rows, least)
-    return by_words.given_up(newer, older) if place is None else place
+    least = [bar + more for more in doubts or [0.0] * len(older)]
+    for place in _above(newer, older, rows, least):
+        if by_words.is_evident(newer, older[place], plainly=plainly):
+            return place
+    return by_words.given_up(newer, older)
 
 
 def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
@@ -148,7 +147,7 @@ def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) ->
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
         return by_words.differs_from(newer, older)
-    return _best(newer, older, rows, [judge().doubted] * len(older))
+    return next(iter(_above(newer, older, rows, [judge().doubted] * len(older))), None)
 
 
 def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
@@ -159,13 +158,12 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     return by_words.may_be_one(newer, older) and judge().leanings(newer, [older], rows)[0] > judge().proposed
 
 
-def _best(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> int | None:
-    """The place with most above the least that must speak for it, of equals the first; None where none is."""
+def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
+    """Return the places of those for which more speaks than the least that must, most first."""
     places = [place for place, text in enumerate(older) if text in rows]
     leanings = judge().leanings(newer, [older[place] for place in places], rows)
-    above = [leaning - least[place] for place, leaning in zip(places, leanings, strict=True)]
-    most = max(above, default=-math.inf)
-    return places[above.index(most)] if most > 0 else None
+    above = {place: leaning - least[place] for place, leaning in zip(places, leanings, strict=True)}
+    return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
 
 
 @functools.cache
