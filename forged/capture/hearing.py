@@ -138,7 +138,7 @@ class Hearing:
                 is_durable = self._keeps and spoken.kind != "turn"
                 return Outcome("durable" if is_durable else "coalesced", slices=done)
             # Fresh, and not with the workspace: a new clone within five seconds is another root.
-            identities = await asyncio.to_thread(lambda: tuple(map(stored_identity, spoken.roots)))
+            identities = await asyncio.to_thread(self._looked_at, spoken.roots)
             spoken = msgspec.structs.replace(spoken, identities=identities)
             take = self._whole if spoken.parts == 1 else self._part
             return await take(spoken, event_id, key if spoken.session_id else "")
@@ -152,6 +152,13 @@ class Hearing:
             watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
             self._state.heard.set(key, watermark)
             self._pipeline.heard_aside()
+
+    def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
+        """Return the identity of each root, in a thread; the first one reads the wordings of refusals too."""
+        if not self._is_prepared:
+            prepare()
+            self._is_prepared = True
+        return tuple(map(stored_identity, roots))
 
     async def _whole(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
         """A capture that came at once: what is known already is not even looked through for secrets."""
@@ -191,9 +198,6 @@ class Hearing:
         begun = spoken.begun and said[:1] == spoken.said[:1]
         goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
 
-        if not self._is_prepared:
-            await asyncio.to_thread(prepare)
-            self._is_prepared = True
         refused = self._pipeline.off_record.of(key)
 
         def cleaned() -> Intake:
