@@ -146,7 +146,7 @@ class Hearing:
     async def _passed_over(self, spoken: Spoken, key: str) -> None:
         """Let what is said under a pause count as heard, so that no window brings it along afterwards."""
         row = await _read(spoken.said, lambda: digests(spoken.said, key))
-        now, stands = round(self._clock(), 3), places(self._known(key).digests, row)
+        now, stands = self._now(key), places(self._known(key).digests, row)
         new = _new(row, stands, (now,) * len(stands))
         if new and spoken.kind != "learned":
             watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
@@ -215,7 +215,7 @@ class Hearing:
         self, spoken: Spoken, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
     ) -> Outcome:
         """What is to be judged of all parts waits from now on, or it is said why not."""
-        now, known = round(self._clock(), 3), self._known(key)
+        now, known = self._now(key), self._known(key)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = spoken.kind in _ALL_IS_JUDGED
@@ -259,6 +259,11 @@ class Hearing:
         others, turn = self._state.heard.all(), spoken.said[newest:][:_MOST_COMPARED]
         before = await asyncio.to_thread(_said_before, turn, others) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
+
+    def _now(self, key: str) -> float:
+        """Return the time, and a later one than of all turns of a session, however a clock steps."""
+        before = self._state.heard.of(key).heard_last
+        return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _known(self, key: str) -> Watermark:
         """What the session has said, live and as it was read afterwards."""

@@ -114,6 +114,21 @@ async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
     assert (turns.times, arc.times) == ((100, 100, 200), (100, 100, 200, 300))
 
 
+@pytest.mark.parametrize("clock", [(100, 100, 100), (100, 100.0004, 100.0009), (100, 90, 95)], ids=str)
+async def test_turns_are_heard_one_after_the_other_whatever_the_clock_says(one, clock):
+    """It may be read twice in a millisecond, or step back: `undo` knows the last turn by its time."""
+    one.pipeline.hear.__self__._clock = iter(clock).__next__
+    await hear(one, "a", "b", "c", "d")
+    await hear(one, "c", "d", "e", "f")
+    await hear(one, "c", "d", "e", "f", "g", "h")
+
+    (turns,) = one.pipeline._queue.events()
+    assert [each.text for each in turns.window] == list("abcdefgh")
+    of_prompts = turns.times[::2]
+    assert of_prompts[0] == clock[0]
+    assert sorted(set(of_prompts)) == list(of_prompts)
+
+
 async def test_while_the_endpoint_is_down_nothing_of_twelve_turns_is_lost(one):
     said: list[str] = []
     for number in range(12):
