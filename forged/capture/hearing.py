@@ -261,7 +261,7 @@ class Hearing:
         return (0.0,) * newest + (before or now,) * (count - newest)
 
     def _now(self, key: str) -> float:
-        """Return the time, and a later one than of all turns of a session, however a clock steps."""
+        """Return the time, later than every turn of a session even where the clock stepped back."""
         before = self._state.heard.of(key).heard_last
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
