@@ -1,4 +1,4 @@
-"""What a harness runs at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS [SIGN...]`.
+"""Run by a harness at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS [SIGN...]`.
 
 In: the event's payload on stdin. Out: what the harness is to read, on stdout, or nothing. The payload goes to
 the daemon as it came, and the daemon's answer comes out as it is; nothing is understood here. Whatever
@@ -92,7 +92,7 @@ def _is_bypassed(env: "Mapping[bytes, bytes]") -> bool:
 
 
 def is_headless(signs: "list[bytes]", proc: bytes = b"/proc") -> bool:
-    """Whether a script runs the harness, by one of these signs; what cannot be read is no sign."""
+    """Return True if one of these signs shows that a script runs the harness; False if none is readable."""
     named = [each.partition(b"=") for each in signs if not each.startswith(b"-")]
     if any(posix.environ.get(name) == value for name, is_named, value in named if is_named):
         return True

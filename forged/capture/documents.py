@@ -183,7 +183,7 @@ class _Deciding:
         return time_ns(place.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
-        """When what is proposed was said: as the turn was heard whose messages say most of it.
+        """Return the time of the turn with the message that shares most words with a proposal.
 
         By this time `undo` knows the memories of one turn, whatever event it was judged in.
         """

@@ -244,7 +244,7 @@ class Hearing:
     async def _fresh_times(
         self, spoken: Spoken, key: str, messages: Sequence[Said | None], now: float
     ) -> Sequence[float]:
-        """When each message was said, if the session is not known to have said it; 0: nobody knows."""
+        """Return the time of each message if it is new to the session; 0 where it is unknown."""
         count = len(messages)
         if len(spoken.said_at) == count:
             return spoken.said_at
@@ -274,7 +274,7 @@ class Hearing:
         return Watermark(learned.digests + live.digests, ((count, learned.at), *live.runs))
 
     def _heard(self, spoken: Spoken, key: str, new: Sequence[tuple[bytes, float]], now: float) -> Heard:
-        """What is to be stored beside the events, of messages that are new: their digests, and when."""
+        """Build the record of new messages that is stored with the events: digests and times."""
         if spoken.kind == "learned":
             before = self._state.learned.of(key)
             digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
@@ -303,7 +303,7 @@ async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
 
 
 def _is_answered(taken: Intake) -> bool:
-    """Whether something was cut out that its author hears of."""
+    """Return True if a refusal or a request to forget was cut out: its author gets an answer."""
     return bool(taken.refusing or taken.forgets)
 
 
@@ -330,7 +330,7 @@ def _messages(parts: Sequence[Part]) -> list[Said | None]:
 
 
 def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, Watermark]]) -> float:
-    """When another session last said a prompt with what followed it, in Unix seconds; 0 for never."""
+    """Return the last time (Unix seconds) another session said this prompt and reply; 0 for never."""
     newest = 0.0
     for key, known in others:
         stands = places(known.digests, digests(turn, key))

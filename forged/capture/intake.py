@@ -1,4 +1,4 @@
-"""What capture keeps of a message: no injected text, no secrets, and nothing that is off the record.
+"""Clean messages for capture: cut injected text, secrets, and sentences that are off the record.
 
 `take_in` gets utterances without tool content and returns them as they may wait, be stored or leave for a
 model; it raises nothing, and nothing waits, is stored or leaves that has not passed here. What forged itself
@@ -22,7 +22,7 @@ LONGEST_SECRET = 16_000
 
 
 class Intake(msgspec.Struct, frozen=True):
-    """What is left of each message, None where that is nothing; how many secrets and echoes were cut.
+    """Messages after cleaning, None where nothing is left; counts of secrets and echoes that were cut.
 
     `refusing` are the places of messages with something that must not be kept, `refused` the words of each
     such text. `forgets` are sentences that ask to forget, with the places of their messages. `points_before`:

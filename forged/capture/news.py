@@ -86,7 +86,7 @@ class News:
             self._judged.add(f"{event.id} {said}", judgement)
 
     def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
-        """A message had something that is not to be remembered: its session and time are on record.
+        """Record session and time of a message with something that is not to be remembered.
 
         `key` tells the message from others, so that it is answered once, however often it comes.
         """
@@ -105,7 +105,7 @@ class News:
     def meant(
         self, session_id: str, agent: str, root: Root, key: str, *, memory_id: str = "", content: str = ""
     ) -> None:
-        """A message asks to forget a memory, or what no memory says: a sentence alone forgets nothing."""
+        """Record that a message asks to forget a memory, or something that no memory says."""
         judgement = Judgement(
             at=time.time(),
             text=content,
@@ -122,7 +122,7 @@ class News:
         self._judged.add(f"forget {key}", judgement)
 
     def point_back(self, session_id: str, key: str) -> bool:
-        """A message refuses what was said before it: name what its session left last; False if nothing."""
+        """Name the last memory of a session whose message refuses what came before; False if none."""
         of_session = (each for each in self._judged.listed() if each.session_id == session_id)
         last = next((each for each in of_session if each.memory_id and each.why != "forget"), None)
         if last is None or not last.text:

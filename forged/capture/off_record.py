@@ -66,7 +66,7 @@ _AGAIN = 0.5
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What is left of a message, the sentences that must not be kept, and those that ask to forget.
+    """Rest of a message, the sentences that must not be kept, and those that ask to forget.
 
     `points_before`: the message refuses nothing of its own, but what was said before it.
     """

@@ -141,7 +141,7 @@ def _before_brief(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _is_shown(piece: Piece) -> bool:
-    """Whether a piece is code or a quotation."""
+    """Return True if a piece is code or a quotation."""
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or _QUOTED.match(piece.text) is not None
 

@@ -254,7 +254,7 @@ def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
 
 
 def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
-    """What lies in the trash under the id that is named; None if nothing does, or several things do."""
+    """Return the one entry of the trash with this id; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
     named = (request.memory_id, f"mem_{request.memory_id}")
     found = [each for each in client.ask(asked).restorable if any(id_.startswith(named) for id_ in each.ids)]

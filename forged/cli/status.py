@@ -67,7 +67,7 @@ def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]
 
 
 def skew(version: str, build: str = "") -> str:
-    """What a person is told when the daemon is of another version or build than this forgectl, or nothing."""
+    """Return a warning where daemon and forgectl differ in version or build, else an empty text."""
     if version in {"", __version__}:
         ours = build_id() if build else ""
         if build == ours or not ours:

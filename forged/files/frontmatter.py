@@ -267,7 +267,7 @@ def _without_key(text: str, first: int) -> str:
 
 
 def _of_unclosed(text: str) -> str:
-    """Why lines that nothing closes are text. Raises MemoryFormatError where keys are all that there is.
+    """Return why an unclosed header is text. Raises MemoryFormatError where keys are all that there is.
 
     The last line may be half of one, and half of a key: so a file looks that is being written.
     """

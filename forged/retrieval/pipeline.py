@@ -329,20 +329,20 @@ def _holds_nothing(view: View, min_generation: int) -> bool:
 
 
 def _nothing_found(view: View) -> str:
-    """Why nothing was found where no gate held it back."""
+    """Return the reason for an empty answer where the gate held nothing back."""
     if not len(view):
         return _none_usable(view)
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
 
 def _none_usable(view: View) -> str:
-    """Why there is no memory to search: there is none, or all of them are left out."""
+    """Return the reason for an empty index: no memories, or all of them left out."""
     left_out = view.left_out()
     return f"no memory can be used here: {left_out}" if left_out else NO_MEMORIES
 
 
 def _given(rows: Rows, ask: Ask) -> str:
-    """Which turns brought what fits and is in context already, or nothing."""
+    """Name the turns that brought the fitting memories which are in context already, or nothing."""
     fit = dict.fromkeys((each.root, each.memory.id) for each in rows.stayed if each.why == GIVEN)
     if not fit:
         return ""

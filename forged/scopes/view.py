@@ -155,7 +155,7 @@ def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
 
 
 def _left_out(indexes: Sequence[RootIndex]) -> str:
-    """How many files are withheld, and how many hold no memory as they are, with a reason of one."""
+    """Count in words the withheld files and those that are no memories, with the reason of one."""
     withheld = sum(len(index.builder.withheld) for index in indexes)
     snapshots = [index.builder.snapshot for index in indexes]
     unread = [problem for each in snapshots if each is not None for problem in each.unread]

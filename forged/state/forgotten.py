@@ -70,7 +70,7 @@ class Forgotten:
 
     @property
     def newest(self) -> float:
-        """When something was last forgotten anywhere, in Unix seconds; 0 for never."""
+        """Time of the last forget anywhere, in Unix seconds; 0 for never."""
         return max(self.known.values(), default=0) / 1000
 
     def digests(self) -> frozenset[str]:
@@ -79,7 +79,7 @@ class Forgotten:
         return frozenset(each for each, at in self.known.items() if at > since)
 
     def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
-        """When a text was last forgotten in one of these roots, in Unix seconds; None if it was not.
+        """Return the last time a text was forgotten in one of these roots (Unix seconds), or None.
 
         A text counts as forgotten that holds a forgotten one as some of its sentences; so does the memory of
         an id that was.

@@ -158,7 +158,7 @@ class Judged:
         await self._settle(memory_ids)
 
     async def moved(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
-        """These memories are one of this root now; durable on return. Raises StoreError."""
+        """Record that memories moved to this root as one; durable on return. Raises StoreError."""
         for key, each in tuple(self._known.items()):
             if each.memory_id and each.memory_id in memory_ids:
                 there = replace(each, memory_id=memory_id, top=top, scope=scope)
@@ -226,7 +226,7 @@ class Judged:
 
 
 def gist(text: str) -> str:
-    """How a text begins, in one line and without secrets.
+    """Return the beginning of a text, in one line and without secrets.
 
     Of a long text the beginning is read, but for what may be the half of a secret.
     """

@@ -35,7 +35,7 @@ _UNWRITTEN = {
 
 
 class Pauses:
-    """What is paused: `places`, answered from memory; `doubt` is why nobody knows for sure, or nothing.
+    """Paused `places`, answered from memory; `doubt` says why they are not known for sure, or nothing.
 
     `changed_at` is when a pause last began or ended anywhere, in Unix seconds; 0 for never.
     """

@@ -101,7 +101,7 @@ class Requests:
         return done
 
     async def of(self, key: str) -> Known | None:
-        """What a request of this key came to; None if none did. Raises StoreError."""
+        """Return the outcome of a request with this key, or None. Raises StoreError."""
         return await self._database.run(partial(_known, key))
 
     async def forget(self, memory_ids: Collection[str]) -> None:

@@ -178,7 +178,7 @@ class State:
 
     @property
     def silenced_at(self) -> float:
-        """When something was last forgotten, or a pause began or ended, in Unix seconds; 0 for never.
+        """Time of the last forget, or start or end of a pause, in Unix seconds; 0 for never.
 
         Nothing that was said before is looked for afterwards.
         """

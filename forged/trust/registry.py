@@ -144,7 +144,7 @@ class Trust:
             logger.warning("origin not written down error=%s", error)
 
     async def owned(self, root: Root, memory_ids: Collection[str]) -> Mapping[str, OwnFile]:
-        """What is on record of the files that this daemon wrote for these memories, by id."""
+        """Return the records of the files that this daemon wrote for these memories, by id."""
         standing = await asyncio.to_thread(self._admission.standing, root.top)
         own = [self._records.own(each) for each in _ways(standing)]
         found = ((each, next(filter(None, (files.get(each) for files in own)), None)) for each in memory_ids)
@@ -195,7 +195,7 @@ class Trust:
     # --- what is there --------------------------------------------------------------------------------
 
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
-        """What lies in a root now, and what of it counts by the records, which are read by then."""
+        """Return the files of a root now, and which of them are trusted. Loads the records first."""
         await self.opened()
         previous = self._previous(root) if self._previous is not None else None
         found = await asyncio.to_thread(self._look, root, previous)

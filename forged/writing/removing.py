@@ -30,7 +30,7 @@ UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """How something is taken away: for good or into the trash, why, and in which batch.
+    """Terms of a removal: for good or into the trash, the reason, and the batch.
 
     `details` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
     there are, and none may stay.
@@ -120,7 +120,7 @@ class Removing:
     async def erase(
         self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
     ) -> Gone:
-        """The same for good, with all copies of them and of their texts that lie in the trash."""
+        """Remove memories for good, with all copies of them and of their texts in the trash."""
         gone = await self.remove(root, ids, taking, earlier)
         copies = await asyncio.to_thread(self._trash.erase, root.top, ids, gone.contents)
         known = dict.fromkeys((*gone.ids, *(each.note.id for each in copies)))

@@ -64,7 +64,7 @@ class Trash:
         self.path = path
 
     def of(self, batch: str) -> list[Trashed]:
-        """What one request took away."""
+        """Return the entries of one request."""
         return [each for each in self._all() if each.note.batch == batch]
 
     def held(self, now: float) -> tuple[Trashed, ...]:

@@ -114,7 +114,7 @@ class Writer:
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
     async def finish(self, done: Gone | Back) -> None:
-        """Nothing is left to do about what went or came back: the next daemon does not go on with it."""
+        """End a removal or return, so that the next daemon does not resume it."""
         await self._removing.finish(done)
 
     async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:

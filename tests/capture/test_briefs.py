@@ -43,7 +43,7 @@ def kept(event: Event, found: Classified) -> list[str]:
 
 
 def by_rules(event: Event) -> list[str]:
-    """What is kept and what waits for a person, without a model."""
+    """Return the kept memories and those that wait for a person, without a model."""
     classifier = RuleClassifier(lambda *_: (), LocalAnswers(lambda *_: ()).more)
     return kept(event, asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0)))
 

@@ -353,7 +353,7 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
 
 
 def times(one: Capture) -> list[tuple[float, ...]]:
-    """When the messages of each event that waits count as heard."""
+    """Return the times of the messages of each waiting event."""
     return [event.heard_at for event in one.pipeline._queue.events()]
 
 

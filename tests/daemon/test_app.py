@@ -1,4 +1,4 @@
-"""What the daemon does where the system has no further thread: it works with those it has, and still ends."""
+"""The daemon where the system has no further thread: it works with those it has, and still ends."""
 
 from __future__ import annotations
 

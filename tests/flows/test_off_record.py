@@ -1,4 +1,4 @@
-"""What a person does not want remembered, or wants forgotten: a real daemon, its state, log and model."""
+"""Refusals to be remembered and requests to forget: a real daemon, its state, log and model."""
 
 from __future__ import annotations
 

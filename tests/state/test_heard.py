@@ -1,4 +1,4 @@
-"""How far sessions were heard: it outlives the daemon and is bounded, in memory and in the file."""
+"""The capture cursor of sessions: it outlives the daemon and is bounded, in memory and in the file."""
 
 from __future__ import annotations
 

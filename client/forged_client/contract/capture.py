@@ -119,7 +119,7 @@ class ListJudged(Request[JudgedPage], frozen=True, tag="list_judged"):
 
 
 class Undone(Reply, frozen=True, tag="undone"):
-    """What was (or with `preview` would be) taken back; nothing to take back is `empty`."""
+    """Memories taken back, or with `preview` those that would be; `empty` if there are none."""
 
     memories: tuple[MemoryRecord, ...] = ()
     trash: str = ""

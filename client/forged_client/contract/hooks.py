@@ -38,7 +38,7 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hooks of one agent have told. Times are UTC.
+    """Activity of the hooks of one agent. Times are UTC.
 
     Counts, `turns` too, are of the daemon's local day.
 

@@ -263,7 +263,7 @@ def are_parallel(newer: str, older: str) -> bool:
 
 
 def _are_others(new: Sequence[str], old: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether each of two runs of words has a subject of its own, which the other text does not name."""
+    """Return True if each of two runs of words has a subject that the other text does not name."""
     said, was = ([w for w in run if w in topics] for run, topics in ((new, ours), (old, theirs)))
     return (
         bool(said and was)

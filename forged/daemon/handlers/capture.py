@@ -64,7 +64,7 @@ async def keep(
     *,
     headless: bool = False,
 ) -> wire.Captured:
-    """The same of a session that has still in context what it has heard; `headless`: a script runs it.
+    """Capture of a session with its injections still in context; `headless`: a script runs it.
 
     `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
     """
@@ -155,7 +155,7 @@ async def _undone_again(context: Context, planned: wire.Undone) -> tuple[wire.Un
 
 
 def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
-    """What one turn left and still stands; a memory that was replaced later is its successor's to keep.
+    """Return the memories of the newest turn, without those that a later turn has replaced.
 
     Without it the chain would break, and what it had replaced would count as true again.
     """

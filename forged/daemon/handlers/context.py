@@ -121,7 +121,7 @@ class Keyed(msgspec.Struct):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a request meets: the daemon, when it came (of the monotonic clock), and its key, if it has one."""
+    """Context of a request: the daemon, its arrival (monotonic clock), and its key, if it has one."""
 
     daemon: Daemon
     arrived: float

@@ -114,7 +114,7 @@ _RECEIPTS = 1000
 
 
 def _only_looks(request: wire.Request[Any]) -> bool:
-    """Whether a request of a verb that writes writes nothing."""
+    """Return True if a request of a writing verb writes nothing."""
     match request:
         case wire.Import() | wire.Ingest():
             return request.look
@@ -230,7 +230,7 @@ class Dispatcher:
         return reply
 
     async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> Keyed | None:
-        """What an earlier daemon has answered to this key, or was about to answer."""
+        """Return the receipt of this key, which an earlier daemon may have left."""
         if isinstance(request, _ON_RECORD):
             return None
         await self._daemon.state.opened()

@@ -84,7 +84,7 @@ async def why(
 
 
 def _cleared(count: int) -> str:
-    """What is said of memories that an answer had and that somebody took away since."""
+    """Return a sentence on memories of an answer that were removed since."""
     were = "memory that it had was" if count == 1 else "memories that it had were"
     return f"{count} {were} taken away since (forgotten, undone or moved)"
 

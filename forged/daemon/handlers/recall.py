@@ -96,7 +96,7 @@ def _reply(
 
 
 def _nothing(request: wire.Recall, found: Recollected, *, here: bool, there: bool) -> str:
-    """Why nothing was found; scopes were searched `here` on this machine, and `there` on a server."""
+    """Return the reason for an empty result; `here` and `there` are the scopes of machine and server."""
     if not (here or there):
         return _UNNAMED
     if not (found.held or there):

@@ -99,7 +99,7 @@ class RefusedWrites:
 
 
 def _trial(folder: str) -> str:
-    """Why a folder takes no file, or nothing; one that is not there yet is no trouble."""
+    """Return the error of a trial write to a folder, or nothing; a missing folder is no error."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(_TRIAL_BYTES)

@@ -81,7 +81,7 @@ async def _told_again(
 
 
 def _bare(each: Trashed) -> wire.Trashed:
-    """What came back, by its name alone."""
+    """Name a restored memory without its text."""
     return wire.Trashed(id=each.note.id, scope=each.note.scope, root=each.note.top)
 
 

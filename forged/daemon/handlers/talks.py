@@ -78,12 +78,12 @@ class Talk:
 
     @property
     def waits(self) -> bool:
-        """Whether something was said that capture has not taken."""
+        """Return True if capture has not taken all messages."""
         return self.said > self._captured
 
     @property
     def is_full(self) -> bool:
-        """Whether the messages that wait leave no room for another one."""
+        """Return True if the waiting messages leave no room for another one."""
         waiting = self.messages[-(self.said - self._captured) :] if self.waits else ()
         return sum(len(_text(each)) for each in waiting) > CHARACTERS
 
@@ -143,7 +143,7 @@ class Talk:
         return tuple(each for each in self.messages[0 if whole else -(new + BEFORE) :] if _text(each).strip())
 
     def said_at(self, messages: Sequence[wire.Message]) -> tuple[float, ...]:
-        """When each of the newest messages was said, at the earliest; 0: nobody knows."""
+        """Return the earliest time of each of the newest messages; 0 where it is unknown."""
         newest = max((at for at, each in enumerate(messages) if each.role == "user"), default=len(messages))
         return tuple(self.began if at < newest else self.asked_at for at in range(len(messages)))
 
@@ -154,7 +154,7 @@ class Talk:
             self._compacted = said
 
     def compacted(self) -> None:
-        """What was said before the newest prompt is a summary now; what capture has not taken stays."""
+        """Drop messages before the newest prompt that capture has taken: a summary replaced them."""
         places = [at for at, each in enumerate(self.messages) if each.role == "user"]
         start = places[-1] if places else len(self.messages)
         self.messages = self.messages[max(0, min(start, len(self.messages) - (self.said - self._captured))) :]
@@ -275,7 +275,7 @@ class Talks:
         )
 
     def settled(self, talk: Talk) -> None:
-        """Nothing of a talk waits any more, or nobody wants it."""
+        """Let go of a talk of which nothing waits any more, or which is unwanted."""
         if talk in self._leaving:
             self._leaving.remove(talk)
             self._lost += talk.lost
@@ -286,7 +286,7 @@ class Talks:
         return tuple(_text(each) for talk in here for each in talk.messages if each.role == "user")
 
     def drop(self, agent: str, session_id: str) -> None:
-        """The session begins anew; what waits of it is due."""
+        """Begin the session anew; what waits of it is due."""
         if (talk := self._talks.pop((agent, session_id), None)) is not None:
             self._leave(talk)
 

@@ -144,7 +144,7 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
 
 
 def _chosen(withheld: Sequence[Withheld], names: Collection[str], *, again: bool) -> list[Withheld]:
-    """What `names`, beginnings of ids or of hashes, stand for; `again`: some may be accepted by now.
+    """Return the files that beginnings of ids or hashes name; `again`: some may be accepted by now.
 
     Raises MemoryNotFound, InvalidRequest.
     """

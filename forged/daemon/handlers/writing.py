@@ -195,7 +195,7 @@ async def _next_version(
 async def _done_before(
     context: Context, place: Workplace, request: wire.Edit | wire.Relate
 ) -> tuple[wire.Remembered, int] | None:
-    """What a request of this key has written, if it came before. Raises NoLongerWanted."""
+    """Return the memory that an earlier request of this key has written. Raises NoLongerWanted."""
     await context.daemon.state.opened()
     try:
         known = await context.daemon.state.requests.of(request.key)

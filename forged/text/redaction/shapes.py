@@ -68,7 +68,7 @@ def _der(found: re.Match[str]) -> Span | None:
 
 
 def _inside(data: bytes) -> bytes:
-    """What is in a SEQUENCE of ASN.1; nothing if it is none."""
+    """Return the content of a SEQUENCE of ASN.1; nothing if it is none."""
     if data[:1] != b"\x30" or len(data) < 2:
         return b""
     return data[2 + (data[1] & 0x7F if data[1] & 0x80 else 0) :]

@@ -164,7 +164,7 @@ Pairs = list[tuple[str, str, str]]
 
 
 class Said(NamedTuple):
-    """What holds of a subject, a change of it, and a change to the value that holds of the other subject."""
+    """A statement on a subject, a change of it, and a change to the other subject's value."""
 
     holds: str
     changed: str
@@ -187,7 +187,7 @@ def parallel() -> Iterator[tuple[str, Said, Said]]:
 
 
 def pairs_of_two_subjects(newer: str) -> Pairs:
-    """What holds of one subject, and what is said of the other: a field of Said."""
+    """A statement on one subject and one on the other: a field of Said."""
     return [
         (name, one.holds, getattr(other, newer))
         for name, *both in parallel()
@@ -196,7 +196,7 @@ def pairs_of_two_subjects(newer: str) -> Pairs:
 
 
 def pairs_of_one_subject() -> Pairs:
-    """What holds of a subject, and its two changes."""
+    """A statement on a subject, and its two changes."""
     return [
         (name, each.holds, newer)
         for name, *both in parallel()

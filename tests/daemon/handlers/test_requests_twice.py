@@ -95,12 +95,12 @@ async def _stage(parts: Parts, home: Path, repo: Path) -> None:
 
 
 def _plain(reply: wire.Reply) -> dict[str, object]:
-    """What is to be the same; when it was written is another time, and new ids are other ids."""
+    """Return the parts of a reply that must be equal: all but times and new ids."""
     return {name: getattr(reply, name) for name in reply.__struct_fields__ if name not in TOLD}
 
 
 async def _there(parts: Parts, home: Path, repo: Path) -> tuple[list[tuple[str, ...]], list[str], list[str]]:
-    """What counts in all roots, what waits for a person, and what lies in the trash."""
+    """Return the heads of all roots, the review list and the trash."""
     found: list[Memory] = []
     for top in (str(repo), str(home), str(home / ".forge/org")):
         if Path(top).is_dir():
