@@ -326,8 +326,9 @@ async def _kept(context: Context, talk: Talk, kind: str, place: Workplace) -> No
     """Have what is new of a talk captured; its `refusal` says why nothing was taken. Raises Disabled."""
     is_whole, said = kind == "compaction", talk.said
     talk.refusal = ""
-    if not (messages := talk.untold(whole=is_whole)):
+    if not (held := talk.untold(whole=is_whole)):
         return
+    messages, said_at = zip(*held, strict=True)
     handed_over = wire.Capture(
         workspace=talk.workspace,
         session_id=talk.session_id,
@@ -335,7 +336,6 @@ async def _kept(context: Context, talk: Talk, kind: str, place: Workplace) -> No
         messages=messages,
         agent=talk.agent,
     )
-    said_at = talk.said_at(messages)
     reply = await capture.keep(context, place, handed_over, said_at, headless=talk.is_headless)
     if reply.is_taken or reply.reason == "nothing_to_capture":
         talk.captured(said, whole=is_whole)

@@ -37,6 +37,8 @@ _LOST = "{} messages were lost, because capture refused them for too long"
 # Messages that a prompt is asked about together with, itself included.
 BEFORE = 8
 _TURNS = 32
+# Seconds between two prompts at least.
+_APART_S = 1e-5
 # Messages that are held however long they are: a prompt and the reply to it.
 _ALWAYS = 2
 
@@ -44,10 +46,10 @@ _ALWAYS = 2
 class Talk:
     """One session. `workspace` and `place` are those of its prompts, `turn_id` is the newest turn's.
 
-    `open_spans` is how many private spans its person has begun and not ended. `began` and `asked_at` are when
-    it was made and when its newest prompt was sent, in Unix seconds; 0: nobody knows. `refusal` is why
-    capture last took nothing of it, `touched` when its newest event came, and `lost` how many messages were
-    dropped that capture never saw.
+    `open_spans` is how many private spans its person has begun and not ended. `asked_at` is when its newest
+    prompt was sent, in Unix seconds, 0 where that is unknown. `refusal` is why capture last took nothing of
+    it, `touched` when its newest event came, and `lost` how many messages were dropped that capture never
+    saw.
     """
 
     def __init__(self, agent: str, session_id: str, workspace: str, place: Workplace) -> None:
@@ -68,7 +70,8 @@ class Talk:
         self._told = ("", 0)  # turn and hash of the prompt that was told last
         self._is_open = False  # whether what ends now may be the turn of the newest prompt
         self.open_spans = 0
-        self.began = self.asked_at = time.time()
+        self.asked_at = self._asked_last = 0.0
+        self._times: list[float] = []  # of each message, when its prompt was sent
         self.said = self._captured = self._compacted = 0  # messages, those that are gone included
 
     @property
@@ -92,12 +95,14 @@ class Talk:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    def asked(self, event: Event) -> bool:
-        """A prompt was sent; whether something of it is not private. One that is told twice was sent once."""
+    def asked(self, event: Event, at: float | None = None) -> bool:
+        """Add a prompt, sent now or `at`, unless it comes again. Return False if all of it is private."""
         told = (event.turn_id, hash(event.prompt))
         if event.turn_id and told == self._told:
             return self._is_open
-        self._told, self.asked_at = told, time.time()
+        # Clocks are coarse, and may step back: `undo` knows a turn by its time.
+        self._asked_last = max(time.time(), self._asked_last + _APART_S)
+        self._told, self.asked_at = told, self._asked_last if at is None else at
         prompt, self.open_spans = private_left(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
@@ -108,9 +113,7 @@ class Talk:
     def answered(self, event: Event) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and hash(event.prompt) != self._told[1]:
-            sent_at = self.asked_at if self._is_open else 0.0
-            self.asked(event)
-            self.asked_at = sent_at
+            self.asked(event, self.asked_at if self._is_open else 0.0)
         reply = "" if self.open_spans else private_left(event.reply, 0)[0]
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and _text(newest).strip() == reply.strip():
@@ -132,20 +135,17 @@ class Talk:
         for each in said[places[-1] :] if places else ():
             self._add(each.role, each.text)
 
-    def untold(self, *, whole: bool) -> tuple[wire.Message, ...]:
-        """What is to be captured: what is new and a little before it, by which the rest is known; or nothing.
+    def untold(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
+        """Return the messages to capture, each with the time its prompt was sent at; 0 where it is unknown.
 
-        `whole`: for a compaction all that is held, if something was said since the last one.
+        These are the new ones and a few before, by which the session is known again; or nothing. `whole`: for
+        a compaction all that is held, if something was said since the last one.
         """
         new = self.said - (self._compacted if whole else self._captured)
         if not new:
             return ()
-        return tuple(each for each in self.messages[0 if whole else -(new + BEFORE) :] if _text(each).strip())
-
-    def said_at(self, messages: Sequence[wire.Message]) -> tuple[float, ...]:
-        """Return the earliest time of each of the newest messages; 0 where it is unknown."""
-        newest = max((at for at, each in enumerate(messages) if each.role == "user"), default=len(messages))
-        return tuple(self.began if at < newest else self.asked_at for at in range(len(messages)))
+        held = list(zip(self.messages, self._times, strict=True))[0 if whole else -(new + BEFORE) :]
+        return tuple((each, at) for each, at in held if _text(each).strip())
 
     def captured(self, said: int, *, whole: bool) -> None:
         """The first so many messages were taken; `whole`: for a compaction."""
@@ -157,7 +157,8 @@ class Talk:
         """Drop messages before the newest prompt that capture has taken: a summary replaced them."""
         places = [at for at, each in enumerate(self.messages) if each.role == "user"]
         start = places[-1] if places else len(self.messages)
-        self.messages = self.messages[max(0, min(start, len(self.messages) - (self.said - self._captured))) :]
+        start = max(0, min(start, len(self.messages) - (self.said - self._captured)))
+        self.messages, self._times = self.messages[start:], self._times[start:]
         self.since_compaction = self.bytes_since_compaction = 0
 
     def without(self, left: Mapping[int, str]) -> None:
@@ -185,6 +186,7 @@ class Talk:
         self.said += 1
         self.bytes_since_compaction += len(text.encode())
         self.messages.append(wire.Message(role, text))
+        self._times.append(self.asked_at)
         size = sum(len(_text(each)) for each in self.messages)
         while size > CHARACTERS and len(self.messages) > _ALWAYS:
             is_untold = len(self.messages) <= self.said - self._captured
@@ -192,6 +194,7 @@ class Talk:
                 break
             self.lost += is_untold
             size -= len(_text(self.messages.pop(0)))
+            self._times.pop(0)
 
 
 class Talks:

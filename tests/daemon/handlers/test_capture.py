@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -17,12 +19,14 @@ from forged.capture.keeper import Keeper
 from forged.capture.values import Classified, Proposal
 from forged.config import Config
 from forged.conversation import Utterance
+from forged.daemon.handlers import talks
 from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event, digest
 from forged.state.digests import digest_of_id
 from forged_client import protocol as wire
+from tests.daemon.handlers.test_hook import Session
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.faults.amount import times
@@ -329,6 +333,29 @@ def test_undo_takes_back_one_turn_however_the_turns_came(counts, at_once):
         (repo / ".git").mkdir(parents=True)
         home.mkdir()
         run(scenario(home, repo))
+
+
+@pytest.mark.parametrize(
+    "clock", [time.time, lambda: 1e9, itertools.count(2e9, -60).__next__], ids=["runs", "rests", "back"]
+)
+@pytest.mark.parametrize("ends", list(itertools.product([True, False], repeat=3)), ids=str)
+async def test_undo_takes_back_one_turn_of_a_harness_though_some_were_interrupted(
+    home, repo, ends, clock, monkeypatch
+):
+    """A prompt without an end is captured with the next turn, or with the one after it."""
+    monkeypatch.setattr(talks, "time", SimpleNamespace(time=clock))
+    async with assembled(home) as parts:
+        claude = Session(parts, repo)
+        said = SAYINGS[: len(ends) + 1]
+        for number, (text, is_ended) in enumerate(zip(said, (*ends, True), strict=True)):
+            await claude.asks(text, str(number))
+            if is_ended:
+                await claude.ends("Noted.", str(number))
+        await judged(parts, SAYINGS)
+        taken = [(await parts.ask(wire.Undo(workspace=str(repo)))).memories for _ in said]
+        assert [[each.content for each in memories] for memories in taken] == [
+            [each] for each in reversed(said)
+        ]
 
 
 async def test_undo_takes_back_a_turn_that_was_judged_in_several_events(home, repo):
