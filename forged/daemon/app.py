@@ -142,9 +142,8 @@ class _HardStop:
         self._timer.daemon = True
         try:
             self._timer.start()
-        except (
-            RuntimeError
-        ):  # the system has no thread for it: the kernel's timer says less, and ends as well
+        except RuntimeError:
+            # The system has no thread for it: the kernel's timer says less, and ends as well.
             self._timer = None
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -113,20 +113,6 @@ _WITH_TEXTS = (wire.Restored, wire.Undone, wire.Reviewed)
 _RECEIPTS = 1000
 
 
-def _only_looks(request: wire.Request[Any]) -> bool:
-    """Return True if a request of a writing verb writes nothing."""
-    match request:
-        case wire.Import() | wire.Ingest():
-            return request.look
-        case wire.Undo():
-            return request.preview
-        case wire.Restore():
-            return not request.memory_id
-        case wire.Review():
-            return not (request.accept or request.everything or request.keep or request.drop)
-    return False
-
-
 def _digest(request: wire.Request[Any]) -> str:
     """By what two requests of one key are known to ask for the same."""
     return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
@@ -202,7 +188,7 @@ class Dispatcher:
         return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
 
     async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:
-        if not (key := getattr(request, "key", "")) or _only_looks(request):
+        if not (key := getattr(request, "key", "")) or request.only_shows:
             return await self._handled(request, Context(self._daemon, monotonic()))
         async with self._lock_of(key):
             return await self._once(request, key)
