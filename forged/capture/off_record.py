@@ -13,7 +13,8 @@ nothing. Nothing is raised.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -128,10 +129,10 @@ def without_repeats(text: str, refused: Sequence[Refusal], *, by_name: bool) -> 
     return "".join(part for part in sentences_in(text) if not is_repeat(part))
 
 
-def is_refused(content: str, prompts: Sequence[str]) -> bool:
-    """Return whether a text says what one of a person's messages does not want remembered."""
-    refused = (refused_in(text) for prompt in prompts for text in cut(prompt).refused)
-    return any(each.is_said_in(content) for each in refused)
+def is_refused(content: str, refused: Sequence[Refusal], prompts: Sequence[str]) -> bool:
+    """Return whether a text says what was refused, or what one of a person's prompts refuses."""
+    fresh = (refused_in(text) for prompt in prompts for text in cut(prompt).refused)
+    return any(each.is_said_in(content) for each in chain(refused, fresh))
 
 
 class OffRecord:
@@ -154,6 +155,11 @@ class OffRecord:
     def of(self, key: str) -> tuple[Refusal, ...]:
         """Return what a session refused."""
         return self._refused.get(key, ())
+
+    def of_all(self, session_ids: Collection[str]) -> tuple[Refusal, ...]:
+        """Return what sessions of these ids refused, in whatever roots."""
+        found = (some for key, some in self._refused.items() if key.partition("\0")[0] in session_ids)
+        return tuple(chain.from_iterable(found))
 
 
 def words_to_forget(sentence: str) -> frozenset[str]:

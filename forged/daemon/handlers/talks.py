@@ -85,10 +85,19 @@ class Talk:
         return self.said > self._captured
 
     @property
+    def waiting(self) -> Sequence[wire.Message]:
+        """The messages that capture has not taken."""
+        return self.messages[-(self.said - self._captured) :] if self.waits else ()
+
+    @property
+    def waiting_prompts(self) -> tuple[str, ...]:
+        """The prompts that capture has not taken."""
+        return tuple(_text(each) for each in self.waiting if each.role == "user")
+
+    @property
     def is_full(self) -> bool:
         """Return True if the waiting messages leave no room for another one."""
-        waiting = self.messages[-(self.said - self._captured) :] if self.waits else ()
-        return sum(len(_text(each)) for each in waiting) > CHARACTERS
+        return sum(len(_text(each)) for each in self.waiting) > CHARACTERS
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
@@ -283,10 +292,9 @@ class Talks:
             self._leaving.remove(talk)
             self._lost += talk.lost
 
-    def prompts(self, tops: Collection[str]) -> tuple[str, ...]:
-        """Return what the persons of all held sessions said where one of these roots counts."""
-        here = (talk for talk in self._all() if not set(tops).isdisjoint(talk.place.tops))
-        return tuple(_text(each) for talk in here for each in talk.messages if each.role == "user")
+    def held(self, tops: Collection[str]) -> tuple[Talk, ...]:
+        """Return the talks of all sessions in which one of these roots counts."""
+        return tuple(talk for talk in self._all() if not set(tops).isdisjoint(talk.place.tops))
 
     def drop(self, agent: str, session_id: str) -> None:
         """Begin the session anew; what waits of it is due."""
@@ -348,7 +356,7 @@ class Talks:
         self._leaving.append(talk)
         while len(self._leaving) > _MOST_LEAVING:
             oldest = self._leaving.pop(0)
-            self._lost += oldest.lost + len(oldest.untold(whole=False))
+            self._lost += oldest.lost + len(oldest.waiting)
 
 
 def _text(message: wire.Message) -> str:

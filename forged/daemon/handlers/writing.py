@@ -50,12 +50,12 @@ async def remember(
     secrets = await secrets_in(content, beside)
     insist(secrets, allowed=request.allow_secret)
     if request.scope == Scope.SESSION:
-        await check_wanted(context, tops, content, request.origin)
+        await check_wanted(context, tops, content, request.origin, request.session_id)
         noted = _notes(secrets, is_cut=content != request.content)
         context.daemon.metrics.remembered += 1
         return remember_in_session(context.daemon, place, request, content, noted)
     at, supersedes = await _home(context, place, request)
-    await check_wanted(context, (*tops, at.root.top), content, request.origin)
+    await check_wanted(context, (*tops, at.root.top), content, request.origin, request.session_id)
     told = said_of(request, at.root.scope)
     edges = await _edges(context, at, request.related)
     evidence = await evidence_of(request.evidence, _ground(place, at.root))
@@ -308,16 +308,21 @@ def _linked(there: Collection[str], wanted: str) -> str:
 # --- what must not be written --------------------------------------------------------------------------
 
 
-async def check_wanted(context: Context, tops: Sequence[str], content: str, origin: str) -> None:
+async def check_wanted(
+    context: Context, tops: Sequence[str], content: str, origin: str, session_id: str = ""
+) -> None:
     """Refuse what a person forgot or does not want remembered, unless it is the person's own word.
 
-    A request not to remember counts as long as its session is held.
-    Raises ForgottenText.
+    A request not to remember counts for the session of `session_id`, and as long as another one of these
+    roots is held. Raises ForgottenText.
     """
     if origin == Origin.EXPLICIT:
         return
-    prompts = context.daemon.talks.prompts(tops)
-    if await asyncio.to_thread(lambda: is_refused(content, prompts)):
+    held = context.daemon.talks.held(tops)
+    sessions = {session_id, *(each.session_id for each in held)} - {""}
+    refused = context.daemon.capture.off_record.of_all(sessions)
+    prompts = [text for each in held for text in each.waiting_prompts]
+    if await asyncio.to_thread(is_refused, content, refused, prompts):
         raise ForgottenText(
             "the person asked in a session of this repository not to remember this; it is written when the "
             "person says so: `forgectl remember` with the text"

@@ -542,3 +542,14 @@ async def test_status_tells_of_capture(home, repo):
     assert (report.accepted, report.durable, report.rejected) == (1, 1, 1)
     assert (report.turns, report.spooled, report.paused) == (1, 1, (str(repo),))
     assert report.reason == "paused; `forgectl resume` ends it"
+
+
+async def test_an_agent_remembers_nothing_that_a_captured_message_refuses(home, repo):
+    """Though no hook hears of the session; to others it says nothing."""
+    told = wire.Remember(workspace=str(repo), content="The user's manager is Zoltan.", session_id="s")
+    async with assembled(home) as parts:
+        await parts.ask(turn(repo, "Please don't remember this: my manager is called Zoltan.", "Fine."))
+        code, reason = await parts.refusal(told)
+        assert (code, "Zoltan" in reason) == ("forgotten", False)
+        another = msgspec.structs.replace(told, session_id="another")
+        assert (await parts.ask(another)).status == "ok"
