@@ -875,7 +875,7 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             await session.ends("Done.", "t1")
             await session.asks("And now the lint.", "t2")
         (talk,) = parts.daemon.talks.held((str(repo),))
-        assert talk.waiting_prompts == ("And now the lint.",)  # the others were looked through by capture
+        assert not any("Zoltan" in each for each in talk.waiting_prompts)  # capture has looked through it
 
         fits = [
             wire.Remember(workspace=str(repo), content="The lint runs with ruff."),
