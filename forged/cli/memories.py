@@ -241,7 +241,10 @@ def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
         agent_id=request.agent_id,
     )
     chain = client.ask(asked)
-    if request.erase_now and chain.status == "error" and (there := _in_trash(client, request)):
+    is_shown = any(each.id in _whole(request) for each in chain.memories)
+    there = _in_trash(client, request) if request.erase_now and not is_shown else None
+    # The daemon, too, takes an id in the trash that is named whole before one that only begins so.
+    if there is not None and (chain.status == "error" or _whole(request) & set(there.ids)):
         versions = counted(len(there.ids), "version")
         question = f"Erase {escape_line(there.id)} ({versions}) from the trash for ever?"
         confirm((escape_line(there.first_line),), question, declined="nothing was erased")
@@ -256,9 +259,16 @@ def _confirm(call: Invocation, client: Client, request: wire.Forget) -> None:
 def _in_trash(client: Client, request: wire.Forget) -> wire.Trashed | None:
     """Return the one entry of the trash with this id; None if there is none, or more than one."""
     asked = wire.Restore(workspace=request.workspace, scope=request.scope, agent_id=request.agent_id)
-    named = (request.memory_id, f"mem_{request.memory_id}")
-    found = [each for each in client.ask(asked).restorable if any(id_.startswith(named) for id_ in each.ids)]
+    whole = _whole(request)
+    begun = [
+        each for each in client.ask(asked).restorable if any(id_.startswith(tuple(whole)) for id_ in each.ids)
+    ]
+    found = [each for each in begun if whole & set(each.ids)] or begun
     return found[0] if len({each.ids for each in found}) == 1 else None
+
+
+def _whole(request: wire.Forget) -> set[str]:
+    return {request.memory_id, f"mem_{request.memory_id}"}
 
 
 def _receipt(gone: wire.Forgotten) -> Iterator[str]:

@@ -18,6 +18,9 @@ from forged_client.protocol import (
     Memories,
     Remember,
     Remembered,
+    Restore,
+    Restored,
+    Trashed,
 )
 from tests.cli import reports
 
@@ -194,6 +197,21 @@ def test_forget_asks_a_person_and_shows_what_would_go(daemon, forgectl, monkeypa
     assert "2 versions" in shown.err
     assert "erase it for ever" in shown.err
     assert any(isinstance(request, Forget) for request in daemon.requests) is done
+
+
+@pytest.mark.parametrize("named", ["mem_notes", "notes"])
+def test_a_person_is_asked_about_what_will_be_erased(daemon, forgectl, monkeypatch, named):
+    """An id in the trash that is named whole, and not one on disk that only begins so."""
+    daemon.answers[History] = Chain(memories=(reports.record("mem_notes-2"),))
+    daemon.answers[Restore] = Restored(restorable=(Trashed(id="mem_notes", ids=("mem_notes",)),))
+    daemon.answers[Forget] = GONE
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+    shown = forgectl("forget", named, "--now", interactive=True)
+
+    assert shown.code == 0
+    assert "Erase mem_notes (1 version) from the trash for ever?" in shown.err
+    assert "mem_notes-2" not in shown.err
 
 
 # --- list, narrowed --------------------------------------------------------------------------------------

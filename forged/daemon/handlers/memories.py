@@ -20,8 +20,8 @@ from forged.daemon.handlers.details import drop_all_known, full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
-from forged.daemon.handlers.naming import begun_by, in_view, on_disk, the_one, unseen, within
-from forged.daemon.handlers.refusals import NotReady
+from forged.daemon.handlers.naming import begun_by, in_view, is_whole, on_disk, the_one, unseen, within
+from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.daemon.handlers.shared_documents import forget_pieces
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
@@ -70,30 +70,42 @@ def receipt(daemon: Daemon, ids: tuple[str, ...], taking: Taking) -> wire.Forgot
 async def _meant(
     context: Context, place: Workplace, request: wire.Forget
 ) -> tuple[RootIndex, tuple[str, ...]]:
-    """The root and the ids of what is to go; what is to be erased may lie in the trash already."""
+    """Return the root and the ids of what is to go; what is to be erased may lie in the trash already.
+
+    An id that is named whole and lies there is meant before one on disk that only begins so.
+    """
     try:
         at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
-    except MemoryNotFound as error:
-        if request.erase_now and (found := await _in_trash(context, place, request)):
+    except (MemoryNotFound, InvalidRequest) as error:
+        if found := await _in_trash(context, place, request, whole=isinstance(error, InvalidRequest)):
             return found
-        if not request.erase_now and await _in_trash(context, place, request):
-            raise MemoryNotFound(
-                f"{request.memory_id[:80]!r} lies in the trash already; --now (erase_now) erases it there"
-            ) from error
         raise
+    if not is_whole(request.memory_id, memory_id) and (
+        found := await _in_trash(context, place, request, whole=True)
+    ):
+        return found
     if request.version_only:
         return at.index, (memory_id,)
     return at.index, await context.daemon.writer.chain(at.index, memory_id)
 
 
 async def _in_trash(
-    context: Context, place: Workplace, request: wire.Forget
+    context: Context, place: Workplace, request: wire.Forget, *, whole: bool
 ) -> tuple[RootIndex, tuple[str, ...]] | None:
-    """The root and the ids of what went into the trash with a memory; None if it is not there."""
+    """Return the root and the ids of what went into the trash with a memory; None if it is not there.
+
+    `whole`: only if it is named by its whole id. Raises MemoryNotFound if it is not to be erased.
+    """
     held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
+    if whole and not any(is_whole(request.memory_id, each.memory.id) for each in held):
+        return None
     together = went_with(held, place.tops, request.memory_id, request.scope)
     if not together:
         return None
+    if not request.erase_now:
+        raise MemoryNotFound(
+            f"{request.memory_id[:80]!r} lies in the trash already; --now (erase_now) erases it there"
+        )
     first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
     chain = link([each.memory for each in together if each.note.top == root.top]).chain(first.memory.id)
     return context.daemon.indexer.open(root), chain if not request.version_only else (first.memory.id,)

@@ -139,7 +139,7 @@ def _check_agent(scope: str, agent_id: str) -> None:
 def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
     """The memories of this name in the maps: each root may have one of the same id."""
     wanted = one_form(wanted)
-    if found := view.find(wanted, scope):
+    if found := view.find(wanted, scope) or view.find(f"mem_{wanted}", scope):
         return found
     homes = [each for each in view.maps if scope in {"", each.scope}]
     ids = dict.fromkeys(each for home in homes for each in ids_beginning(home.memories, wanted))
@@ -174,7 +174,8 @@ def check_scope(scope: str, *others: str) -> None:
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:
     found = [(home, each) for home, memories in homes for each in ids_beginning(memories, wanted)]
-    exact = [each for each in found if each[1] == one_form(wanted)] or found
+    exact = [each for each in found if each[1] == one_form(wanted)]
+    exact = exact or [each for each in found if is_whole(wanted, each[1])] or found
     # Of two roots of one scope, as a worktree may see, the one that is written to is meant.
     firsts: dict[tuple[str, str], tuple[Look, str]] = {}
     for each in exact:
@@ -191,10 +192,16 @@ def begun_by(ids: Iterable[str], wanted: str) -> str:
     """The one of some ids that is meant, or nothing. Raises InvalidRequest for a beginning of several."""
     there, wanted = tuple(dict.fromkeys(ids)), one_form(wanted)
     found = [each for each in there if each.startswith((wanted, f"mem_{wanted}"))] if wanted else []
+    found = [each for each in found if is_whole(wanted, each)] or found
     if wanted in there:
         return wanted
     check_candidates(found, wanted)
     return found[0] if found else ""
+
+
+def is_whole(wanted: str, memory_id: str) -> bool:
+    """Return True if an id is named whole, with or without its `mem_`."""
+    return one_form(wanted) in {memory_id, memory_id.removeprefix("mem_")}
 
 
 def check_candidates(ids: Sequence[str], wanted: str) -> None:

@@ -231,6 +231,22 @@ async def test_what_lies_in_the_trash_is_erased_by_its_id(home, repo, went):
     assert digest(str(repo), "goose") in digests
 
 
+@pytest.mark.parametrize("others", [("mem_notes-2",), ("mem_notes-2", "mem_notes-3")], ids=len)
+@pytest.mark.parametrize("named", ["mem_notes", "notes"])
+async def test_an_id_in_the_trash_is_meant_before_those_on_disk_that_begin_so(home, repo, named, others):
+    put(repo, memory("mem_notes", "goose"), *(memory(each, f"redis {each}") for each in others))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        away_first = await parts.ask(wire.Forget(workspace=str(repo), memory_id=named))
+        code, told = await parts.refusal(wire.Forget(workspace=str(repo), memory_id=named))
+        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id=named, erase_now=True))
+        left = (await parts.ask(wire.ListMemories(workspace=str(repo)))).memories
+
+    assert (away_first.ids, gone.ids) == (("mem_notes",), ("mem_notes",))
+    assert (code, "--now" in told) == ("not_found", True)
+    assert sorted(each.id for each in left) == sorted(others)
+
+
 async def test_erasing_erases_a_copy_that_went_between_the_look_and_the_write(home, repo, monkeypatch):
     """A second request takes the memory into the trash while the first is about to erase it."""
     put(repo, memory("mem_1", "goose"))
