@@ -162,9 +162,11 @@ class TrustRecords:
         self._database.submit(serve)
         return done.result()
 
-    async def put_root(self, record: RootRecord) -> None:
-        await self._database.run(partial(_put_root, record))
+    async def put_root(self, record: RootRecord, accepted: Collection[str] = ()) -> None:
+        """Put a root on record, and accept files of it with these hashes: both or neither."""
+        await self._database.run(partial(_put_root, record, accepted))
         self._roots[record.key] = record
+        self._hashes.setdefault(record.identity, set()).update(accepted)
         self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
@@ -238,9 +240,10 @@ def _pair(key: object) -> tuple[str, str]:
     return identity, rest
 
 
-def _put_root(record: RootRecord, connection: Connection) -> None:
+def _put_root(record: RootRecord, accepted: Iterable[str], connection: Connection) -> None:
     of_it = (record.first_seen, int(record.born_empty), record.trusted_at, record.mode, record.branch)
     tables.put(connection, "roots", record.key, *of_it)
+    _approve(record.identity, accepted, connection)
 
 
 def put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> None:
@@ -261,7 +264,7 @@ def _parts(found: Looked) -> Iterator[Looked]:
 def _note(found: Looked, connection: Connection) -> bool:
     row = tables.row_of(connection, "roots", found.root.key)
     if row is None:
-        _put_root(found.root, connection)
+        _put_root(found.root, (), connection)
     elif _root(row) != found.root:
         return False  # a person has decided on it meanwhile
     _approve(found.root.identity, found.accepted, connection)
@@ -284,5 +287,5 @@ def _disown(gone: Iterable[tuple[str, OwnFile]], connection: Connection) -> None
 
 
 def _revoke(record: RootRecord, connection: Connection) -> None:
-    _put_root(record, connection)
+    _put_root(record, (), connection)
     tables.remove_below(connection, "approvals", f"{record.identity} ")

@@ -249,10 +249,10 @@ class Trust:
         there = {file.sha256 for file in files_of(snapshot)}
         record = standing.record or RootRecord(top, standing.identity, utc_now(), born_empty=False)
         record = msgspec.structs.replace(record, identity=standing.identities[0])
-        await self._records.approve(record.identity, there if hashes is None else there & set(hashes))
-        await self._records.put_root(
-            msgspec.structs.replace(record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch)
+        trusted = msgspec.structs.replace(
+            record, trusted_at=utc_now(), mode=mode or self._mode, branch=branch
         )
+        await self._records.put_root(trusted, there if hashes is None else there & set(hashes))
         return await self._in_force(top)
 
     async def revoke(self, top: str) -> KnownRoot:

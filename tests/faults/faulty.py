@@ -32,7 +32,11 @@ _real_rename = os.rename
 _real_truncate, _real_give, _real_receive = os.ftruncate, socket.send_fds, socket.recv_fds
 _real_send, _real_get, _real_connect = Connection.send_bytes, Queue.get, sqlite3.connect
 # As SQLite says it.
-_SAID = {"EIO": ("SQLITE_IOERR_FSYNC", "disk I/O error"), "ENOSPC": ("SQLITE_FULL", "disk is full")}
+_SAID = {
+    "EIO": ("SQLITE_IOERR_FSYNC", "disk I/O error"),
+    "ENOSPC": ("SQLITE_FULL", "disk is full"),
+    "EROFS": ("SQLITE_READONLY", "attempt to write a readonly database"),
+}
 
 
 class _Orders:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from forged_client import envelope
+from forged_client import Client, envelope
+from forged_client.protocol import Reply
+from tests.data.memories import memory, put
 from tests.faults.telling import Telling, can_mount, telling
 from tests.support.clock import eventually
 from tests.support.daemon import stored
@@ -32,6 +35,15 @@ _WRITING = (
 _TAKING = (
     ("daemon", "commit", "INTO events", "EIO"),
     ("daemon", "commit", "INTO events", "ENOSPC"),
+)
+# What a person decides of a repository, whether it is trusted before, and the rows that say so.
+_DECISIONS: tuple[tuple[Callable[[Client, str], Reply], bool, str], ...] = (
+    (lambda client, top: client.trust(top, action="trust"), False, "INTO approvals"),
+    (lambda client, top: client.trust(top, action="trust"), False, "INTO roots"),
+    (lambda client, top: client.trust(top, action="trust", mode="pin"), True, "INTO roots"),
+    (lambda client, top: client.trust(top, action="revoke"), True, "INTO roots"),
+    (lambda client, top: client.review(top, ["mem_foreign"]), False, "INTO approvals"),
+    (lambda client, top: client.review(top, everything=True), False, "INTO approvals"),
 )
 
 
@@ -116,6 +128,43 @@ def test_events_that_cannot_be_taken_out_of_the_spool_leave_it_later(place, prom
         one.assert_kept_once(names)
         assert stored(place / ".local/state/forged", "events", "journal") == []
     promised("EIO when events are removed: the spool is empty after it", len(names), f"{took:.1f} s")
+
+
+def test_a_decision_that_could_not_be_stored_is_in_force_neither_now_nor_later(place, promised):
+    errors = ("ENOSPC", "EIO", "EROFS")
+    with telling(place) as one:
+        for number, (decide, trusted, about) in enumerate(_DECISIONS):
+            top = place / f"repo-{number}"
+            (top / ".git").mkdir(parents=True)
+            put(top, memory("mem_foreign", "Ask the marsupial first."), memory("mem_other", "And the gnu."))
+            with one.daemon.client(trusts=False) as client:
+                if trusted:
+                    client.trust(str(top), action="trust", mode="follow")
+                before = _force(client, top)
+                for error in errors:
+                    one.faults.arm("daemon", "commit", about, does=error, lasting=True)
+                    refused = decide(client, str(top))
+                    assert refused.status == "error"
+                    assert "state.db" in refused.reason
+                    assert _force(client, top) == before
+                    one.faults.disarm()
+                    assert _force(client, top) == before
+            assert one.daemon.stop() == 0
+            one.daemon.start()
+            with one.daemon.client(trusts=False) as client:
+                assert _force(client, top) == before
+                assert decide(client, str(top)).status == "ok"
+                assert _force(client, top) != before
+    promised("a refused decision is not in force", len(_DECISIONS) * len(errors), "nor after a restart")
+
+
+def _force(client: Client, top: Path) -> tuple[object, ...]:
+    """What a person's decisions come to: the state of a repository, and what of it is shown and injected."""
+    assert client.rebuild(str(top), wait=True).status == "ok"
+    (root,) = client.trust(str(top)).roots
+    listed = tuple(sorted(each.id for each in client.list(str(top)).memories))
+    text = client.retrieve(str(top), [{"role": "user", "content": "Whom do we ask, marsupial or gnu?"}]).text
+    return root.state, root.mode, root.withheld, listed, "marsupial" in text, "gnu" in text
 
 
 @pytest.mark.skipif(not can_mount(), reason="NOT TESTED: a full disk; `unshare -Urm` does not work here")

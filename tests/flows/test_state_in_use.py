@@ -13,6 +13,7 @@ import pytest
 
 from forged.state import tables
 from forged_client.protocol import Hook
+from tests.data.memories import memory, put
 from tests.mcp.agent import started
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, Shell, running
@@ -114,15 +115,19 @@ def test_when_the_other_daemon_ends_the_second_takes_over_and_says_nothing_more(
         shell = Shell(home, second.socket, repo)
         told = f"another daemon of yours (pid {first.pid}, socket {first.socket})"
         eventually(lambda: told in shell.run("status").out, PATIENCE_S)
-        refused = shell.run("remember", "Use tabs.")
+        put(repo, memory("mem_foreign", "Ports are the marsupial's."))
+        refused, undecided = shell.run("remember", "Use tabs."), shell.run("trust", "--yes")
         helps = shell.run("status").out.partition("`FORGED_SOCKET=")[2].partition("`")[0]
         socket, _, command = helps.partition(" ")
         ended = Shell(home, socket, repo).run(*command.split()[1:])
         eventually(lambda: TEXT in shell.run("retrieve", "Where do our ports start?").out, PATIENCE_S)
         after = shell.run("status").out
+        review = shell.run("review").out
         written = shell.run("remember", "Use tabs.")
 
     assert (refused.code, told in refused.err, ended.code) == (69, True, 0)
+    assert (undecided.code, told in undecided.err) == (69, True)
+    assert "mem_foreign" in review, "what could not be put on record is decided all the same"
     assert after.startswith("ok\n"), after
     assert not any(word in after for word in (told, "NOT USED", "FAILING", "was refused"))
     assert written.code == 0
