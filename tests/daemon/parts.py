@@ -74,7 +74,8 @@ class Parts:
         metrics = Metrics()
         self.watcher = StandInWatcher()
         self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
-        self.state = State(str(home / "state"), self.governor)
+        self.folder = home / "state"
+        self.state = State(str(self.folder), self.governor)
         self.trust = Trust(self.state)
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)

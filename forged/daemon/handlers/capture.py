@@ -23,6 +23,7 @@ from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
 from forged.daemon.handlers.responses import remember_response
 from forged.daemon.handlers.restoring import roots_of
+from forged.daemon.handlers.reviewing import drop_proposals
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps import RootIndex
@@ -292,9 +293,9 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
     if waiting_id in state.intents.known:
         await state.intents.drop(waiting_id)
         return True
-    is_there = any(each.memory.id == waiting_id for each in state.to_review.of())
-    await state.to_review.remove([waiting_id])
-    return is_there
+    waiting = [each for each in state.to_review.of() if each.memory.id == waiting_id]
+    await drop_proposals(context.daemon, waiting)
+    return bool(waiting)
 
 
 def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:

@@ -223,8 +223,11 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     """
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
+    is_known = any(daemon.state.details.get(index.root.top, each) != Detail() for each in ids)
     try:
         await drop_all_known(daemon, index.root.top, ids)
+        if is_known:
+            await daemon.state.erase_traces()
         await daemon.writer.finish(gone)
     finally:
         daemon.retriever.turns.forget(index.root.top, ids)

@@ -152,6 +152,8 @@ async def put_away(
             await forget_pieces(daemon, ids)
         if purge:
             cut += await purge_texts(daemon, gone.contents)
+        else:
+            await daemon.state.erase_traces()
         await daemon.writer.finish(gone)
     finally:  # the files are gone, whatever else could not be done
         await index.until_tried(generation, time.monotonic() + PATIENCE_S)

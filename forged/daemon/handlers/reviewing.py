@@ -17,7 +17,7 @@ import msgspec
 
 from forged.daemon.handlers import trust
 from forged.daemon.handlers.beside import texts_beside
-from forged.daemon.handlers.context import PATIENCE_S, Context
+from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
@@ -155,7 +155,15 @@ async def _drop(context: Context, drop: Sequence[Document]) -> None:
     for document in drop:
         await state.forgotten.add(document.root.top, [document.memory.content])
         state.judged.decide(document.memory.id, "", reason="you dropped it in `forgectl review`")
-    await state.to_review.remove([each.memory.id for each in drop])
+    await drop_proposals(context.daemon, drop)
+
+
+async def drop_proposals(daemon: Daemon, drop: Sequence[Document]) -> None:
+    """Keep no byte of what waited and was refused. Raises StoreError."""
+    if drop:
+        await daemon.state.to_review.remove([each.memory.id for each in drop])
+        await daemon.state.judged.forget((), [each.memory.content for each in drop])
+        await daemon.state.erase_traces()
 
 
 def _proposed(document: Document) -> wire.Proposed:

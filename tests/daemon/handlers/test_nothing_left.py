@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
+import msgspec
 import pytest
 
 from forged.daemon.handlers.memories import forgotten_elsewhere
 from forged.files import org_root, root_at
 from forged.files.roots import Root
-from forged.memory import Scope
+from forged.memory import Scope, utc_now
 from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Said, Write
 from forged.state import tables as sql
+from forged.writing import TRASH_S
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_capture import captured
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory
+from tests.support.reading import bytes_of
 
 # Every table is in one of these two. What has ids of memories is cleaned by `details.drop_all_known`, or it
 # says here why it may keep them.
@@ -43,6 +49,7 @@ OTHERS = {
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
+SAID = Said(metadata={"customer": "Acme no. 2"})
 
 
 def test_every_table_is_cleaned_or_says_why_not():
@@ -86,9 +93,8 @@ async def _put(parts: Parts, root: Root, *ids: str) -> None:
     index = parts.indexer.open(root)
     for day, memory_id in enumerate(ids, 1):
         new = captured(memory_id, f"The walrus says {day}.", day, scope=root.scope)
-        await parts.daemon.writer.add(
-            index, new, key=f"key of {day}", said=Said(metadata={"customer": "Acme"})
-        )
+        about = Said(metadata={"customer": f"Acme no. {day}"})
+        await parts.daemon.writer.add(index, new, key=f"key of {day}", said=about)
         await _known(parts, root, memory_id)
     await index.until_tried(index.mark(), float("inf"))
 
@@ -128,6 +134,85 @@ WAYS = {
 }
 
 
+async def _from_trash(parts, repo):
+    await _forget(parts, repo)
+    await _erase(parts, repo)
+
+
+async def _trash_ends(parts, repo):
+    await _undo(parts, repo)
+    trash = parts.daemon.writer.trash
+    await asyncio.to_thread(trash.empty, time.time() + TRASH_S + 60)
+    assert not await asyncio.to_thread(trash.held, time.time())
+
+
+async def _moved_on(parts, repo):
+    """And forgotten where it went."""
+    moved = await parts.ask(wire.Move(workspace=str(repo), memory_id=GONE, to="user"))
+    assert b"Acme no. 2" in b"".join(_files_of(parts).values())
+    await parts.ask(wire.Forget(workspace=str(repo), memory_id=moved.memory_id))
+
+
+async def _dropped(parts, repo, by=wire.Review):
+    """A proposal that says the same, and the memory."""
+    root = root_at(str(repo), parts.resolver.home)
+    (there,) = [each for each in (await parts.trust.look(root))[0].memories if each.id == GONE]
+    await _forget(parts, repo)
+    waiting = msgspec.structs.replace(there, id="mem_waits", created_at=utc_now())
+    identity = "1:2:3" if by is wire.Dead else ""  # of a folder that lay at this path before
+    await parts.state.to_review.add([Document(root, waiting, waits="why", identity=identity, said=SAID)])
+    parts.state.judged.add("mem_waits", Judgement(at=4e9, text=there.content, reason="it waits"))
+    await parts.state._save()
+    assert b"walrus says 2" in b"".join(_files_of(parts).values())
+    (parts.folder / "state.db.damaged-20260102").write_text("The walrus says 2.")
+    if by is wire.Review:
+        await parts.ask(wire.Review(workspace=str(repo), drop=("mem_waits",)))
+    else:
+        assert (await parts.ask(wire.Dead(action="drop", ids=("mem_waits",)))).events
+
+
+async def _dropped_as_dead(parts, repo):
+    await _dropped(parts, repo, wire.Dead)
+
+
+def _files_of(parts: Parts) -> dict[str, bytes]:
+    """What lies beside the trash in the state directory, byte by byte."""
+    return {path.name: held for path, held in bytes_of(parts.folder.iterdir()).items()}
+
+
+ENDS = {
+    **{name: way for name, way in WAYS.items() if name != "move"},
+    "from the trash": _from_trash,
+    "trash ends": _trash_ends,
+    "moved and forgotten": _moved_on,
+    "dropped in a review": _dropped,
+    "dropped among the dead": _dropped_as_dead,
+}
+
+
+@pytest.mark.parametrize("goes", ENDS.values(), ids=ENDS)
+async def test_no_byte_of_a_memory_that_is_gone_is_in_the_state(home, repo, goes):
+    """In the file, its journal, the daily copy, and what was set aside of a damaged file."""
+    async with assembled(home) as parts:
+        root = root_at(str(repo), str(home))
+        await _put(parts, root, STAYS, GONE)
+        await parts.state._save()
+        aside = parts.folder / "state.db.damaged-20260101"
+        aside.write_text("The walrus says 2.")
+        await parts.state._keep_copy()
+        needles = (f"{repo}\n{GONE}".encode(), b"walrus says 2", b"Acme no. 2")
+        before = _files_of(parts)
+        assert {"state.db", "state.db-wal", "state.copy", aside.name} <= before.keys()
+        assert all(any(needle in held for held in before.values()) for needle in needles)
+
+        await goes(parts, repo)
+
+        for _ in range(2):  # at once, and once all that waits has been written
+            held = _files_of(parts)
+            assert [(each, name) for each in needles for name in held if each in held[name]] == []
+            await parts.state._save()
+
+
 @pytest.mark.parametrize("goes", WAYS.values(), ids=WAYS)
 async def test_no_table_knows_a_memory_that_is_gone(home, repo, goes):
     async with assembled(home) as parts:
@@ -151,7 +236,7 @@ async def test_no_table_knows_the_pieces_of_a_document_that_is_gone(home, repo, 
     async with assembled(home) as parts:
         where = {"workspace": str(repo)}
         brought = wire.Ingest(
-            **where, documents=(wire.Document(source="a.md", text=said),), metadata={"k": "v"}
+            **where, documents=(wire.Document(source="a.md", text=said),), metadata={"k": "Acme of a.md"}
         )
         await parts.ask(brought)
         index = parts.indexer.open(org_root(str(home)))
@@ -169,6 +254,7 @@ async def test_no_table_knows_the_pieces_of_a_document_that_is_gone(home, repo, 
 
         after = await _rows(parts)
         assert [each for each, rows in after.items() if piece in rows] == []
+        assert [name for name, held in _files_of(parts).items() if b"Acme of a.md" in held] == []
 
 
 async def test_no_table_knows_a_memory_of_a_session_that_is_forgotten(home, repo):
