@@ -48,12 +48,9 @@ _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
 
 
 class Service(Protocol):
-    """What answers requests: the handlers' dispatcher, or a stand-in of a test.
+    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
 
-    Bytes are a reply as its frame, ready to be sent.
-    """
-
-    def handle(self, request: Request[Any]) -> Reply | bytes | Awaitable[Reply] | AsyncIterator[Reply]: ...
+    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
 
     def sent(self, request: Request[Any], *, whole: bool) -> None: ...
 
@@ -193,21 +190,22 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.metrics.slow_readers_closed += 1
                 self._transport.abort()
 
-    def send(self, reply: Reply | bytes) -> None:
+    def send(self, reply: Reply) -> bool:
+        """Write a reply. Return False if its peer is gone, or gets an error in its place."""
         if self._transport is None or self._transport.is_closing():
-            return
-        frame = reply if isinstance(reply, bytes) else self._encoded(reply)[0]
+            return False
+        frame, is_whole = self._encoded(reply)
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
             self._server.metrics.slow_readers_closed += 1
             self._transport.abort()
-            return
+            return False
         self._transport.write(frame)
+        return is_whole
 
-    def _answer(self, request: Request[Any], reply: Reply | bytes) -> None:
+    def _answer(self, request: Request[Any], reply: Reply) -> None:
         """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
-        frame, whole = (reply, True) if isinstance(reply, bytes) else self._encoded(reply)
-        self.send(frame)
+        whole = self.send(reply)
         if isinstance(request, _HEARD):
             wire = self._transport
             gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
@@ -271,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = self._server.service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
             answer = self._guarded(request, error)
-        if isinstance(answer, (Reply, bytes)):
+        if isinstance(answer, Reply):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
             self._answer(request, answer)
             return False

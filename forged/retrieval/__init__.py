@@ -8,7 +8,6 @@ what is kept.
 from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
 from forged.retrieval.pipeline import FIRST_BUILD
-from forged.retrieval.ready import Ready
 from forged.retrieval.recall import Facts, Known, Limits, Recollection, combined, compared_by, is_asked_for
 from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
@@ -30,7 +29,6 @@ __all__ = [
     "Limits",
     "ModelsInUse",
     "Place",
-    "Ready",
     "Recollected",
     "Recollection",
     "Retriever",

@@ -2,7 +2,7 @@
 
 A turn is its user message: what assistant and tools add asks for the same. So a good answer stays for its
 turn, and whoever asks while it is being found shares the one pipeline. What is kept is what was found; how
-much of it has room in a prompt is the affair of each reply, and replies that are made are kept as well. Four
+much of it has room in a prompt is the affair of each reply. Four
 pipelines that are late run on for whoever asks again, no more: they hold connections that a new turn needs. A
 failure or a fallback stays for 5 s: a hiccup neither mutes a long turn nor turns into a storm of calls. An
 answer that is older than the generation asked for is a miss. One daemon serves many agents, so the key of a
@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from forged.memory import Memory
 from forged.models import Waiting
-from forged.retrieval.ready import ReadyReplies
 from forged.retrieval.values import Answer
 from forged.scopes import Ranked
 
@@ -100,7 +99,6 @@ class Turns:
     """The newest 512 answers by turn, and the last answer of each of the newest 256 sessions."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, size: int = ANSWERS) -> None:
-        self.replies = ReadyReplies()
         self._clock = clock
         self._size = size
         self._answers: OrderedDict[TurnKey, tuple[Answer, float]] = OrderedDict()
@@ -220,7 +218,6 @@ class Turns:
         What each session got last stays on record.
         """
         self._answers.clear()
-        self.replies.clear()
         self._flights.clear()
         self._beside.clear()
 

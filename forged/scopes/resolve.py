@@ -115,10 +115,6 @@ class Resolver:
         """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
         return self._places.find(workspace)
 
-    def known(self, workspace: str) -> Workplace | None:
-        """What `workspace` stands for if that needs no look."""
-        return self._places.known(workspace)
-
     async def within(
         self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
     ) -> Workplace:
@@ -148,10 +144,6 @@ class Resolver:
     def roots_of_agent(self, agent_id: str) -> Awaitable[tuple[Root, ...]]:
         """The root of an agent, if it has one. Raises WorkspaceError for what is no id."""
         return self._agents.find(agent_id)
-
-    def known_roots_of_agent(self, agent_id: str) -> tuple[Root, ...] | None:
-        """The same if that needs no look."""
-        return self._agents.known(agent_id)
 
     def roots_of_org(self) -> tuple[Root, ...]:
         """The root of the documents that all agents may read."""

@@ -146,10 +146,6 @@ class Excluding:
             "`forgectl trust --commit` there takes it out"
         )
 
-    def has_news(self, top: str) -> bool:
-        """Whether `news` has something to say."""
-        return top in self._untold
-
     async def save(self) -> None:
         """Write down what was found out. What fails is found out again."""
         for key, record in list(self._fresh.items()):

@@ -1,8 +1,7 @@
 """From a request to its reply: where it may be carried out, which function does it, what all replies share.
 
-In: any request. Out: its reply, at once for `ping` and `hello`, and as its frame for a turn that was answered
-before; for `events` a stream of replies; else a coroutine of the reply. Each raises ForgedError for what
-cannot be carried out.
+In: any request. Out: its reply, at once for `ping` and `hello`; for `events` a stream of replies; else a
+coroutine of the reply. Each raises ForgedError for what cannot be carried out.
 
 A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
 returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
@@ -124,13 +123,12 @@ class Dispatcher:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._refused = daemon.refused_writes
-        self._asked_by_hooks: dict[int, wire.Request[Any]] = {}
         self._newest: dict[str, Keyed] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handle(
         self, request: wire.Request[Any]
-    ) -> wire.Reply | bytes | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
+    ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
         """Carry out one request."""
         self._daemon.metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
@@ -145,32 +143,23 @@ class Dispatcher:
         if isinstance(request, wire.Hook):
             self._daemon.activity.asked()
             return self._answer_hook(request)
-        frame = self._again(request) if isinstance(request, wire.Retrieve) else None
-        return frame or self._answer(request)
+        return self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """A reply was handed to the network, or not all of it."""
-        if isinstance(request, wire.Hook):
-            request = self._asked_by_hooks.pop(id(request), request)
-        told = self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
-        if told and isinstance(request, wire.Retrieve):
-            self._daemon.capture.news.told(request.session_id, told)
-
-    def _again(self, request: wire.Retrieve) -> bytes | None:
-        """The frame of a turn's reply, if nothing has to be looked up for it and memory is on."""
-        daemon = self._daemon
-        place = daemon.resolver.known(request.workspace)
-        if place is None or not daemon.state.tried.is_set() or not daemon.resolver.agrees(request.seen):
-            return None
-        if self._switched_off(place, Needs.INJECTION) or self._paused(place):
-            return None
-        return retrieve.again(Context(daemon, monotonic()), place, request)
+        session_id, captured = self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
+        if captured:
+            self._daemon.capture.news.told(session_id, captured)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
         """What a hook asked for on its way is heard when the hook's own reply is."""
-        reply, asked = await hook.hook(Context(self._daemon, monotonic()), request, self._answer)
-        if asked is not None:
-            self._asked_by_hooks[id(request)] = asked
+
+        async def ask(asked: wire.Request[Any]) -> wire.Reply:
+            reply = await self._answer(asked)
+            self._daemon.sessions.carried(asked, request)
+            return reply
+
+        reply = await hook.hook(Context(self._daemon, monotonic()), request, ask)
         return replace(reply, id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:

@@ -77,14 +77,7 @@ class _Told(msgspec.Struct, frozen=True):
         return self.context.daemon.talks.of(self.agent, self.event.session_id)
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """What a hook prints, and what was asked for it: when the hook is answered, that was heard."""
-
-    output: bytes = b""
-    asked: wire.Retrieve | None = None
-
-
-async def hook(context: Context, request: wire.Hook, ask: Ask) -> tuple[wire.Hooked, wire.Retrieve | None]:
+async def hook(context: Context, request: wire.Hook, ask: Ask) -> wire.Hooked:
     """Do what an event asks for."""
     row = HOOKS.get(request.harness)
     if row is None:
@@ -94,19 +87,19 @@ async def hook(context: Context, request: wire.Hook, ask: Ask) -> tuple[wire.Hoo
         event = event_of(request.payload, row)
         if event is None:
             agents.count(row.called, skipped=1)
-            return wire.Hooked(reason="passed over"), None
+            return wire.Hooked(reason="passed over")
         name = event.name
         agents.saw(row.called, name, event.version)
         told = await _told(context, request, row, event, ask)
-        answered = await _ANSWERS[event.kind](told)
+        printed = await _ANSWERS[event.kind](told)
     except Disabled as off:
         told_once = _trouble(context, row, event) if event is not None else b""
-        return wire.Hooked(status="disabled", reason=str(off), output=told_once), None
+        return wire.Hooked(status="disabled", reason=str(off), output=told_once)
     except ForgedError as error:
         logger.warning("hook failed agent=%s event=%s error=%s", row.called, name, error)
         agents.failed(row.called, f"{name}: {error}" if name else str(error))
-        return wire.Hooked(status="error", reason=str(error)), None
-    return wire.Hooked(output=answered.output), answered.asked
+        return wire.Hooked(status="error", reason=str(error))
+    return wire.Hooked(output=printed)
 
 
 async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, ask: Ask) -> _Told:
@@ -145,17 +138,17 @@ def _trouble(context: Context, row: Hooks, event: Event) -> bytes:
     return output(event, row, "", [f"forged: memory does not work now: {why}"]) if is_told else b""
 
 
-async def _start(told: _Told) -> Answered:
+async def _start(told: _Told) -> bytes:
     for root in told.place.roots:  # what is asked next is being read by then
         told.context.daemon.indexer.open(root)
     session = told.event.session_id
     place = await with_others(told.context, told.place, agent=told.agent, session_id=session)
     for each in place.others:
         each.files.maps()
-    return Answered()
+    return b""
 
 
-async def _prompt(told: _Told) -> Answered:
+async def _prompt(told: _Told) -> bytes:
     event, daemon = told.event, told.context.daemon
     headless = told.request.headless
     talk = daemon.talks.begin(told.agent, event.session_id, event.workspace, told.place, headless=headless)
@@ -165,10 +158,10 @@ async def _prompt(told: _Told) -> Answered:
         daemon.talks.early += not talk.refusal
     is_open = talk.asked(event)
     await hand_over_due(told.context)
-    return await _injected(told, talk) if is_open else Answered()
+    return await _injected(told, talk) if is_open else b""
 
 
-async def _turn_end(told: _Told) -> Answered:
+async def _turn_end(told: _Told) -> bytes:
     event, daemon = told.event, told.context.daemon
     is_silenced = daemon.talks.is_silenced(told.agent, event.session_id, event.prompt)
     talk = None if is_silenced else told.talk or await _taken_up(told)
@@ -181,7 +174,7 @@ async def _turn_end(told: _Told) -> Answered:
         await _captured(told, talk, "turn")
     else:
         daemon.state.agents.count(told.agent, unknown=1)
-    return Answered()
+    return b""
 
 
 async def _taken_up(told: _Told) -> Talk | None:
@@ -227,40 +220,40 @@ def _written(told: _Told) -> tuple[tuple[Utterance, ...], float]:
     return (found.messages, at) if is_older and is_meant else ((), 0.0)
 
 
-async def _compaction(told: _Told) -> Answered:
+async def _compaction(told: _Told) -> bytes:
     """All that was said is judged, as far as a compaction is sure to come."""
     talk = told.talk
     if talk is None or (told.row.unsure and not _is_grown(talk)):
-        return Answered()
+        return b""
     await _captured(told, talk, "compaction")
-    return await _compacted(told) if told.row.unsure else Answered()
+    return await _compacted(told) if told.row.unsure else b""
 
 
-async def _compacted(told: _Told) -> Answered:
+async def _compacted(told: _Told) -> bytes:
     talk, daemon = told.talk, told.context.daemon
     if talk is not None:
         await _captured(told, talk, "compaction")
         talk.compacted()
     daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=True)
-    return Answered() if talk is None else await _injected(told, talk)
+    return b"" if talk is None else await _injected(told, talk)
 
 
-async def _session_end(told: _Told) -> Answered:
+async def _session_end(told: _Told) -> bytes:
     if (talk := told.talk) is not None:
         await _captured(told, talk, "session_end")
     told.context.daemon.session_memories.end(told.event.session_id)
-    return Answered()
+    return b""
 
 
-async def _cleared(told: _Told) -> Answered:
+async def _cleared(told: _Told) -> bytes:
     await _session_end(told)
     daemon = told.context.daemon
     daemon.sessions.end(daemon.state, told.event.session_id, told.agent, compacts=False)
     daemon.talks.drop(told.agent, told.event.session_id)
-    return Answered()
+    return b""
 
 
-_ANSWERS: Mapping[EventKind, Callable[[_Told], Awaitable[Answered]]] = {
+_ANSWERS: Mapping[EventKind, Callable[[_Told], Awaitable[bytes]]] = {
     "session_start": _start,
     "prompt": _prompt,
     "turn_end": _turn_end,
@@ -275,10 +268,10 @@ def _is_grown(talk: Talk) -> bool:
     return talk.since_compaction >= _GROWN_TURNS or talk.bytes_since_compaction >= _GROWN_BYTES
 
 
-async def _injected(told: _Told, talk: Talk) -> Answered:
+async def _injected(told: _Told, talk: Talk) -> bytes:
     """What the session is to have in context for its newest prompt, and what its person is to know."""
     if not talk.messages or not takes_context(told.event, told.row):
-        return Answered()
+        return b""
     settings = told.place.settings
     wanted = wire.Retrieve(
         workspace=talk.workspace,
@@ -293,11 +286,11 @@ async def _injected(told: _Told, talk: Talk) -> Answered:
     )
     reply = await told.ask(wanted)
     if not isinstance(reply, wire.Retrieved):
-        return Answered()
+        return b""
     if reply.status in _FAILURES:
         _failed(told, f"{reply.status}: {reply.reason}")
     lines = [line for line in (*reply.captured, reply.notice, _skew(told, talk)) if line]
-    return Answered(output(told.event, told.row, reply.text, [f"forged: {line}" for line in lines]), wanted)
+    return output(told.event, told.row, reply.text, [f"forged: {line}" for line in lines])
 
 
 def _budget(configured: int, row: Hooks) -> int:

@@ -16,10 +16,6 @@ class Notices:
     def __init__(self) -> None:
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def was_told(self, session_id: str, top: str) -> bool:
-        """Whether the session knows already."""
-        return bool(session_id) and (session_id, top) in self._told
-
     def is_first(self, session_id: str, top: str) -> bool:
         """Whether the session was not told yet; it counts as told from now on. No session is told always."""
         if not session_id:

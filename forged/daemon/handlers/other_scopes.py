@@ -19,27 +19,12 @@ from forged.scopes import FileRoots, OneSession, OtherScope, Ranked, Workplace, 
 
 async def with_others(context: Context, place: Workplace, *, agent: str, session_id: str) -> Workplace:
     """The place with what the configuration wants beside it."""
-    daemon = context.daemon
+    daemon, wanted = context.daemon, context.daemon.config.scopes.retrieved
     if not daemon.config.scopes.retrieve:
         return place
     roots: tuple[Root, ...] = ()
-    if Scope.AGENT in daemon.config.scopes.retrieved and AGENT_ID.fullmatch(agent):
+    if Scope.AGENT in wanted and AGENT_ID.fullmatch(agent):
         roots = await daemon.resolver.roots_of_agent(agent)
-    return _joined(daemon, place, roots, session_id)
-
-
-def with_known_others(daemon: Daemon, place: Workplace, *, agent: str, session_id: str) -> Workplace | None:
-    """The same if that needs no look at the disk."""
-    if not daemon.config.scopes.retrieve:
-        return place
-    roots: tuple[Root, ...] | None = ()
-    if Scope.AGENT in daemon.config.scopes.retrieved and AGENT_ID.fullmatch(agent):
-        roots = daemon.resolver.known_roots_of_agent(agent)
-    return None if roots is None else _joined(daemon, place, roots, session_id)
-
-
-def _joined(daemon: Daemon, place: Workplace, roots: tuple[Root, ...], session_id: str) -> Workplace:
-    wanted = daemon.config.scopes.retrieved
     if Scope.ORG in wanted:
         roots = (*roots, *daemon.resolver.roots_of_org())
     others = [OtherScope(each.scope, each.top, FileRoots(daemon.indexer, (each,))) for each in roots]

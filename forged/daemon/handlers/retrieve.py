@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from forged.conversation import last_user_text
 from forged.counters import Metrics
-from forged.daemon import spliced
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import generation_of, hit, token_of
+from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.heard import asked, heard, without_echoes
-from forged.daemon.handlers.other_scopes import count_found, is_whole, with_known_others, with_others
+from forged.daemon.handlers.other_scopes import count_found, is_whole, with_others
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.sessions import (
     BLOCK_TOKENS,
@@ -31,13 +30,12 @@ from forged.daemon.handlers.sessions import (
     standing_in,
     stateless,
 )
-from forged.daemon.handlers.trust import has_news, in_reply
+from forged.daemon.handlers.trust import in_reply
 from forged.daemon.handlers.turn import key_of
 from forged.retrieval import (
     Answer,
     Ask,
     Injection,
-    Ready,
     Sources,
     TurnKey,
     before,
@@ -77,7 +75,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         told, block, contents, heard = made.told, made.block, made.said.contents, made.said.heard
     unchanged = bool(block.digest) and block.digest == request.known_digest
     retrieved = wire.Retrieved(
-        **_constant(told, block, heard),
+        **_found(told, block, heard),
         text="" if unchanged else block.text,
         unchanged=unchanged,
         cached=cached,
@@ -91,64 +89,6 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     if not cached and request.mode != "plain":
         count_found(context.daemon, told.ranked[heard : block.included])
     return retrieved, answer.generation
-
-
-def again(context: Context, place: Workplace, request: wire.Retrieve) -> bytes | None:
-    """The frame of the reply if the turn was answered before, or None if anything has to be done for it.
-
-    What changes from reply to reply is encoded, and the rest is as it was sent before.
-    """
-    beside = with_known_others(context.daemon, place, agent=request.agent, session_id=request.session_id)
-    if beside is None:
-        return None
-    place, key = beside, key_of(request, beside, context.daemon.lists)
-    answer = _kept(context, place, key, request)
-    has_more = has_news(context, place, request.session_id) or _captured(context, request)
-    if key is None or answer is None or has_more:
-        return None
-    if _is_stateless(context, request):
-        return _again_plain(context, place, request, key, answer)
-    if request.mode not in MODES or _is_of_another(context, place, request, key):
-        return None
-    return _again_said(context, place, request, key, answer)
-
-
-def _again_plain(
-    context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
-) -> bytes:
-    replies, budget = context.daemon.retriever.turns.replies, _budget(request, place)
-    ready = replies.get((key, budget), answer)
-    if ready is None:
-        ready = _ready(context, answer, answer, render(answer.ranked, budget), 0)
-        replies.put((key, budget), ready)
-    turns = context.daemon.retriever.turns
-    turns.note(request.session_id, request.turn_id, place.tops, answer, ready.included)
-    return _frame(context, request, ready)
-
-
-def _again_said(
-    context: Context, place: Workplace, request: wire.Retrieve, key: TurnKey, answer: Answer
-) -> bytes:
-    made = _said(context, place, request, (key, answer, None))
-    replies, after = context.daemon.retriever.turns.replies, made.said.after
-    made_of = (key, _session_budget(request, place), after.began, after.turns)
-    ready = replies.get(made_of, answer)
-    if ready is None:
-        ready = _ready(context, answer, made.told, made.block, made.said.heard)
-        replies.put(made_of, ready)
-    turns, texts = context.daemon.retriever.turns, made.said.contents
-    turns.note(request.session_id, request.turn_id, place.tops, made.told, ready.included, contents=texts)
-    return _frame(context, request, ready)
-
-
-def _frame(context: Context, request: wire.Retrieve, ready: Ready) -> bytes:
-    _count(context.daemon.metrics, ready.answer, ready.status, cached=True)
-    unchanged = bool(ready.digest) and ready.digest == request.known_digest
-    now: dict[str, Any] = {"id": request.id, "unchanged": unchanged, "elapsed_ms": elapsed_ms(context)}
-    now |= {"notice": "", "captured": ()}
-    return spliced.frame(
-        wire.Retrieved, spliced.pairs(now), _NO_TEXT if unchanged else ready.text, ready.rest
-    )
 
 
 def _is_stateless(context: Context, request: wire.Retrieve) -> bool:
@@ -211,16 +151,6 @@ class _Question(msgspec.Struct, frozen=True):
 
 # Key, answer and question of a turn.
 _Turn = tuple[TurnKey | None, Answer, _Question | None]
-_NO_TEXT = spliced.pairs({"text": ""})
-
-
-def _ready(context: Context, answer: Answer, told: Answer, block: Injection, heard: int) -> Ready:
-    """An answer as the reply that it is for whoever asks again; `told` is what of it this one is told."""
-    fields = _constant(told, block, heard)
-    generation = token_of(context.daemon.epoch, answer.generation)
-    rest = spliced.pairs({**fields, "cached": True, "generation": generation})
-    text = spliced.pairs({"text": block.text})
-    return Ready(answer, str(fields["status"]), block.included, block.digest, text, rest)
 
 
 def _kept(context: Context, place: Workplace, key: TurnKey | None, request: wire.Retrieve) -> Answer | None:
@@ -235,8 +165,8 @@ def _kept(context: Context, place: Workplace, key: TurnKey | None, request: wire
     return answer
 
 
-def _constant(answer: Answer, block: Injection, heard: int) -> dict[str, Any]:
-    """Fields of the reply that are the same however often and to whomever it is given."""
+def _found(answer: Answer, block: Injection, heard: int) -> dict[str, Any]:
+    """Fields of the reply that say what was found and what of it has room."""
     status, reason = outcome(answer, block.included)
     return {
         "status": status,

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from secrets import token_hex
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -83,7 +84,7 @@ class _Turn(msgspec.Struct):
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """A reply that is on its way; it holds the request, by whose identity it is known."""
+    """A reply that is on its way."""
 
     request: wire.Retrieve
     place: Place
@@ -108,7 +109,7 @@ class Sessions:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._turns: OrderedDict[Place, _Turn] = OrderedDict()
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _Pending] = {}  # by the identity of the request that is answered
 
     def before(self, state: State, request: wire.Retrieve, place: Place, key: TurnKey | None) -> HeardList:
         """What the session had heard before this turn; a list that is over is begun anew."""
@@ -160,21 +161,25 @@ class Sessions:
         pending = _Pending(request, place, turn, turn.replies[budget], deadline, captured)
         self._pending[id(request)] = pending
 
-    def sent(self, state: State, request: wire.Request[wire.Reply], *, whole: bool) -> int:
+    def carried(self, request: wire.Request[Any], by: wire.Request[Any]) -> None:
+        """A reply goes out within the reply to another request."""
+        if (pending := self._pending.pop(id(request), None)) is not None:
+            self._pending[id(by)] = pending
+
+    def sent(self, state: State, request: wire.Request[Any], *, whole: bool) -> tuple[str, int]:
         """A reply was handed to the network, `whole` or not: then it was heard, unless it was late.
 
-        How many sentences for the person were heard with it.
+        Returns the session, and how many sentences for the person were heard with it.
         """
         pending = self._pending.pop(id(request), None)
         if pending is None or not whole or time.monotonic() > pending.deadline:
-            return 0
+            return "", 0
+        heard = pending.request.session_id, pending.captured
         turn, now = pending.turn, state.told.of(pending.place)
         if all(
             now is not each for each in (turn.before, *(made.said.after for made in turn.replies.values()))
         ):
-            return (
-                pending.captured
-            )  # the list has ended meanwhile, or another turn of the same session was answered
+            return heard  # the list has ended meanwhile, or another turn of the same session was answered
         reply = pending.made.said
         state.told.put(pending.place, reply.after)
         if not turn.counted:
@@ -184,7 +189,7 @@ class Sessions:
                 if each.via == "search":
                     state.told.used(each.root, each.memory.id)
             note(state, pending.request, pending.place.tops, pending.made.answer.strategy, new)
-        return pending.captured
+        return heard
 
     def end(self, state: State, session_id: str, agent: str = "", *, compacts: bool) -> None:
         """What a session has heard is gone: compacted, or over; where no agent is named, for all of them."""

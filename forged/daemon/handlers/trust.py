@@ -187,16 +187,6 @@ async def git_news(context: Context, *tops: str) -> tuple[str, ...]:
     return told
 
 
-def has_news(context: Context, place: Workplace, session_id: str) -> bool:
-    """Whether a reply to this session has such a sentence to tell, by the rule of `in_reply`."""
-    notices, excluding = context.daemon.notices, context.daemon.trust.excluding
-    has = any(map(excluding.has_news, place.tops))
-    for root in place.roots:  # each is opened: one that nobody asks for is closed some day
-        if context.daemon.indexer.open(root).builder.withheld:
-            has = has or not notices.was_told(session_id, root.top)
-    return has
-
-
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
     """How a root stands in a word (of a trusted one its mode), and the sentence about it or nothing."""
     if index.root.is_own:

@@ -1,11 +1,11 @@
-"""Replies to a turn that was answered before: as bytes that are sent again, and when they are not."""
+"""Replies to a turn that was answered before: out of what is kept of it, and when they are not."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from forged_client import protocol as wire
-from tests.daemon.parts import Parts, assembled
+from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 
 WALRUS = (wire.Message("user", "the walrus"),)
@@ -14,15 +14,6 @@ WALRUS = (wire.Message("user", "the walrus"),)
 def asked(repo, **fields) -> wire.Retrieve:
     told = {"session_id": "s", "turn_id": "t", "messages": WALRUS, **fields}
     return wire.Retrieve(id=7, workspace=str(repo), **told)
-
-
-def is_sent_again(parts: Parts, request: wire.Retrieve) -> bool:
-    """Whether the reply is a frame that needs nothing to be done."""
-    answer = parts.handlers.handle(request)
-    if isinstance(answer, bytes):
-        return True
-    answer.close()
-    return False
 
 
 async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_made(home, repo):
@@ -39,17 +30,15 @@ async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_mad
     assert (again.id, again.elapsed_ms > 0) == (8, True)
 
 
-async def test_a_reply_is_sent_again_as_bytes_from_the_second_time_on_and_counted(home, repo):
+async def test_a_turn_is_answered_out_of_what_is_kept_from_the_second_time_on_and_counted(home, repo):
     put(repo, memory("m0", "the walrus"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        found = [is_sent_again(parts, asked(repo))]
-        await parts.ask(asked(repo))
-        found += [is_sent_again(parts, asked(repo, token_budget=budget)) for budget in (None, 300, 1)]
-        small = await parts.ask(asked(repo, token_budget=1))
+        replies = [await parts.ask(asked(repo, token_budget=budget)) for budget in (None, None, 300, 1, 1)]
+        small = replies[-1]
         metrics = parts.daemon.metrics
 
-        assert found == [False, True, True, True]
+        assert [reply.cached for reply in replies] == [False, True, True, True, True]
         assert (small.status, small.reason) == ("empty", "nothing fits the token budget")
         assert (metrics.retrieves, metrics.turn_cache_hits) == (5, 4)
         assert (metrics.retrieve_hits, metrics.retrieve_empty) == (3, 2)
@@ -67,30 +56,28 @@ async def test_what_a_session_was_last_told_is_what_the_last_reply_had_room_for(
     assert (explained.included, explained.omitted_ids, explained.turn_id) == (1, ("m1",), "t")
 
 
-async def test_a_forget_leaves_no_bytes_of_a_reply(home, repo):
+async def test_after_a_forget_a_turn_is_answered_anew_and_without_what_is_gone(home, repo):
     put(repo, memory("m0", "the walrus"), memory("m1", "the walrus again"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        for _ in range(2):
-            await parts.ask(asked(repo))
-        kept = parts.retriever.turns.replies
-        assert kept._held > 0
+        before = [await parts.ask(asked(repo)) for _ in range(2)]
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="m0"))
+        after = await parts.ask(asked(repo))
 
-        assert (kept._held, len(kept._replies)) == (0, 0)
-        assert not is_sent_again(parts, asked(repo))
+    assert [reply.cached for reply in before] == [False, True]
+    assert [hit.id for hit in before[1].memories] == ["m0", "m1"]
+    assert (after.cached, [hit.id for hit in after.memories]) == (False, ["m1"])
 
 
 async def test_a_generation_that_is_asked_for_is_not_answered_by_what_was_kept(home, repo):
     put(repo, memory("m0", "the walrus"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        for _ in range(2):
-            await parts.ask(asked(repo))
+        await parts.ask(asked(repo))
         newer = (await parts.loaded(repo)).generation
+        found = [await parts.ask(asked(repo, min_generation=least)) for least in ("", newer)]
 
-        assert is_sent_again(parts, asked(repo))
-        assert not is_sent_again(parts, asked(repo, min_generation=newer))
+    assert [reply.cached for reply in found] == [True, False]
 
 
 async def test_a_session_is_told_what_is_withheld_before_it_gets_kept_replies(home, repo):
@@ -108,9 +95,10 @@ async def test_a_kept_reply_is_not_sent_where_memory_is_paused_or_switched_off(h
     put(repo, memory("m0", "the walrus"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        for _ in range(2):
-            await parts.ask(asked(repo))
+        await parts.ask(asked(repo))
+        kept = await parts.ask(asked(repo))
         await parts.ask(wire.Pause(workspace=str(repo)))
+        paused = await parts.ask(asked(repo))
 
-        assert not is_sent_again(parts, asked(repo))
-        assert (await parts.ask(asked(repo))).status == "disabled"
+    assert (kept.cached, kept.included) == (True, 1)
+    assert (paused.status, paused.text) == ("disabled", "")
