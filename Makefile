@@ -16,7 +16,7 @@ export PIP_CONSTRAINT ?= $(PINNED)
 export PIP_BUILD_CONSTRAINT ?= $(PINNED)
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench flows head clean \
+.PHONY: demo demo-shared install test test-newest test-surroundings test-agents test-faults test-all test-real lint bench flows head eval clean \
 	test-mutations test-properties test-install run-tests
 
 $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
@@ -26,6 +26,10 @@ $(VENV)/.installed: pyproject.toml client/pyproject.toml $(PINNED)
 
 demo: $(VENV)/.installed
 	"$(BIN)/forgectl" demo
+
+# Two machines of one user and a PostgreSQL of a team, which is stopped and started.
+demo-shared: $(VENV)/.installed
+	"$(BIN)/python" -m tests.demo
 
 # For daily use: an environment of its own, outside of this checkout, and its programs where shells look.
 PREFIX ?= $(HOME)/.local/share/forged
@@ -145,6 +149,10 @@ head: $(VENV)/.installed
 	"$(BIN)/python" -m tests.training.train_head
 	"$(BIN)/python" -m tests.training.pairs
 	"$(BIN)/python" -m tests.training.train_chat
+
+# How good recall and capture are on labelled sets, by a daemon of its own: `make eval ARGS="tests/data/life --split dev"`.
+eval: $(VENV)/.installed
+	"$(BIN)/python" -m tests.evaluation $(ARGS)
 
 # Which files a request enters, in every process; `make flows WRITE=forged/docs/architecture.md` keeps the page.
 flows: $(VENV)/.installed

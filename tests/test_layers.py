@@ -15,7 +15,7 @@ LAYERS = """
     __main__ | cli
     mcp
     integrations
-    daemon | evaluation
+    daemon
     retrieval | capture | postgres
     scopes
     writing
@@ -34,7 +34,7 @@ LAYERS = """
 # These see nothing else of forged.
 CLOSED = {
     "forged.cli": {
-        *("forged", "forged.config", "forged.errors", "forged.evaluation", "forged.importing"),
+        *("forged", "forged.config", "forged.errors", "forged.importing"),
         "forged.integrations",
         *("forged.documents", "forged.entities", "forged.mcp", "forged.postgres", "forged.transcripts"),
         *("forged.build_id", "forged.text", "forged_client"),
@@ -46,9 +46,6 @@ CLOSED = {
     "forged.entities": {"forged", "forged.memory", "forged.text"},
     "forged.documents": {"forged", "forged.errors", "forged.memory", "forged.text"},
     "forged.transcripts": {"forged", "forged.errors", "forged.conversation", "forged.text"},
-    "forged.evaluation": {
-        *("forged", "forged.config", "forged.errors", "forged.files=", "forged.memory", "forged_client"),
-    },
     "forged.map": {"forged", "forged.memory", "forged.models=", "forged.text"},
     "forged.text": {"forged_client"},
     "forged_client": set[str](),
@@ -82,7 +79,6 @@ HOMES = {
             "forged.scopes.resolve",  # compares what a client sees at a path as the contract says it
             "forged.daemon",
             "forged.cli",
-            "forged.evaluation",
             "forged.integrations",
             "forged.mcp",
             "forged_client",

@@ -60,7 +60,6 @@ VERBS = {
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
     "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),
-    "eval": ("evaluating", "Measure recall on labelled sets, with a daemon of its own."),
     "stop": ("stopping", "End the daemon; the next request starts it again."),
     "restart": ("stopping", "Have the installed version take over."),
     "logs": ("logs", "Show the daemon's log, and follow it."),

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from forged.postgres.pool import Pool
     from forged.postgres.relating import Reached
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
-    from forged.postgres.scratch import ScratchServer
     from forged.postgres.shared import LIMITS, Shared, SharedCondition
     from forged.postgres.stock import Held, Stock
     from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
@@ -37,7 +36,6 @@ __all__ = [
     "Owner",
     "Pool",
     "Reached",
-    "ScratchServer",
     "Server",
     "Settings",
     "Shared",
@@ -68,7 +66,6 @@ __getattr__ = door(
     relating=("Reached",),
     listening=("Change",),
     machines=("Machines", "OwnMarks"),
-    scratch=("ScratchServer",),
     shared=("LIMITS", "Shared", "SharedCondition"),
     stock=("Held", "Stock"),
     values=("EmbeddingModel", "Settings", "Stored", "settings_of"),

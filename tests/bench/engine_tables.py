@@ -28,9 +28,9 @@ from forged.postgres import searching
 from forged.postgres.connecting import connect
 from forged.postgres.migrating import migrate
 from forged.postgres.schema import table
-from forged.postgres.scratch import ScratchServer
 from forged.postgres.tables import TABLES
 from forged.postgres.values import EmbeddingModel, Settings, Stored
+from tests.support.scratch_server import ScratchServer
 
 EF_SEARCH = SharedConfig().ef_search
 _SERVER = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged.evaluation import sealed
+from tests.evaluation import sealed
 
 DATA = Path(__file__).parent
 LIST = Path(sealed.__file__).with_name("sealed.txt")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import sealed
 from forged.memory import Category, Scope
 from tests.data import sealing
+from tests.evaluation import sealed
 
 DATA = Path(__file__).parents[1] / "data"
 HALVES = ("dev", "sealed")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.evaluation.capture_scores import figures
-from forged.evaluation.capture_trial import AlikeKept, AllKept, Kept, MindKept, SaidKept
-from forged.evaluation.said import Alike, First, Keep, Mind, Said, Step
+from tests.evaluation.capture_scores import figures
+from tests.evaluation.capture_trial import AlikeKept, AllKept, Kept, MindKept, SaidKept
+from tests.evaluation.said import Alike, First, Keep, Mind, Said, Step
 
 NOTHING = AllKept((), (), (), (), 0.0)
 

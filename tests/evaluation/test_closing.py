@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from forged.evaluation import closing
-from forged.evaluation import sealed as known
-from forged.evaluation.dataset import DatasetError
+from tests.evaluation import closing
+from tests.evaluation import sealed as known
+from tests.evaluation.dataset import DatasetError
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def record(sealed):
     return sealed.parents[1] / "closing-runs.md"
 
 
-def begun(paths, command="forgectl eval"):
+def begun(paths, command="eval"):
     folders = closing.allowed(paths, closing=True)
     closing.begin(folders, command)
     return folders
@@ -53,10 +53,10 @@ def test_other_sets_are_measured_freely_and_leave_no_record(sealed, tmp_path):
 
 
 def test_a_run_is_recorded_before_it_begins_and_its_figures_when_it_has_ended(sealed):
-    (folder,) = begun([sealed], "forgectl eval a | b")
+    (folder,) = begun([sealed], "eval a | b")
 
     began = record(sealed).read_text().splitlines()
-    assert began[-1].endswith("| lives | `forgectl eval a / b` | began |")
+    assert began[-1].endswith("| lives | `eval a / b` | began |")
 
     closing.end(folder, "recall 0.5\n(0.4-0.6)")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forged.evaluation.figures import Figure, ratio
+from tests.evaluation.figures import Figure, ratio
 
 
 def test_a_figure_is_the_ratio_of_the_sums_and_lies_within_its_bounds():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from forged.evaluation.dataset import Item
-from forged.evaluation.heard import Parts, Reader, beyond
 from forged.memory import Memory
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
+from tests.evaluation.dataset import Item
+from tests.evaluation.heard import Parts, Reader, beyond
 
 
 def item(name: str, content: str) -> Item:

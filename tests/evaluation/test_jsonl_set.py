@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import jsonl_set, loading
-from forged.evaluation.dataset import DatasetError
 from forged.memory import Related
+from tests.evaluation import jsonl_set, loading
+from tests.evaluation.dataset import DatasetError
 
 SMALL = Path(__file__).parents[1] / "data" / "eval_small"
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from forged.evaluation import loading, locomo
-from forged.evaluation.dataset import DatasetError
+from tests.evaluation import loading, locomo
+from tests.evaluation.dataset import DatasetError
 
 SAMPLE = {
     "sample_id": "conv-x",

@@ -8,9 +8,9 @@ import tempfile
 
 import pytest
 
-from forged.evaluation import capture_trial, said, settings
-from forged.evaluation.dataset import DatasetError
-from forged.evaluation.settings import Subject
+from tests.evaluation import capture_trial, said, settings
+from tests.evaluation.dataset import DatasetError
+from tests.evaluation.settings import Subject
 from tests.support.clock import eventually
 from tests.support.daemon import processes_with
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.evaluation import scores
-from forged.evaluation.dataset import Item, Query
-from forged.evaluation.scores import Score
 from forged.memory import Memory
+from tests.evaluation import scores
+from tests.evaluation.dataset import Item, Query
+from tests.evaluation.scores import Score
 
 
 def item(*labels):

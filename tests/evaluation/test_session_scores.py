@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from forged.evaluation.heard import Parts
-from forged.evaluation.session_scores import summaries
-from forged.evaluation.session_trial import TurnHeard
-from forged.evaluation.sessions import Turn
+from tests.evaluation.heard import Parts
+from tests.evaluation.session_scores import summaries
+from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.sessions import Turn
 
 
 def heard(

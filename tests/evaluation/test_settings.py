@@ -3,8 +3,8 @@ import pytest
 from forged import config
 from forged.config.keys import resolve_key
 from forged.errors import ConfigError
-from forged.evaluation import settings
-from forged.evaluation.settings import Subject
+from tests.evaluation import settings
+from tests.evaluation.settings import Subject
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.evaluation import loading, stores
-from forged.evaluation.dataset import labels_of
 from forged.files import frontmatter
+from tests.evaluation import loading, stores
+from tests.evaluation.dataset import labels_of
 
 SMALL = loading.load(Path(__file__).parents[1] / "data" / "eval_small")
 sizes = st.integers(1, 12)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import loading, settings, stores, trial
-from forged.evaluation.scratch import NotStarted, daemon
-from forged.evaluation.settings import Subject
-from forged.evaluation.trial import MeasurementFailed
+from forged.cli.demo.stage import NotStarted, daemon
 from forged.maps.identity import SENTENCES
 from forged.text.everyday import MESSAGES
+from tests.evaluation import loading, settings, stores, trial
+from tests.evaluation.settings import Subject
+from tests.evaluation.trial import MeasurementFailed
 from tests.support.clock import eventually
 from tests.support.daemon import processes_with
 from tests.support.provider import Answer, ScriptedProvider, embedded

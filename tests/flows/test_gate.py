@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.evaluation import jsonl_set, loading, settings, stores, trial
-from forged.evaluation.settings import Subject
-from forged.evaluation.stores import World
-from forged.evaluation.trial import Outcome
 from forged.text.everyday import MESSAGES
 from forged_client import Client
 from forged_client.protocol import RELOADING, Retrieved
 from tests.data.memories import memory, put
+from tests.evaluation import jsonl_set, loading, settings, stores, trial
+from tests.evaluation.settings import Subject
+from tests.evaluation.stores import World
+from tests.evaluation.trial import Outcome
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess, Scene, Shell, configuration, ids, running, staged
 from tests.support.provider import (

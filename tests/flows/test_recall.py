@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.evaluation import loading, settings, stores, trial
-from forged.evaluation.settings import Subject
+from tests.evaluation import loading, settings, stores, trial
+from tests.evaluation.settings import Subject
 
 _PATH = os.environ.get("FORGED_LOCOMO", "")
 

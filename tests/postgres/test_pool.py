@@ -14,10 +14,10 @@ from forged.errors import ConfigError, SharedError
 from forged.postgres.connecting import parameters
 from forged.postgres.health import ServerHealth
 from forged.postgres.pool import Pool
-from forged.postgres.scratch import ScratchServer
 from forged.postgres.values import Settings
 from tests.support.clock import PATIENCE_S, until
 from tests.support.postgres import MODEL, Database, migrated
+from tests.support.scratch_server import ScratchServer
 
 
 @pytest.fixture(scope="module")

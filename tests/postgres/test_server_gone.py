@@ -14,10 +14,11 @@ import pytest
 
 from forged.errors import SharedError
 from forged.memory import Scope
-from forged.postgres import ScratchServer, Shared
+from forged.postgres import Shared
 from tests.postgres.rows import ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database, make_database, migrated
+from tests.support.scratch_server import ScratchServer
 
 pytestmark = pytest.mark.long
 

@@ -18,8 +18,8 @@ import pytest
 
 from forged.postgres.connecting import connect
 from forged.postgres.migrating import migrate
-from forged.postgres.scratch import ScratchServer
 from forged.postgres.values import EmbeddingModel, Settings
+from tests.support.scratch_server import ScratchServer
 
 MODEL = EmbeddingModel("test-embedder", 8)
 _numbers = itertools.count()

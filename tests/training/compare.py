@@ -2,10 +2,10 @@
 
 `python -m tests.training.compare` after `make head`, which leaves the heads of the parts in build/: on the
 development half and on turns of agents' lives, of which nothing is to be kept. The shipped head was trained
-with both too, so `forgectl eval tests/data/said/dev` flatters it; this does not. `said/more`
+with both too, so `make eval ARGS=tests/data/said/dev` flatters it; this does not. `said/more`
 was written when all else stood, and `first words` are the plainest things that people say
 (`tests/data/first_words`); of these the shipped head has learnt nothing. With `--closing` on the sealed
-half, by the shipped head: a closing run, which `forged.evaluation.closing` counts and records. What the head
+half, by the shipped head: a closing run, which `tests.evaluation.closing` counts and records. What the head
 alone would keep is text without scope and category, whose columns say nothing there.
 """
 
@@ -24,9 +24,9 @@ from forged.capture.head.head import Head, HeadFile, Judge, head
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
-from forged.evaluation import allowed_sealed, begin_closing, end_closing
 from forged.memory import Origin
 from forged.state import Event
+from tests.evaluation.closing import allowed, begin, end
 from tests.training import data
 from tests.training.fitting import Floats
 from tests.training.train_head import HELD_OUT, parts, vectors_of
@@ -143,8 +143,8 @@ def unseen(said: Sequence[data.Message]) -> list[Head]:
 
 def main(*, closing: bool) -> None:
     half = data.DATA / "said" / ("sealed" if closing else "dev")
-    sealed = allowed_sealed([half], closing=closing)
-    begin_closing(sealed, "python -m tests.training.compare --closing")
+    sealed = allowed([half], closing=closing)
+    begin(sealed, "python -m tests.training.compare --closing")
     said = data.messages(half.name) if closing else (*data.messages(), *data.turns())
     unlearnt = {"more": data.messages("more")}
     unlearnt["first words"] = data.first_words()
@@ -158,7 +158,7 @@ def main(*, closing: bool) -> None:
         for of, by_name in others.items():
             print(_line(of, row(by_name[name])))
     for folder in sealed:
-        end_closing(folder, "; ".join(_in_short(name, outcomes) for name, outcomes in found.items()))
+        end(folder, "; ".join(_in_short(name, outcomes) for name, outcomes in found.items()))
 
 
 def _in_short(name: str, outcomes: Sequence[Outcome]) -> str:

@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -22,11 +23,13 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.demo.agent import milliseconds_since
-from forged.evaluation import NotStarted, daemon
+from forged.errors import ForgedError
 from forged_client import Client
 from forged_client.protocol import MemoryRecord
 
 VISIBLE_S = 5.0
+_READY_S = 30.0
+_LOG_SHOWN = 2000
 # A model for the demo to use, if the user has named one.
 _MODEL_VARIABLES = (
     *("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY"),
@@ -134,3 +137,73 @@ def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s
             raise DemoFailed(complaint())
         time.sleep(0.002)
     return milliseconds_since(began)
+
+
+# --- a daemon of its own ----------------------------------------------------------------------
+
+
+class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
+    """The daemon did not come up; the message ends with its last words."""
+
+
+@contextmanager
+def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A new daemon that answers, which is killed at the end of the block if it still runs.
+
+    `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
+    """
+    with ExitStack() as ends:
+        with log.open("wb") as output, _signals_held():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "forged", "serve"],
+                env=dict(env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            ends.callback(_end, process)
+        _wait_for(env["FORGED_SOCKET"], process, log)
+        yield process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and its children; nothing in a scratch directory is worth a longer goodbye."""
+    if process.poll() is None:
+        os.killpg(os.getpgid(process.pid), signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A signal that ends this program waits for the end of the block, in which a process is begun.
+
+    Raised before anybody has the process in hand, it would leave that behind. Only the main thread runs
+    signal handlers; elsewhere there is nothing to hold. What the process inherits stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for held_number in held:
+        signal.signal(held_number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for held_number, handler in held.items():
+            signal.signal(held_number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _READY_S
+    with Client(address, timeout_s=_READY_S) as client:
+        while client.ping().status != "ok":
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = log.read_text(errors="replace").strip()[-_LOG_SHOWN:]
+                raise NotStarted(f"the daemon did not start: {said or 'it said nothing'}")
+            time.sleep(0.01)

@@ -29,15 +29,9 @@ Feature flags are named after the ticket that removes them.
 
 
 @click.command("demo")
-@click.option("--shared", is_flag=True, help="Two machines of one user, and a team's PostgreSQL.")
 @click.pass_obj
-def demo_command(call: Invocation, *, shared: bool) -> None:
+def demo_command(call: Invocation) -> None:
     """Show in a scratch directory what forged does, with a real daemon."""
-    if shared:
-        from forged.cli.demo.team_steps import play_shared  # noqa: PLC0415 - the extra may not be there
-
-        play_shared(call)
-        return
     began = time.perf_counter()
     with new_stage(call) as stage:
         _play(stage)

@@ -47,12 +47,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Shell:
-    """A person's shell: `home`, the daemon's address, and the directory the person stands in."""
+    """A person's shell: `home`, the daemon's address, and the directory the person stands in.
+
+    `program` is what `start` and `on_terminal` run in place of forgectl.
+    """
 
     home: Path
     socket: str
     directory: Path
     extra: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = (FORGECTL,)
 
     @property
     def env(self) -> dict[str, str]:
@@ -81,7 +85,7 @@ class Shell:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [FORGECTL, *arguments],
+            [*self.program, *arguments],
             env=self.env,
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
@@ -97,7 +101,7 @@ class Shell:
         pid, descriptor = pty.fork()
         if pid == 0:
             os.chdir(self.directory)
-            os.execve(FORGECTL, [FORGECTL, *arguments], {**self.env, "TERM": "xterm"})
+            os.execve(self.program[0], [*self.program, *arguments], {**self.env, "TERM": "xterm"})
         terminal = Terminal(descriptor, pid)
         try:
             act(terminal)

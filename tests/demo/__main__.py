@@ -1,4 +1,4 @@
-"""`forgectl demo --shared`: two machines of one user, a team's PostgreSQL, and what happens when it is gone.
+"""`make demo-shared`: two machines of one user, a team's PostgreSQL, and what happens when it is gone.
 
 As the other demo it says what it does and checks every step; the first that does not come out as promised
 ends it with an error.
@@ -6,15 +6,19 @@ ends it with an error.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
+from collections.abc import Mapping
 
+import click
 from click import echo
 
-from forged.cli.call import Invocation
 from forged.cli.demo.agent import milliseconds_since
 from forged.cli.demo.stage import VISIBLE_S, expect, wait_until
-from forged.cli.demo.team import USER, Machine, Team, new_team
 from forged.cli.terminal import escape
+from tests.demo.team import USER, Machine, Team, new_team
 
 _BACK_S = 20.0  # a server that failed is looked for after a while, which grows
 _HANDBOOK = """\
@@ -28,10 +32,10 @@ Whoever is on call carries the pager from Monday noon to Monday noon, and hands 
 """
 
 
-def play_shared(call: Invocation) -> None:
+def play(environ: Mapping[str, str]) -> None:
     """Play it to its end. Raises DemoFailed and NotInstalled."""
     began = time.perf_counter()
-    with new_team(call) as team:
+    with new_team(environ) as team:
         echo("\n1. A PostgreSQL with pgvector in a scratch directory, and two machines beside it")
         echo(f"  laptop and desktop have a HOME and a daemon each, and both are of the user {USER}")
         for machine in (team.laptop, team.desktop):
@@ -109,3 +113,19 @@ def _remember(machine: Machine, text: str) -> None:
 
 def _opening(text: str) -> str:
     return " ".join(text.split())[:70]
+
+
+def main() -> None:
+    # As Ctrl-C does, so that the server and both machines go too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        play(os.environ)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

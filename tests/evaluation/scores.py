@@ -13,8 +13,8 @@ from statistics import fmean
 
 import msgspec
 
-from forged.evaluation.dataset import Item, Query, labels_of
-from forged.evaluation.figures import bounds
+from tests.evaluation.dataset import Item, Query, labels_of
+from tests.evaluation.figures import bounds
 
 NDCG_DEPTH = 10
 

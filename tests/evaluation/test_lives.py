@@ -1,4 +1,4 @@
-"""`forgectl eval` on sessions, on what people say, on sealed sets, and what single messages bring."""
+"""`make eval` on sessions, on what people say, on sealed sets, and what single messages bring."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.eval_figures import SessionMeasurement, session_table
-from forged.evaluation.heard import Parts
-from forged.evaluation.session_scores import summaries
-from forged.evaluation.session_trial import TurnHeard
-from forged.evaluation.sessions import Turn
+from tests.evaluation.heard import Parts
+from tests.evaluation.session_scores import summaries
+from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.sessions import Turn
+from tests.evaluation.tables import SessionMeasurement, session_table
 
 SMALL = str(Path(__file__).parents[1] / "data" / "eval_small")
 LEXICAL = ("--model", "builtin:lexical")
@@ -54,11 +54,11 @@ def rows(text):
     return {line.split("  ")[0].strip(): line.split()[-2:] for line in text.splitlines()}
 
 
-def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(forgectl, written):
+def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(evaluate, written):
     place = str(written(**sessions()))
 
-    shown = forgectl("eval", place, *LEXICAL)
-    report = forgectl("eval", place, *LEXICAL, "--mode", "append", "--mode", "block", "--json").json
+    shown = evaluate(place, *LEXICAL)
+    report = evaluate(place, *LEXICAL, "--mode", "append", "--mode", "block", "--json").json
 
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("lives/dev, builtin:lexical, direct, append, lexical, ")
@@ -70,17 +70,17 @@ def test_sessions_are_a_table_of_figures_with_intervals_and_json_has_each_turn(f
     assert report["measurements"] == []
 
 
-def test_sessions_have_no_recorded_hypotheses(forgectl, written):
-    shown = forgectl("eval", str(written(**sessions())), *LEXICAL, "--strategy", "caller")
+def test_sessions_have_no_recorded_hypotheses(evaluate, written):
+    shown = evaluate(str(written(**sessions())), *LEXICAL, "--strategy", "caller")
 
     assert (shown.code, "lives/dev has no recorded hypotheses" in shown.err) == (2, True)
 
 
 @pytest.mark.long
-def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(forgectl, written):
+def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(evaluate, written):
     place = str(written(said=SAID))
 
-    shown = forgectl("eval", place, *LEXICAL)
+    shown = evaluate(place, *LEXICAL)
 
     assert (shown.code, shown.err) == (0, "")
     all_of_it, groups = (part.splitlines() for part in shown.out.split("\n\n"))
@@ -100,10 +100,10 @@ def test_what_is_kept_of_what_people_say_is_a_row_for_each_language_and_kind(for
 
 
 @pytest.mark.long
-def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(forgectl, written):
+def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leaked(evaluate, written):
     believed = {**SAID, "id": "x_1", "keep": [], "poison": ["pnpm"]}
 
-    report = forgectl("eval", str(written(attacks=believed)), *LEXICAL, "--json").json
+    report = evaluate(str(written(attacks=believed)), *LEXICAL, "--json").json
 
     (measured,) = report["capture"]
     (attack,) = measured["kept"]["attacks"]
@@ -112,26 +112,26 @@ def test_an_attack_that_is_believed_is_told_to_every_session_and_counts_as_leake
     assert measured["figures"]["others"][0]["figure"]["value"] == 1.0
 
 
-def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(forgectl, written, tmp_path):
+def test_a_sealed_set_is_measured_in_closing_runs_alone_and_these_are_told(evaluate, written, tmp_path):
     place = str(written("lives/sealed", **sessions()))
     record = tmp_path / "data/closing-runs.md"
 
-    refused = forgectl("eval", place, *LEXICAL)
-    beside = forgectl("eval", SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
+    refused = evaluate(place, *LEXICAL)
+    beside = evaluate(SMALL, *LEXICAL, "--off-topic", f"{place}/sessions.jsonl")
 
     for shown in (refused, beside):
         assert (shown.code, "--closing" in shown.err, record.exists()) == (2, True, False)
 
-    assert forgectl("eval", place, *LEXICAL, "--closing").code == 0
+    assert evaluate(place, *LEXICAL, "--closing").code == 0
 
     row = record.read_text().splitlines()[-1]
-    told = f"forgectl eval --closing {place} --model=builtin:lexical --mode=append"
+    told = f"python -m tests.evaluation --closing {place} --model=builtin:lexical --mode=append"
     assert f"| lives | `{told}` | " in row
     assert "lives/sealed builtin:lexical append: all: recall 1.000 (1.000-1.000), share 1.000" in row
 
 
-def test_what_single_messages_brought_has_a_table_of_its_own(forgectl):
-    shown = forgectl("eval", SMALL, *LEXICAL, "--injected")
+def test_what_single_messages_brought_has_a_table_of_its_own(evaluate):
+    shown = evaluate(SMALL, *LEXICAL, "--injected")
 
     found = rows(shown.out)
     assert found["recall of all that came"] == ["0.833", "(0.500-1.000)"]
@@ -141,9 +141,9 @@ def test_what_single_messages_brought_has_a_table_of_its_own(forgectl):
 
 
 @pytest.mark.long
-def test_a_question_that_begins_a_session_is_given_what_stands_there_too(forgectl):
+def test_a_question_that_begins_a_session_is_given_what_stands_there_too(evaluate):
     """Five memories are few enough to come whole."""
-    measured = forgectl("eval", SMALL, *LEXICAL, "--in-session", "--store-size", "5", "--json").json
+    measured = evaluate(SMALL, *LEXICAL, "--in-session", "--store-size", "5", "--json").json
 
     (found,) = measured["measurements"]
     came = found["outcome"]["injected"]
@@ -176,8 +176,8 @@ def test_tables_of_sessions_stand_below_one_another_where_they_are_wider_than_a_
     assert sum(line.startswith("recall in context ") for line in lines) == 3
 
 
-def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(forgectl):
-    report = forgectl("eval", SMALL, *LEXICAL, "--search", "--min-score", "1", "--json").json
+def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(evaluate):
+    report = evaluate(SMALL, *LEXICAL, "--search", "--min-score", "1", "--json").json
 
     (measured,) = report["measurements"]
     assert measured["outcome"]["off_topic"] is None
@@ -185,17 +185,17 @@ def test_a_search_is_measured_without_the_messages_that_a_gate_would_stop(forgec
 
 
 @pytest.mark.long
-def test_off_topic_messages_may_stand_in_plain_text_one_a_line(forgectl, tmp_path):
+def test_off_topic_messages_may_stand_in_plain_text_one_a_line(evaluate, tmp_path):
     (tmp_path / "mine.txt").write_text('Which grain?\n\n"Silo doors are red."\n')
 
-    report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.txt", "--json", workspace=str(tmp_path))
+    report = evaluate(SMALL, *LEXICAL, "--off-topic", "mine.txt", "--json", workspace=str(tmp_path))
 
     (measured,) = report.json["measurements"]
     assert measured["outcome"]["off_topic"]["messages"] == 4
 
 
 @pytest.mark.long
-def test_what_single_messages_brought_is_as_many_as_are_shipped(forgectl, tmp_path):
+def test_what_single_messages_brought_is_as_many_as_are_shipped(evaluate, tmp_path):
     """Twelve memories say the word; without `--injected` all may come."""
     lines = [
         {"id": f"mem_{n:02d}", "root": "mill", "category": "patterns",
@@ -208,7 +208,7 @@ def test_what_single_messages_brought_is_as_many_as_are_shipped(forgectl, tmp_pa
 
     asked = (str(tmp_path), *LEXICAL, "--min-score", "0", "--json")
     came = [
-        forgectl("eval", *asked, *more).json["measurements"][0]["outcome"]["injected"]["memories"]["value"]
+        evaluate(*asked, *more).json["measurements"][0]["outcome"]["injected"]["memories"]["value"]
         for more in ((), ("--injected",))
     ]
 

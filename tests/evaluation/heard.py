@@ -14,7 +14,7 @@ from itertools import takewhile
 
 import msgspec
 
-from forged.evaluation.dataset import Item
+from tests.evaluation.dataset import Item
 
 BYTES_PER_TOKEN = 4
 _NO_WORD = re.compile(r"[\W_]+")

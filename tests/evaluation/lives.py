@@ -1,4 +1,4 @@
-"""Sets that are no questions, for `forgectl eval`: sessions, and what people say. Reads and measures them."""
+"""Sets that are no questions, for `make eval`: sessions, and what people say. Reads and measures them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,29 @@ from pathlib import Path
 
 import msgspec
 
-from forged import evaluation
 from forged.cli.call import Invocation
-from forged.cli.eval_figures import CaptureMeasurement, SessionMeasurement
 from forged.cli.terminal import Bar
+from tests.evaluation import (
+    capture_scores,
+    capture_trial,
+    said,
+    session_scores,
+    session_trial,
+    sessions,
+    settings,
+)
+from tests.evaluation.said import SaidSet
+from tests.evaluation.sessions import SessionSet
+from tests.evaluation.settings import Prepared, Subject
+from tests.evaluation.tables import CaptureMeasurement, SessionMeasurement
+from tests.evaluation.trial import LEARNING
 
 
 class Lives(msgspec.Struct, frozen=True):
     """The sets of both kinds that were named."""
 
-    sessions: tuple[evaluation.SessionSet, ...] = ()
-    said: tuple[evaluation.SaidSet, ...] = ()
+    sessions: tuple[SessionSet, ...] = ()
+    said: tuple[SaidSet, ...] = ()
 
 
 class Lived(msgspec.Struct, frozen=True):
@@ -40,19 +52,17 @@ def load(paths: Iterable[Path]) -> tuple[Lives, list[Path]]:
     """Read what is of either kind; returns the other paths beside it. Raises DatasetError."""
     places = list(paths)
     found = Lives(
-        tuple(evaluation.load_sessions(place) for place in places if evaluation.is_sessions(place)),
-        tuple(evaluation.load_said(place) for place in places if evaluation.is_said(place)),
+        tuple(sessions.load(place) for place in places if sessions.is_one(place)),
+        tuple(said.load(place) for place in places if said.is_one(place)),
     )
-    others = [p for p in places if not evaluation.is_sessions(p) and not evaluation.is_said(p)]
+    others = [p for p in places if not sessions.is_one(p) and not said.is_one(p)]
     return found, others
 
 
-def measure(
-    call: Invocation, lives: Lives, named: Sequence[evaluation.Subject], modes: Iterable[str]
-) -> Lived:
+def measure(call: Invocation, lives: Lives, named: Sequence[Subject], modes: Iterable[str]) -> Lived:
     """Measure every set with every subject, as it is shipped."""
     shipped = (msgspec.structs.replace(each, shipped=True) for each in named)
-    subjects = [evaluation.prepare(each, call.environ) for each in shipped]
+    subjects = [settings.prepare(each, call.environ) for each in shipped]
     bar = Bar(call.redraws(sys.stderr) and not call.as_json)
     try:
         return Lived(
@@ -65,27 +75,25 @@ def measure(
 
 def _sessions(
     bar: Bar,
-    sets: Iterable[evaluation.SessionSet],
-    subjects: Sequence[evaluation.Prepared],
+    sets: Iterable[SessionSet],
+    subjects: Sequence[Prepared],
     modes: Iterable[str],
 ) -> Iterator[SessionMeasurement]:
     for each, prepared, mode in itertools.product(sets, subjects, modes):
-        heard = evaluation.run_sessions(each, prepared, mode, functools.partial(draw, bar, each.name))
+        heard = session_trial.run(each, prepared, mode, functools.partial(draw, bar, each.name))
         about = (each.name, prepared.subject.model, prepared.subject.strategy, mode, heard.legs)
-        figures = evaluation.summaries(heard.turns)
+        figures = session_scores.summaries(heard.turns)
         yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
 
 
-def _capture(
-    bar: Bar, sets: Iterable[evaluation.SaidSet], subjects: Sequence[evaluation.Prepared]
-) -> Iterator[CaptureMeasurement]:
+def _capture(bar: Bar, sets: Iterable[SaidSet], subjects: Sequence[Prepared]) -> Iterator[CaptureMeasurement]:
     for each, prepared in itertools.product(sets, subjects):
-        kept = evaluation.run_capture(each, prepared, functools.partial(draw, bar, each.name))
-        yield CaptureMeasurement(each.name, prepared.subject.model, evaluation.capture_figures(kept), kept)
+        kept = capture_trial.run(each, prepared, functools.partial(draw, bar, each.name))
+        yield CaptureMeasurement(each.name, prepared.subject.model, capture_scores.figures(kept), kept)
 
 
 def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
     """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
     bar.draw(f"{title}: {doing}", done, total)
-    if doing == evaluation.LEARNING:
+    if doing == LEARNING:
         bar.tell_instead(f"{title}: waiting, {doing}", once=title)

@@ -17,17 +17,17 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from forged.cli.demo.stage import daemon
 from forged.errors import ForgedError
-from forged.evaluation import injected, scores, stores
-from forged.evaluation.dataset import Item, Query, Repository
-from forged.evaluation.heard import Reader
-from forged.evaluation.injected import Brought, Injected, One
-from forged.evaluation.scores import Interval, Score, Summary
-from forged.evaluation.scratch import daemon
-from forged.evaluation.settings import TOP_K, Prepared, Subject
-from forged.evaluation.stores import World
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport
+from tests.evaluation import injected, scores, stores
+from tests.evaluation.dataset import Item, Query, Repository
+from tests.evaluation.heard import Reader
+from tests.evaluation.injected import Brought, Injected, One
+from tests.evaluation.scores import Interval, Score, Summary
+from tests.evaluation.settings import TOP_K, Prepared, Subject
+from tests.evaluation.stores import World
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much."""
@@ -104,8 +104,8 @@ def asked_daemon(scratch: Path, variables: Mapping[str, str]) -> Iterator[Client
     address = str(scratch / "run" / "forged.sock")
     env = {**variables, "HOME": str(scratch / "home"), "FORGED_SOCKET": address}
     with (
-        daemon(env, scratch / "daemon.log", "--log-level", "warning"),
-        Client(address, timeout_s=_CALL_S, strict=True, name="forgectl eval") as client,
+        daemon(env, scratch / "daemon.log"),
+        Client(address, timeout_s=_CALL_S, strict=True, name="eval") as client,
     ):
         yield client
 

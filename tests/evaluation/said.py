@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.evaluation.dataset import DatasetError
-from forged.evaluation.jsonl_set import lines
 from forged.memory import Category, Scope
+from tests.evaluation.dataset import DatasetError
+from tests.evaluation.jsonl_set import lines
 
 SAID, MINDS, ALIKE, ATTACKS = "said.jsonl", "minds.jsonl", "alike.jsonl", "attacks.jsonl"
 

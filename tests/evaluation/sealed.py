@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from forged.evaluation.dataset import DatasetError
+from tests.evaluation.dataset import DatasetError
 
 _DIGITS = 10
 _SHORT = 24

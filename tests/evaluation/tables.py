@@ -1,6 +1,6 @@
 """Tables of figures with their intervals: a row a figure, a column a group, as many as fit beside another.
 
-`forgectl docs evaluation` explains the rows.
+README.md explains the rows.
 """
 
 from __future__ import annotations
@@ -9,9 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from forged import evaluation
 from forged.cli.tables import columns
 from forged.cli.terminal import escape_line
+from tests.evaluation.capture_scores import CaptureFigures
+from tests.evaluation.capture_trial import AllKept
+from tests.evaluation.figures import Figure
+from tests.evaluation.session_scores import SessionSummary
+from tests.evaluation.session_trial import TurnHeard
+from tests.evaluation.trial import Failure, Outcome
 
 _NONE = "-"
 _WIDE = 80
@@ -70,9 +75,9 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
     strategy: str
     mode: str
     legs: tuple[str, ...]
-    summaries: tuple[evaluation.SessionSummary, ...]
-    failures: tuple[evaluation.Failure, ...]
-    turns: tuple[evaluation.TurnHeard, ...]
+    summaries: tuple[SessionSummary, ...]
+    failures: tuple[Failure, ...]
+    turns: tuple[TurnHeard, ...]
     seconds: float
 
     @property
@@ -82,7 +87,7 @@ class SessionMeasurement(msgspec.Struct, frozen=True):
         return f"{self.set} {self.model} {self.mode}: {'; '.join(told)}"
 
 
-def _main(group: evaluation.SessionSummary) -> str:
+def _main(group: SessionSummary) -> str:
     share = cell(group.useful_or_standing)
     return f"recall {cell(group.recall)}, share {share}, tokens a session {cell(group.tokens)}"
 
@@ -92,8 +97,8 @@ class CaptureMeasurement(msgspec.Struct, frozen=True):
 
     set: str
     model: str
-    figures: evaluation.CaptureFigures
-    kept: evaluation.AllKept
+    figures: CaptureFigures
+    kept: AllKept
 
     @property
     def line(self) -> str:
@@ -145,7 +150,7 @@ def session_table(done: SessionMeasurement) -> list[str]:
     return [f"{title}, {'+'.join(done.legs) or _NONE}, {done.seconds:.0f} s", *_abreast(rows)]
 
 
-def injected_table(outcome: evaluation.Outcome) -> list[str]:
+def injected_table(outcome: Outcome) -> list[str]:
     """What the messages of a measurement brought: all of them with intervals, and by kind without."""
     if outcome.injected is None:
         return []
@@ -183,7 +188,7 @@ def _abreast(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def cell(figure: evaluation.Figure | None) -> str:
+def cell(figure: Figure | None) -> str:
     """A figure and its interval; a dash where nothing speaks about it."""
     if figure is None or not figure.of:
         return _NONE

@@ -16,9 +16,9 @@ from random import Random
 
 import msgspec
 
-from forged.evaluation.dataset import Dataset, Item, Query, Repository, labels_of
 from forged.files import render
 from forged.memory import Scope
+from tests.evaluation.dataset import Dataset, Item, Query, Repository, labels_of
 
 SEED = 20261
 
@@ -50,7 +50,7 @@ def small(dataset: Dataset, size: int) -> World:
     stores: list[Repository] = []
     off_topic: list[tuple[str, ...]] = []
     for repository in dataset.repositories:
-        random = Random(f"{SEED} {repository.name} {size}")  # noqa: S311 - sampling, no secret
+        random = Random(f"{SEED} {repository.name} {size}")
         cut = tuple(_asked(repository, _pieces((*repository.items, *dataset.user), size, random), random))
         stores += cut
         messages = [message.text for message in dataset.off_topic]

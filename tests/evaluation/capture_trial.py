@@ -17,11 +17,11 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from forged.evaluation.said import Alike, Mind, Said, SaidSet, Words
-from forged.evaluation.settings import Prepared
-from forged.evaluation.trial import ANSWERED, STANDING, MeasurementFailed, Progress, asked_daemon
 from forged_client import Client
 from forged_client.protocol import MemoryRecord
+from tests.evaluation.said import Alike, Mind, Said, SaidSet, Words
+from tests.evaluation.settings import Prepared
+from tests.evaluation.trial import ANSWERED, STANDING, MeasurementFailed, Progress, asked_daemon
 
 _TOGETHER, _FEW_TOGETHER = 60, 10  # scripts of the user's scope would answer each other
 _NOTHING = "nothing_to_capture"  # an answer too: no one typed anything

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from forged.evaluation import jsonl_set, locomo
-from forged.evaluation.dataset import Dataset, DatasetError
+from tests.evaluation import jsonl_set, locomo
+from tests.evaluation.dataset import Dataset, DatasetError
 
 
 def load(path: Path) -> Dataset:

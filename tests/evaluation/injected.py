@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from forged.evaluation.dataset import Item, Query
-from forged.evaluation.figures import Figure, ratio
-from forged.evaluation.heard import Parts
-from forged.evaluation.scores import recall
+from tests.evaluation.dataset import Item, Query
+from tests.evaluation.figures import Figure, ratio
+from tests.evaluation.heard import Parts
+from tests.evaluation.scores import recall
 
 
 class One(msgspec.Struct, frozen=True):

