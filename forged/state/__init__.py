@@ -24,6 +24,7 @@ from forged.state.event_values import (
 )
 
 if TYPE_CHECKING:
+    from forged.state.absences import Absence, Absences
     from forged.state.accesses import Access, Accesses
     from forged.state.cutting import Cut, Left, cut
     from forged.state.details import (
@@ -63,6 +64,8 @@ __all__ = [
     "REMOVALS",
     "TYPES",
     "UNSAID",
+    "Absence",
+    "Absences",
     "Access",
     "Accesses",
     "Also",
@@ -127,6 +130,7 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
+    absences=("Absence", "Absences"),
     accesses=("Access", "Accesses"),
     cutting=("Cut", "Left", "cut"),
     details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),

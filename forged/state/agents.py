@@ -122,10 +122,10 @@ def all_agents(connection: Connection) -> tuple[AgentRow, ...]:
         raise Damaged(f"what agents' hooks told cannot be read: {error}") from error
 
 
-def _agent(row: tables.Row) -> AgentRow:
+def _agent(row: tables.Columns) -> AgentRow:
     agent, _, day = str(row[0]).partition(" ")
     return agent, day, _decoder.decode(row[1] if isinstance(row[1], bytes) else b"")
 
 
-def _row(agent: str, day: str, kept: AgentDay) -> tables.Row:
+def _row(agent: str, day: str, kept: AgentDay) -> tables.Columns:
     return (f"{agent} {day}", msgspec.msgpack.encode(kept))

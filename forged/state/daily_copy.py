@@ -14,7 +14,7 @@ import msgspec
 
 from forged.files import atomic
 from forged.state import tables
-from forged.state.tables import Row
+from forged.state.tables import Columns
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -48,7 +48,7 @@ def write(path: str, data: bytes) -> None:
         atomic.replace(path, data)
 
 
-def read(path: str) -> dict[str, tuple[Row, ...]]:
+def read(path: str) -> dict[str, tuple[Columns, ...]]:
     """Rows by table."""
     try:
         with open(path, "rb") as file:

@@ -22,7 +22,7 @@ from forged.state import daily_copy, tables
 from forged.state.database import Damaged, connect, explained, transaction
 from forged.state.event_rows import dead_row
 from forged.state.event_values import Event, is_event_id
-from forged.state.tables import Row
+from forged.state.tables import Columns
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -94,7 +94,7 @@ def _make_fresh(path: str, copy: str, problem: str) -> None:
         tables.put(connection, "meta", ASIDE, aside)
 
 
-def _take(connection: Connection, table: str, row: Row, aside: str) -> None:
+def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
     """Write a row as it was; of one that is not whole only what can be told from its key."""
     if tables.is_whole(table, row):
         if table != "meta":
@@ -143,7 +143,7 @@ def _finish(path: str) -> None:
 # --- what can still be read -----------------------------------------------------------------------------
 
 
-def _readable(path: str) -> dict[str, list[Row]]:
+def _readable(path: str) -> dict[str, list[Columns]]:
     """Rows by table, with their checksums, of a copy of the damaged file, which itself stays as it is."""
     for mended in (False, True):
         scratch = f"{path}.salvage"
@@ -163,11 +163,11 @@ def _readable(path: str) -> dict[str, list[Row]]:
     return {}
 
 
-def _rows(connection: Connection, table: str) -> list[Row]:
+def _rows(connection: Connection, table: str) -> list[Columns]:
     """Rows from the beginning and from the end, each as far as one gets."""
     import sqlite3  # noqa: PLC0415
 
-    found: dict[object, Row] = {}
+    found: dict[object, Columns] = {}
     for order in ("ASC", "DESC"):
         with contextlib.suppress(sqlite3.Error):
             for row in tables.unchecked(connection, table, order):

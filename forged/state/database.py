@@ -18,7 +18,7 @@ import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from forged.errors import StoreError
 from forged.files import atomic
@@ -27,7 +27,7 @@ from forged.state.holder import Holder, in_use
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["Damaged", "Database", "connect", "explained", "transaction"]
+__all__ = ["Change", "Damaged", "Database", "Registered", "connect", "explained", "transaction"]
 
 T = TypeVar("T")
 
@@ -44,12 +44,34 @@ class Damaged(StoreError):  # noqa: N818 - reads as the state it names
     """The file holds something else than what was written to it."""
 
 
+class Registered(Protocol):
+    """A table of the file: what is read at open, and written every five seconds."""
+
+    name: str
+    is_copied: bool
+
+    def load(self, connection: Connection) -> Callable[[], object]: ...
+
+    async def save(self) -> None: ...
+
+
+class Change(Protocol):
+    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread."""
+
+    is_empty: bool
+
+    def write(self, connection: Connection) -> object: ...
+
+    def apply(self) -> object: ...
+
+
 class Database:
     """The file at `path`. `journal` is `wal`, or another word where the file system cannot do that."""
 
     def __init__(self, path: str, address: str = "") -> None:
         """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
         self.path = path
+        self.tables: list[Registered] = []
         self._holder = Holder(path, address)
         self.journal = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
@@ -93,6 +115,22 @@ class Database:
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
         """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
         return await self._in_thread(partial(self.change, work, durable=durable))
+
+    async def commit(self, *changes: Change, durable: bool = True) -> None:
+        """Write changes in one transaction, then apply them. Raises StoreError; nothing has changed then."""
+        if any(not change.is_empty for change in changes):
+            await self._in_thread(partial(self.commit_here, *changes, durable=durable))
+
+    def commit_here(self, *changes: Change, durable: bool = True) -> None:
+        """As `commit`, for who is in the thread already."""
+
+        def write(connection: Connection) -> None:
+            for change in changes:
+                change.write(connection)
+
+        self.change(write, durable=durable)
+        for change in changes:
+            change.apply()
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have `work` done in the thread, where it may call `change`. Raises StoreError if that has ended."""

@@ -17,7 +17,7 @@ from forged.state import tables
 from forged.state.cutting import Cut, cut
 from forged.state.database import Damaged
 from forged.state.event_values import DeadEvent, Document, Event, encoded
-from forged.state.tables import Row
+from forged.state.tables import Columns
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def stored(connection: Connection) -> Stored:
     )
 
 
-def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Row:
+def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Columns:
     """The row of an event that was given up."""
     decided = None if documents is None else encoded(documents)
     return (event.id, event.kind, reason, died_at, encoded(event), decided)
 
 
-def put_dead(connection: Connection, row: Row, most_bytes: int) -> int:
+def put_dead(connection: Connection, row: Columns, most_bytes: int) -> int:
     """Add a row to the dead, which are kept to `most_bytes` if turns can pay for it; how many there are."""
     tables.put(connection, "dead", *row)
     _trim(connection, most_bytes)
@@ -129,7 +129,7 @@ def _documents(data: object) -> _Documents | None:
         raise Damaged(f"documents cannot be read: {error}") from error
 
 
-def _dead_event(row: Row) -> DeadEvent:
+def _dead_event(row: Columns) -> DeadEvent:
     _, _, reason, died_at, event, documents = row
     size = len(_blob(event)) + len(_blob(documents or b""))
     return DeadEvent(_event(event), str(reason), str(died_at), size, _documents(documents))

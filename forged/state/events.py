@@ -303,7 +303,7 @@ def _remove(event_id: str, connection: Connection) -> None:
     tables.remove(connection, "journal", event_id)
 
 
-def _give_up(row: tables.Row, most_dead_bytes: int, connection: Connection) -> int:
+def _give_up(row: tables.Columns, most_dead_bytes: int, connection: Connection) -> int:
     count = event_rows.put_dead(connection, row, most_dead_bytes)
     _remove(str(row[0]), connection)
     return count

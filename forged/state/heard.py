@@ -117,7 +117,7 @@ def all_heard(connection: Connection) -> tuple[tuple[str, Watermark], ...]:
     return tuple(map(_heard, tables.rows(connection, "heard")))
 
 
-def _heard(row: tables.Row) -> tuple[str, Watermark]:
+def _heard(row: tables.Columns) -> tuple[str, Watermark]:
     session, digests, runs = row
     try:
         assert isinstance(digests, bytes)

@@ -110,7 +110,7 @@ class Injections:
         del self._known[key]
         self._changed.add(key)
 
-    def _row(self, key: str) -> tables.Row | None:
+    def _row(self, key: str) -> tables.Columns | None:
         injected = self._known.get(key)
         return None if injected is None else (key, msgspec.msgpack.encode(injected))
 

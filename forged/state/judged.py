@@ -220,7 +220,7 @@ class Judged:
             if gone is not None and gone.untold and key in self._untold.get(gone.session_id, ()):
                 self._untold[gone.session_id].remove(key)
 
-    def _row(self, key: str) -> tables.Row | None:
+    def _row(self, key: str) -> tables.Columns | None:
         judgement = self._known.get(key)
         return None if judgement is None else (key, msgspec.msgpack.encode(judgement))
 

@@ -101,11 +101,11 @@ def all_left(connection: Connection) -> tuple[DayOut, ...]:
     return tuple(_day_out(row) for row in tables.rows(connection, _TABLE))
 
 
-def _day_out(row: tables.Row) -> DayOut:
+def _day_out(row: tables.Columns) -> DayOut:
     day, host, purpose = [*str(row[0]).split(" "), "", ""][:3]
     return DayOut(day, host, purpose, *(count if isinstance(count, int) else 0 for count in row[1:]))
 
 
-def _row(out: DayOut) -> tables.Row:
+def _row(out: DayOut) -> tables.Columns:
     key = f"{out.day} {out.host} {out.purpose}"
     return (key, out.calls, out.failed, out.texts, out.characters)

@@ -180,7 +180,7 @@ def _read(positions: Sequence[int], connection: Connection) -> list[tuple[int, W
 _decode = msgspec.msgpack.Decoder(Write).decode
 
 
-def _decoded(row: tables.Row) -> Write:
+def _decoded(row: tables.Columns) -> Write:
     try:
         return _decode(row[1] if isinstance(row[1], bytes) else b"")
     except msgspec.DecodeError as error:

@@ -156,7 +156,7 @@ def all_parts(connection: Connection) -> tuple[Row, ...]:
     return tuple(map(_row, tables.rows(connection, "parts")))
 
 
-def _row(row: tables.Row) -> Row:
+def _row(row: tables.Columns) -> Row:
     key, at, said = row
     try:
         assert isinstance(at, int)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RowOf = Callable[[str], tables.Row | None]
+RowOf = Callable[[str], tables.Columns | None]
 
 
 class SoftRows:
@@ -30,14 +30,14 @@ class SoftRows:
         self._database = database
         self._table = table
         self._what = what
-        self._written: tuple[tables.Row, ...] = ()
+        self._written: tuple[tables.Columns, ...] = ()
         self._warned = False
 
-    def restore(self, rows: Sequence[tables.Row]) -> None:
+    def restore(self, rows: Sequence[tables.Columns]) -> None:
         """Take note of what the file holds, as it is opened."""
         self._written = tuple(rows)
 
-    async def save(self, rows: Sequence[tables.Row]) -> None:
+    async def save(self, rows: Sequence[tables.Columns]) -> None:
         """Let these be the rows, if they are not. Raises nothing; what fails is written later."""
         now = tuple(rows)
         if now == self._written:
@@ -90,7 +90,7 @@ class ChangedRows:
             raise
 
 
-def _write(table: str, rows: Mapping[str, tables.Row | None], connection: Connection) -> None:
+def _write(table: str, rows: Mapping[str, tables.Columns | None], connection: Connection) -> None:
     for key, row in rows.items():
         if row is None:
             tables.remove(connection, table, key)
@@ -98,7 +98,7 @@ def _write(table: str, rows: Mapping[str, tables.Row | None], connection: Connec
             tables.put(connection, table, *row)
 
 
-def _replace(table: str, rows: Sequence[tables.Row], connection: Connection) -> None:
+def _replace(table: str, rows: Sequence[tables.Columns], connection: Connection) -> None:
     tables.clear(connection, table)
     for row in rows:
         tables.put(connection, table, *row)

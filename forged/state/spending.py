@@ -50,12 +50,12 @@ def all_spent(connection: Connection) -> tuple[Spent, ...]:
     return tuple(_spent(row) for row in tables.rows(connection, "spending"))
 
 
-def _spent(row: tables.Row) -> Spent:
+def _spent(row: tables.Columns) -> Spent:
     day, _, purpose = str(row[0]).partition(" ")
     calls, failed, prompt, completion = (count if isinstance(count, int) else 0 for count in row[1:])
     return (day, purpose, calls, failed, prompt, completion)
 
 
-def _row(spent: Spent) -> tables.Row:
+def _row(spent: Spent) -> tables.Columns:
     day, purpose, *counts = spent
     return (f"{day} {purpose}", *counts)

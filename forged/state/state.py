@@ -13,7 +13,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,10 +22,10 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage, takeover
-from forged.state.accesses import Accesses, all_accesses
-from forged.state.accesses import Row as AccessRow
+from forged.state.absences import Absences
+from forged.state.accesses import Accesses
 from forged.state.agents import AgentRow, Agents, all_agents
-from forged.state.database import Database, explained
+from forged.state.database import Database, Registered, explained
 from forged.state.details import Detail, Details, all_details
 from forged.state.event_rows import Stored, stored
 from forged.state.event_values import Document
@@ -87,7 +88,7 @@ class _Contents(msgspec.Struct, frozen=True):
     learned: tuple[tuple[str, Progress], ...]
     outbox: tuple[tuple[int, OutWrite], ...]
     details: tuple[tuple[str, Detail], ...]
-    accesses: tuple[AccessRow, ...]
+    tables: tuple[Callable[[], object], ...]
     replicas: tuple[tuple[str, Replica], ...]
     excludes: tuple[Exclude, ...]
     doubt: str
@@ -131,6 +132,7 @@ class State:
         self.learned = Learned()
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
+        self.absences = Absences(self._database)
         self.replicas = Replicas(self._database)
         self.excludes = Excludes(self._database)
 
@@ -169,7 +171,8 @@ class State:
         await self.judged.save()
         await self.injections.save()
         await self.agents.save()
-        await self.accesses.save()
+        for table in self._database.tables:
+            await table.save()
 
     @property
     def trouble(self) -> str:
@@ -198,7 +201,7 @@ class State:
 
     async def _open(self) -> None:
         try:
-            found = await self._database.open(self._prepare, _read)
+            found = await self._database.open(self._prepare, partial(_read, self._database.tables))
         except StoreError as error:
             if self.problem != str(error):
                 logger.warning("state cannot be used error=%s", error)
@@ -223,7 +226,8 @@ class State:
             self.learned.restore(found.learned)
             self.outbox.restore(found.outbox)
             self.details.restore(found.details)
-            self.accesses.restore(found.accesses)
+            for take_over in found.tables:
+                take_over()
             self.replicas.restore(found.replicas)
             self.excludes.restore(found.excludes)
         self.tried.set()
@@ -281,7 +285,7 @@ class State:
                     os.unlink(path)
 
 
-def _read(connection: Connection) -> _Contents:
+def _read(tables: Sequence[Registered], connection: Connection) -> _Contents:
     return _Contents(
         events=stored(connection),
         forgotten=tuple((str(key), int(at or 0)) for key, at in rows(connection, "forgotten")),
@@ -301,7 +305,7 @@ def _read(connection: Connection) -> _Contents:
         learned=all_learned(connection),
         outbox=all_waiting(connection),
         details=all_details(connection),
-        accesses=all_accesses(connection),
+        tables=tuple(table.load(connection) for table in tables),
         replicas=all_replicas(connection),
         excludes=all_excludes(connection),
         doubt=value_of(connection, damage.NOTE),

@@ -146,10 +146,10 @@ class Told:
         await self._changed.save(self._row)
         await self._counted.save(self._count_row)
 
-    def _count_row(self, key: str) -> tables.Row | None:
+    def _count_row(self, key: str) -> tables.Columns | None:
         return (key, self._counts[key]) if key in self._counts else None
 
-    def _row(self, name: str) -> tables.Row | None:
+    def _row(self, name: str) -> tables.Columns | None:
         heard = self._lists.get(_place.decode(name))
         return None if heard is None else (name, msgspec.msgpack.encode(heard))
 

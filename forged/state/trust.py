@@ -19,7 +19,7 @@ import msgspec
 from forged.memory import utc_now
 from forged.state import tables
 from forged.state.database import Database
-from forged.state.tables import Row
+from forged.state.tables import Columns
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -221,7 +221,7 @@ def all_kept(connection: Connection) -> Kept:
     )
 
 
-def _root(row: Row) -> RootRecord:
+def _root(row: Columns) -> RootRecord:
     key, first_seen, born_empty, trusted_at, mode, branch = row
     identity, top = _pair(key)
     return RootRecord(
@@ -229,7 +229,7 @@ def _root(row: Row) -> RootRecord:
     )
 
 
-def _own_file(row: Row) -> tuple[str, OwnFile]:
+def _own_file(row: Columns) -> tuple[str, OwnFile]:
     key, sha256, origin, insisted = row
     identity, memory_id = _pair(key)
     return identity, OwnFile(memory_id, str(sha256), str(origin), bool(insisted))

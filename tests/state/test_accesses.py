@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from forged.state.accesses import Access, Accesses
+from forged.state.database import Database
+from forged.state.tables import Row
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
 
@@ -11,22 +13,22 @@ NOW = 1_000_000.0
 
 def test_each_hit_counts_and_says_when():
     clock = Clock(NOW)
-    accesses = Accesses(None, clock)
+    accesses = Accesses(Database(""), clock)
     accesses.hit([("/r", "mem_1"), ("/r", "mem_2")])
     clock.now += 60
     accesses.hit([("/r", "mem_1")])
 
-    assert accesses.get("/r", "mem_1") == Access(2, 1_000_060_000)
-    assert accesses.get("/r", "mem_2") == Access(1, 1_000_000_000)
-    assert accesses.get("/other", "mem_1") == Access()
+    assert accesses.of("/r", "mem_1") == Access(2, 1_000_060_000)
+    assert accesses.of("/r", "mem_2") == Access(1, 1_000_000_000)
+    assert accesses.of("/other", "mem_1") == Access()
 
 
 def test_of_too_many_those_found_last_are_counted():
-    accesses = Accesses(None, Clock(NOW), most=2)
+    accesses = Accesses(Database(""), Clock(NOW), most=2)
     for memory_id in ("mem_1", "mem_2", "mem_1", "mem_3"):
         accesses.hit([("/r", memory_id)])
 
-    assert [accesses.get("/r", f"mem_{number}").count for number in (1, 2, 3)] == [2, 0, 1]
+    assert [accesses.of("/r", f"mem_{number}").count for number in (1, 2, 3)] == [2, 0, 1]
 
 
 async def test_counts_go_on_after_a_restart(tmp_path):
@@ -35,16 +37,16 @@ async def test_counts_go_on_after_a_restart(tmp_path):
         state.accesses.hit([("/r", "mem_1")])
     async with opened(tmp_path) as state:
         state.accesses.hit([("/r", "mem_1")])
-        assert state.accesses.get("/r", "mem_1").count == 3
+        assert state.accesses.of("/r", "mem_1").count == 3
 
 
 def test_what_is_found_before_the_file_is_read_counts_too():
-    accesses = Accesses(None, Clock(NOW))
+    accesses = Accesses(Database(""), Clock(NOW))
     accesses.hit([("/r", "mem_1")])
-    accesses.restore([("/r\nmem_1", Access(5, 7)), ("/r\nmem_2", Access(1, 9))])
+    accesses.restore([Row("/r\nmem_1", 7.0, Access(5, 7), 0), Row("/r\nmem_2", 9.0, Access(1, 9), 0)])
 
-    assert accesses.get("/r", "mem_1") == Access(6, 1_000_000_000)
-    assert accesses.get("/r", "mem_2") == Access(1, 9)
+    assert accesses.of("/r", "mem_1") == Access(6, 1_000_000_000)
+    assert accesses.of("/r", "mem_2") == Access(1, 9)
 
 
 async def test_what_is_forgotten_is_counted_no_more(tmp_path):
@@ -55,5 +57,5 @@ async def test_what_is_forgotten_is_counted_no_more(tmp_path):
         await state.erase_traces()
         assert b"mem_gone" not in raw(tmp_path)
     async with opened(tmp_path) as state:
-        assert state.accesses.get("/r", "mem_gone") == Access()
-        assert state.accesses.get("/r", "mem_stays").count == 1
+        assert state.accesses.of("/r", "mem_gone") == Access()
+        assert state.accesses.of("/r", "mem_stays").count == 1

@@ -98,6 +98,7 @@ async def filled(directory: Path) -> None:
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
+        await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -148,6 +149,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "replicas": b"mem_replica7",
         "excludes": b"/srv/excluded7",
         "receipts": b"receipt7",
+        "absences": b"mem_absent7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3

@@ -1,0 +1,310 @@
+"""A table of rows of one kind: a mapping in memory with a copy in `state.db`.
+
+`Rows` answers from memory, in any thread. A durable table writes the file first: what the file refuses
+changes nothing in memory. The others write behind: memory first, the file within five seconds, so a kill may
+lose those. A transaction over several tables takes their changes as arguments of `Database.commit`.
+
+A row that is put again is the newest. The oldest go beyond a bound of rows or bytes, and those of an age.
+`MemoryRows` are keyed by memory, and have a method for each way in which a memory goes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from forged.errors import StoreError
+from forged.state.database import Change, Database
+from forged.state.tables import Row, Table
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+logger = logging.getLogger(__name__)
+
+V = TypeVar("V")
+_NO_BOUND = 1 << 62
+
+
+class _Kept(NamedTuple, Generic[V]):
+    """A value in memory, when it was put (Unix seconds), and its bytes if the table has a bound of bytes."""
+
+    value: V
+    at: float
+    size: int
+
+
+class Rows(Table[V], Mapping[str, V]):
+    """One table. `merge` makes one value of the file's and of one that was put before the file was open.
+
+    Without `merge` the earlier one is the newer. `keep_s` is the age at which a row goes, `clock` gives Unix
+    seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        kind: type[V],
+        *,
+        durable: bool = False,
+        most: int = _NO_BOUND,
+        most_bytes: int = _NO_BOUND,
+        keep_s: float = math.inf,
+        merge: Callable[[V, V], V] | None = None,
+        is_copied: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(database, name, kind, is_copied=is_copied)
+        self._durable, self._most, self._most_bytes = durable, most, most_bytes
+        self._keep_s, self._merge, self._clock = keep_s, merge, clock
+        self._kept: dict[str, _Kept[V]] = {}  # the oldest first
+        self._bytes = 0
+        self._unsaved: set[str] = set()
+        self._lock = threading.Lock()  # changes come from the event loop and from the database's thread
+        self._warned = False
+
+    def __getitem__(self, key: str) -> V:
+        return self._kept[key].value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def put_at(self, key: str) -> float:
+        """Return when a row was put, in Unix seconds. Raises KeyError."""
+        return self._kept[key].at
+
+    # --- changes --------------------------------------------------------------------------------------
+
+    def update(self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None) -> None:
+        """Put rows of a table that writes behind; None drops one.
+
+        They are the newest, put `at` a time or now; without `renew` a row keeps its place and its time.
+        """
+        assert not self._durable, f"{self.name} is written with store"
+        with self._lock:
+            fresh = self._made(values, at, renew=renew)
+            self._apply(fresh, renew=renew)
+            self._unsaved.update(fresh)
+            self._drop(self._beyond({}))
+
+    async def store(
+        self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
+    ) -> None:
+        """Put rows as `update` does, durably on return. Raises StoreError.
+
+        A durable table is unchanged then; another one has them in memory and writes them later.
+        """
+        await self.database.commit(self.change(values, renew=renew, at=at))
+
+    def change(
+        self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
+    ) -> Change:
+        """Return the same as a part of a larger transaction; at most one of each table."""
+        if self._durable:
+            return _Durable(self, self._made(values, at, renew=renew), renew=renew)
+        self.update(values, renew=renew, at=at)
+        return self.pending()
+
+    def pending(self) -> Change:
+        """Return what is not in the file yet, as a part of a transaction."""
+        with self._lock:
+            return _Pending(self, {key: self._kept.get(key) for key in self._unsaved})
+
+    @property
+    def is_saved(self) -> bool:
+        """True if the file has all rows."""
+        return not self._unsaved
+
+    async def flush(self) -> None:
+        """Write what is not in the file yet, durably on return. Raises StoreError."""
+        await self.database.commit(self.pending())
+
+    async def save(self) -> None:
+        """Write what is not in the file yet. Raises nothing; what fails is written later."""
+        if self.is_saved:
+            return
+        try:
+            await self.database.commit(self.pending(), durable=False)
+        except StoreError as error:
+            if not self._warned:
+                logger.warning("rows are in memory only table=%s error=%s", self.name, error)
+            self._warned = True
+        else:
+            self._warned = False
+
+    def tidy(self) -> None:
+        """Drop the rows that are too old or too many by now."""
+        with self._lock:
+            self._drop(self._beyond({}))
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    def load(self, connection: Connection) -> Callable[[], object]:
+        """Read all rows; what is returned takes them over. Raises Damaged."""
+        return partial(self.restore, tuple(self.read_all(connection)))
+
+    def restore(self, found: Iterable[Row[V]]) -> None:
+        """Take over what a file holds, as it is opened."""
+        with self._lock:
+            early, self._kept, self._bytes = self._kept, {}, 0
+            for row in sorted(found, key=lambda row: row.at):
+                self._apply({row.key: _Kept(row.value, row.at, self._size(row.size))})
+            for key, kept in early.items():
+                before = self._kept.get(key)
+                value = kept.value
+                if before is not None and self._merge is not None:
+                    value = self._merge(before.value, kept.value)
+                self._apply({key: _Kept(value, kept.at, kept.size)})
+            self._drop(self._beyond({}))
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _made(
+        self, values: Mapping[str, V | None], at: float | None, *, renew: bool
+    ) -> dict[str, _Kept[V] | None]:
+        now = self._clock() if at is None else at
+        made: dict[str, _Kept[V] | None] = {}
+        for key, value in values.items():
+            before = None if renew else self._kept.get(key)
+            since = now if before is None else before.at
+            made[key] = None if value is None else _Kept(value, since, self._size_of(value))
+        return made
+
+    def _size_of(self, value: V) -> int:
+        return 0 if self._most_bytes == _NO_BOUND else len(self.encode(value))
+
+    def _size(self, size: int) -> int:
+        return 0 if self._most_bytes == _NO_BOUND else size
+
+    def _beyond(self, fresh: Mapping[str, _Kept[V] | None]) -> list[str]:
+        """Return the keys of rows that have to go once these rows are put, the oldest first."""
+        count, size = len(self._kept), self._bytes
+        for key, kept in fresh.items():
+            old = self._kept.get(key)
+            count += (kept is not None) - (old is not None)
+            size += (kept.size if kept else 0) - (old.size if old else 0)
+        oldest, gone = self._clock() - self._keep_s, list[str]()
+        for key, old in self._kept.items():
+            if count <= self._most and size <= self._most_bytes and old.at > oldest:
+                break
+            if key not in fresh:
+                gone.append(key)
+                count, size = count - 1, size - old.size
+        return gone
+
+    def _apply(self, rows: Mapping[str, _Kept[V] | None], *, renew: bool = True) -> None:
+        for key, kept in rows.items():
+            old = self._kept.get(key)
+            self._bytes += (kept.size if kept else 0) - (old.size if old else 0)
+            if renew or kept is None:
+                self._kept.pop(key, None)
+            if kept is not None:
+                self._kept[key] = kept
+
+    def _drop(self, keys: Sequence[str]) -> None:
+        self._apply(dict.fromkeys(keys))
+        self._unsaved.update(keys)
+
+    def _write(self, rows: Mapping[str, _Kept[V] | None], connection: Connection) -> None:
+        self.erase(connection, *(key for key, kept in rows.items() if kept is None))
+        for key, kept in rows.items():
+            if kept is not None:
+                self.write(connection, key, kept.value, kept.at)
+
+
+class _Durable(Generic[V]):
+    """A change of a durable table: in memory once it is in the file."""
+
+    def __init__(self, table: Rows[V], rows: dict[str, _Kept[V] | None], *, renew: bool) -> None:
+        self.table, self._rows, self._renew, self._gone = table, rows, renew, list[str]()
+        self.is_empty = not rows
+
+    def write(self, connection: Connection) -> None:
+        with self.table._lock:
+            self._gone = self.table._beyond(self._rows)
+        self.table.erase(connection, *self._gone)
+        self.table._write(self._rows, connection)
+
+    def apply(self) -> None:
+        with self.table._lock:
+            self.table._apply(dict.fromkeys(self._gone))
+            self.table._apply(self._rows, renew=self._renew)
+
+
+class _Pending(Generic[V]):
+    """What memory has and the file has not; a row that changes again meanwhile stays to be written."""
+
+    def __init__(self, table: Rows[V], rows: dict[str, _Kept[V] | None]) -> None:
+        self.table, self._rows, self.is_empty = table, rows, not rows
+
+    def write(self, connection: Connection) -> None:
+        self.table._write(self._rows, connection)
+
+    def apply(self) -> None:
+        with self.table._lock:
+            self.table._unsaved -= {
+                key for key, kept in self._rows.items() if self.table._kept.get(key) is kept
+            }
+
+
+class MemoryRows(Rows[V]):
+    """Rows of memories. The root is a root's path, or its identity where the table says so.
+
+    A memory is *forgotten*, *trashed* (and may be *returned*) or *moved*. One that is *absent* keeps its
+    rows, as a branch switch may bring it back: `Absences` counts the days. Each method returns the change.
+    """
+
+    def of(self, root: str, memory_id: str) -> V | None:
+        """Return the row of a memory."""
+        return self.get(key_of(root, memory_id))
+
+    def ids(self, root: str) -> frozenset[str]:
+        """Return the ids of all memories of a root that have a row."""
+        begin = key_of(root, "")
+        return frozenset(key.removeprefix(begin) for key in self if key.startswith(begin))
+
+    def forgotten(self, root: str, memory_ids: Iterable[str]) -> Change:
+        """Erase the rows of these memories."""
+        return self.change({key: None for each in memory_ids if (key := key_of(root, each)) in self})
+
+    async def forget(self, root: str, memory_ids: Iterable[str]) -> None:
+        """Erase them, durably on return. Raises StoreError."""
+        await self.database.commit(self.forgotten(root, memory_ids))
+
+    def trashed(self, root: str, memory_ids: Iterable[str]) -> dict[str, V]:
+        """Return the rows of these memories by id, for the trash to hold; `forgotten` erases them then."""
+        return {each: self[key] for each in memory_ids if (key := key_of(root, each)) in self}
+
+    def returned(self, root: str, rows: Mapping[str, V]) -> Change:
+        """Give rows back that the trash held, by id."""
+        return self.change({key_of(root, each): row for each, row in rows.items()})
+
+    def moved(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
+        """Give the rows of a chain, the oldest first, to the memory that it became.
+
+        A row that it has already stays; else `merge` makes one of all, or the newest counts.
+        """
+        there = key_of(to_root, memory_id)
+        rows = self.trashed(root, memory_ids)
+        value = self.get(there)
+        for row in reversed(rows.values()):
+            if value is None:
+                value = row
+            elif self._merge is not None:
+                value = self._merge(row, value)
+        gone: dict[str, V | None] = {key_of(root, each): None for each in rows}
+        return self.change(gone | {there: value} if rows else {})
+
+
+def key_of(root: str, memory_id: str) -> str:
+    """Return the key of a memory in a table of memories. No path of a root ends in a newline."""
+    return f"{root}\n{memory_id}"
