@@ -25,17 +25,11 @@ def digests_within(tops: Sequence[str], text: str) -> Iterator[str]:
         yield from (_digest(top, said) for top in tops if said)
     for top in tops:
         yield digest(top, text)  # it may have no words
-        yield digest_of_0_1(top, text)
 
 
 def digest_of_id(top: str, memory_id: str) -> str:
     """The digest of a memory's id, which is that of no text."""
     return _digest(top, f"\0{memory_id}")
-
-
-def digest_of_0_1(top: str, text: str) -> str:
-    """The digest that an older forged wrote down; a comma made another one of it."""
-    return _digest(top, normalised(text))
 
 
 def _digest(top: str, said: str) -> str:

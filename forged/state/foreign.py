@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from forged.files import printable
 from forged.state.damage import set_aside
-from forged.state.takeover import BACKUP
 
 # What `forgectl ui` writes: a copy of all memories for a browser.
 PAGE = "ui.html"
@@ -21,10 +20,9 @@ _FILES = frozenset(
     {
         *("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "state.db.holder", "state.copy"),
         *("executable", "forged.log", "forged.log.1", "starting.lock", PAGE),
-        *("forgotten", "paused.json", "cost.json"),  # of 0.1.0, while they wait to be taken over
     }
 )
-_FOLDERS = frozenset({"trash", "run", "classifier", BACKUP, "spool", "dead"})
+_FOLDERS = frozenset({"trash", "run", "classifier"})
 _TEMP = ".forged-"
 _TOLD = 5
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from forged.state import tables
 from forged.state.database import Database
-from forged.state.digests import digest, digest_of_0_1, digest_of_id, digests_within
+from forged.state.digests import digest, digest_of_id, digests_within
 from forged.text.redaction import INLINE_LENGTH
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 KEPT = 10_000
 HELD_S = 7 * 24 * 3600.0
-# Rows say milliseconds; those of an older forged said seconds.
-_LEAST_MS = 10**11
 
 
 class Forgotten:
@@ -41,12 +39,11 @@ class Forgotten:
 
     def restore(self, known: Iterable[tuple[str, int]]) -> None:
         """Take over what a file holds, as it is opened."""
-        found = ((each, at if at > _LEAST_MS else at * 1000) for each, at in known)
-        self.known = dict(sorted((*found, *self.known.items()), key=lambda item: item[1]))
+        self.known = dict(sorted((*known, *self.known.items()), key=lambda item: item[1]))
 
     async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Remember texts of a root and ids of its memories, durably on return. Raises StoreError."""
-        fresh = await _digests(top, texts, digest)
+        fresh = await _digests(top, texts)
         fresh += [digest_of_id(top, each) for each in ids]
         if not fresh:
             return
@@ -62,7 +59,7 @@ class Forgotten:
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Let texts and memories of a root come back, durably on return. Raises StoreError."""
-        old = await _digests(top, texts, digest, digest_of_0_1)
+        old = await _digests(top, texts)
         old += [digest_of_id(top, each) for each in ids]
         old = [each for each in old if self.known.pop(each, None) is not None]
         if old:
@@ -92,12 +89,12 @@ class Forgotten:
         return at if at > self._clock() - HELD_S else None
 
 
-async def _digests(top: str, texts: Iterable[str], *of: Callable[[str, str], str]) -> list[str]:
+async def _digests(top: str, texts: Iterable[str]) -> list[str]:
     """Each digest of some texts once; of long texts a thread makes them, as the time grows with the text."""
     texts = tuple(texts)
 
     def made() -> list[str]:
-        return list(dict.fromkeys(each(top, text) for text in texts for each in of))
+        return list(dict.fromkeys(digest(top, text) for text in texts))
 
     return made() if sum(map(len, texts)) < INLINE_LENGTH else await asyncio.to_thread(made)
 

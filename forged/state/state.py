@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,7 +20,7 @@ import msgspec
 
 from forged.errors import StoreError
 from forged.files import atomic
-from forged.state import daily_copy, damage, takeover
+from forged.state import daily_copy, damage
 from forged.state.absences import Absences
 from forged.state.accesses import Accesses
 from forged.state.agents import AgentRow, Agents, all_agents
@@ -64,7 +63,6 @@ logger = logging.getLogger(__name__)
 
 _SAVE_EVERY_S = 5.0
 _COPY_EVERY_S = 24 * 3600.0
-_BACKUP_S = 7 * 24 * 3600.0
 
 
 class _Contents(msgspec.Struct, frozen=True):
@@ -110,7 +108,6 @@ class State:
         self._opening: asyncio.Task[None] | None = None
         self.tried = asyncio.Event()
         self._copied_at = float("-inf")
-        self._staying: tuple[str, ...] = ()
         self.problem = ""
         self.events = Events(self._database)
         self.forgotten = Forgotten(self._database)
@@ -193,7 +190,7 @@ class State:
         told = [self.problem, self.pauses.doubt] if self.tried.is_set() else []
         if self._database.journal not in ("", "wal"):
             told.append(f"{self._path} has a rollback journal, as this file system cannot do better: slower")
-        return tuple(dict.fromkeys(filter(None, (*told, *self._staying))))
+        return tuple(dict.fromkeys(filter(None, told)))
 
     async def foreign(self) -> tuple[str, ...]:
         """What lies in the state directory and is not ours, for status and doctor."""
@@ -234,23 +231,16 @@ class State:
 
     def _may_hold_pauses(self) -> bool:
         """Whether an earlier daemon may have written down a pause."""
-        names = ("state.db", "state.copy", "paused.json")
-        return any(os.path.lexists(os.path.join(self._directory, name)) for name in names)
+        return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:
         with explained(path):
-            connection = damage.open_whole(path, self._copy)
-            try:
-                self._staying = takeover.take_over(connection, self._directory)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
+            return damage.open_whole(path, self._copy)
 
     # --- what is kept beside the file ------------------------------------------------------------------
 
     async def _keep_copy(self) -> None:
-        """Once a day: copy what must not be lost, and end the backups of old files that are a week old."""
+        """Once a day: copy what must not be lost."""
         now = time.monotonic()
         if now - self._copied_at < _COPY_EVERY_S:
             return
@@ -258,30 +248,22 @@ class State:
         try:
             data = await self._database.run(daily_copy.contents)
             await asyncio.to_thread(daily_copy.write, self._copy, data)
-            await asyncio.to_thread(self._end_backups, time.time() - _BACKUP_S)
         except StoreError as error:
             logger.warning("no copy of the state error=%s", error)
 
     async def erase_traces(self) -> None:
-        """Leave no byte of what was removed: not in the file, nor in what was set aside, taken over or shown.
+        """Leave no byte of what was removed: not in the file, nor in what was set aside or shown.
 
         Raises StoreError.
         """
         await self._database.erase_traces()
-        gone = (*takeover.backups(self._directory), *damage.set_aside(self._path))
-        await asyncio.to_thread(self._remove, (*gone, os.path.join(self._directory, PAGE)))
-
-    def _end_backups(self, older_than: float) -> None:
-        """Remove files that were taken over before a time (Unix seconds). Raises StoreError."""
-        found = takeover.backups(self._directory)
-        self._remove([path for path in found if os.lstat(path).st_ctime < older_than])
+        page = os.path.join(self._directory, PAGE)
+        await asyncio.to_thread(self._remove, (*damage.set_aside(self._path), page))
 
     def _remove(self, paths: Sequence[str]) -> None:
         with atomic.explained(f"cannot tidy {self._directory}"):
             for path in paths:
-                if os.path.isdir(path) and not os.path.islink(path):
-                    shutil.rmtree(path)
-                elif os.path.lexists(path):
+                if os.path.lexists(path):
                     os.unlink(path)
 
 

@@ -233,7 +233,7 @@ class Capture:
     # --- events ---
 
     def event(self, text: str = "hello", *, session: str = "s", **fields) -> Event:
-        given = {"window_id": "w", "roots": (self.repo, self.user)} | fields
+        given = {"roots": (self.repo, self.user)} | fields
         window = (Utterance("user", text),) if text else ()
         return Event(session_id=session, window=window, **given)
 

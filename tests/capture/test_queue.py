@@ -20,10 +20,10 @@ REPO, OTHER = Root("/srv/repo", Scope.REPO), Root("/srv/other", Scope.REPO)
 DURABLE = ["compaction", "session_end", "explicit", "learned"]
 
 
-def turn(number: int, session: str = "a", window: str = "w", size: int = 0, **fields: object) -> Event:
+def turn(number: int, session: str = "a", size: int = 0, **fields: object) -> Event:
     said = (Utterance("user", "x" * (size - 576) if size else f"said {number}"),)
     given = {"kind": "turn", "roots": (REPO,), "window": said, "received_at": ""} | fields
-    return Event(id=f"ev_{number:03}", session_id=session, window_id=window, **given)
+    return Event(id=f"ev_{number:03}", session_id=session, **given)
 
 
 def never(_: Event) -> bool:
@@ -115,7 +115,7 @@ def test_journals_without_events_do_not_hold_each_other_up(queue):
 
 def test_time_to_wait_is_that_of_the_next_head(queue):
     assert queue.wait_s(0, never) is None
-    waits(queue, turn(1, "a"), turn(2, "a", window="later"))
+    waits(queue, turn(1, "a"), turn(2, "a"))
     assert queue.wait_s(0, never) == 0
     queue.take(100, never)
     assert queue.wait_s(100, never) is None  # whoever has it in hand will tell
@@ -269,7 +269,7 @@ def test_only_what_is_not_stored_counts_as_in_memory():
 
 
 def test_a_long_line_is_asked_about_once_for_every_session(queue):
-    waits(queue, *(turn(number, str(number % 64), str(number)) for number in range(500)), on_disk=True)
+    waits(queue, *(turn(number, str(number % 64)) for number in range(500)), on_disk=True)
     asked = []
 
     def held(event: Event) -> bool:

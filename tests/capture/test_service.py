@@ -186,7 +186,7 @@ async def test_what_is_rejected_is_counted_and_says_why(one):
 @pytest.mark.parametrize("is_paused", [False, True])
 @options(started=False)
 async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, is_paused):
-    left, new = one.durable("before"), one.event("after", window_id="another")
+    left, new = one.durable("before"), one.event("after")
     one.leave(left)
     one.begin()
     await asyncio.sleep(0)

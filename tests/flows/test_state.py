@@ -1,4 +1,4 @@
-"""The daemon's state from outside: taken over, damaged, mended by a person, cleaned of what was forgotten."""
+"""The daemon's state from outside: damaged, mended by a person, cleaned of what was forgotten."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import pytest
 
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Shell, Stage, capturing, contents, of_threads, on_disk, running, stored
+from tests.support.daemon import Shell, Stage, capturing, contents, of_threads, running, stored
 from tests.support.reading import bytes_of
 
-OLD = Path(__file__).parents[1] / "data/state-0.1.0/state"
 FACT = "Walruses keep the harbour keys in the blue box."
 
 
@@ -28,40 +27,6 @@ def state_of(home: Path) -> Path:
 
 def raw(home: Path) -> dict[str, bytes]:
     return {str(path): held for path, held in bytes_of(state_of(home).rglob("*")).items()}
-
-
-@pytest.fixture
-def old(home: Path, repo: Path) -> Path:
-    """The state directory of 0.1.0, as if it had been about this repository."""
-    shutil.copytree(OLD, state_of(home))
-    for path in state_of(home).glob("*/*"):
-        path.write_bytes(path.read_bytes().replace(b"/srv/repo", os.fsencode(repo)))
-    return state_of(home)
-
-
-def test_what_0_1_0_left_becomes_memories_once(old, home, repo):
-    with capturing(home) as stage:
-        stage.settle()
-        first = on_disk(repo)
-        dead = [event.id[-14:-9] for event in stage.client.dead().events]
-        costs = {day.purpose: day.calls for day in stage.client.cost(days=90).days}
-        paused = stage.state.paused
-        stage.daemon.stop()
-        stage.daemon.start()
-        stage.settle()
-
-        assert contents(first) == [
-            f"{text}\n" if not text.endswith(".") else text
-            for text in ("What was decided about three.", "What was decided about two.")
-        ]
-        assert on_disk(repo) == first
-        assert dead == ["00005", "00006", "00007", "00008"]
-        assert costs == {"hyde": 2, "capture": 1}
-        assert paused == ("/srv/other",)
-        assert sorted(os.listdir(old / "state-0.1.0")) == [
-            *("cost.json", "dead", "forgotten", "paused.json", "spool")
-        ]
-        assert not (old / "spool").exists()
 
 
 @contextmanager
@@ -102,8 +67,8 @@ def test_flipped_byte_pauses_everything_is_named_and_ended_by_one_command(home, 
     assert (again.capture.paused, again.warnings) == ((), ())
 
 
-def test_after_forget_now_no_byte_of_the_text_is_in_the_state_directory(old, home, repo):
-    """Not in the file, its journal, the trash, what was taken over or what was set aside."""
+def test_after_forget_now_no_byte_of_the_text_is_in_the_state_directory(home, repo):
+    """Not in the file, its journal, the trash, or what was set aside."""
     with capturing(home, classifier_model="m") as stage:
         stage.settle()
         put(repo, memory("m1", FACT), memory("m2", FACT))
@@ -113,15 +78,13 @@ def test_after_forget_now_no_byte_of_the_text_is_in_the_state_directory(old, hom
             stage.capture(repo, f"I say: {FACT}", kind="explicit", session="a")
             stage.capture(repo, f"I say: {FACT}", kind="compaction", session="b")
             stage.until(lambda now: now.spooled == 2)
-            for name in ("state.db.damaged-20260101", "state-0.1.0/spool/ev_1.event"):
-                (state_of(home) / name).parent.mkdir(parents=True, exist_ok=True)
-                (state_of(home) / name).write_text(FACT)
+            (state_of(home) / "state.db.damaged-20260101").write_text(FACT)
             before = {Path(name).name for name, data in raw(home).items() if FACT.encode() in data}
             stage.client.forget(str(repo), "m2", erase_now=True)
             left = {name for name, data in raw(home).items() if b"harbour keys" in data}
         stage.settle()
 
-    assert {"state.db-wal", "m1.md", "state.db.damaged-20260101", "ev_1.event"} <= before
+    assert {"state.db-wal", "m1.md", "state.db.damaged-20260101"} <= before
     assert left == set()
     assert {name for name, data in raw(home).items() if b"harbour keys" in data} == set()
 

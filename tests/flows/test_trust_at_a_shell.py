@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,34 @@ from tests.support.daemon import ids, running
 from tests.support.daemon.shell import Shell
 from tests.support.git import git
 
-OLD = Path(__file__).parents[1] / "data/home-0.1.0"
 # What to ask in each repository, and what is answered: the newest version and no older one.
 QUESTIONS = {
     "alpha": ("How are releases of alpha tagged?", "Since May with a script."),
     "beta": ("What runs the migrations of beta?", "Since May with a script."),
     "gamma": ("What does gamma measure latency with?", "Since May with a script."),
 }
+FACTS = {
+    "alpha": ("Releases of alpha are tagged by hand.", "alpha is written in Rust."),
+    "beta": ("Migrations of beta are run by hand.", "beta is written in Go."),
+    "gamma": ("gamma measures latency with a stopwatch.", "gamma is written in Zig."),
+}
 
 
 @pytest.fixture
 def code(home: Path) -> Path:
-    """The folder with the three repositories, in a HOME that an older version left."""
-    shutil.copytree(OLD / "user", home / ".forge/memory")
-    shutil.copytree(OLD / "state", home / ".local/state/forged")
-    for name in QUESTIONS:
+    """The folder with three repositories that this daemon knows nothing of, and a memory of the user."""
+    put(home, memory("mem_user", "Answers are short.", scope="user"))
+    for name, (first, language) in FACTS.items():
         top = home / "code" / name
-        shutil.copytree(OLD / "code" / name, top / ".forge/memory")
+        put(
+            top,
+            memory(f"mem_{name}_1", first),
+            memory(
+                f"mem_{name}_2", f"{first} Since May with a script.", supersedes=f"mem_{name}_1", version=2
+            ),
+            memory(f"mem_{name}_3", language),
+            memory(f"mem_{name}_4", f"The docs of {name} are built nightly."),
+        )
         git(top, "init", "--quiet")
         git(top, "add", "--all")
         git(top, "commit", "--quiet", "--message", "as it was")

@@ -23,7 +23,6 @@ def event(number: int = 1, text: str = "use errors.As, not a type switch", **fie
     given = {
         "kind": "compaction",
         "session_id": "s",
-        "window_id": "w",
         "roots": ROOTS,
         "received_at": "",
     } | fields

@@ -9,7 +9,7 @@ import pytest
 
 from forged.state.foreign import foreign
 
-OURS = ["state.db", "state.db-wal", "state.copy", "executable", "forged.log", "forged.log.1", "paused.json"]
+OURS = ["state.db", "state.db-wal", "state.copy", "executable", "forged.log", "forged.log.1"]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
     folder.mkdir(mode=0o700)
     for name in [*OURS, "state.db.damaged-20260101", ".forged-01.tmp"]:
         (folder / name).touch()
-    for name in ("trash", "run", "state-0.1.0", "classifier"):
+    for name in ("trash", "run", "classifier"):
         (folder / name).mkdir()
     return folder
 

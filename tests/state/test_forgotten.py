@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import Forgotten, digest, forgotten
-from forged.state.digests import digest_of_0_1, digests_within
+from forged.state.digests import digests_within
 from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
 from forged.writing.ledger import _letters
@@ -153,16 +153,6 @@ async def test_when_a_text_was_forgotten_is_known_by_its_words_in_any_of_the_roo
     async with opened(directory) as state:
         state.forgotten._clock = lambda: now
         assert state.forgotten.since((TOP,), "Use tabs always!") == now
-
-
-async def test_what_an_older_forged_wrote_down_holds(directory):
-    """It knew whole texts but for typography, and seconds."""
-    async with opened(directory) as state:
-        now = int(state.forgotten._clock())
-        state.forgotten.restore([(digest_of_0_1(TOP, "Use tabs, always."), now - 10)])
-
-        assert state.forgotten.since((TOP,), "use tabs, always") == now - 10
-        assert len(state.forgotten.digests()) == 1
 
 
 async def test_what_is_taken_back_may_be_said_again(state):
