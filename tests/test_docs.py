@@ -7,8 +7,9 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -21,6 +22,8 @@ from forged.__main__ import main as forged_command
 from forged.cli.commands import VERBS, forgectl
 from forged.cli.exits import EXPLAINED
 from forged.config.repository import RepoConfig
+from forged_client import verbs as client_verbs
+from forged_client.protocol import Request
 
 REPO = Path(__file__).parents[1]
 PAGES = {page.stem: page for page in (REPO / "forged" / "docs").glob("*.md")}
@@ -209,6 +212,25 @@ def test_the_calls_that_are_documented_are_those_that_there_are():
     told = {re.match(r"\w+", call)[0] for names, _ in calls for call in code(names)}
 
     assert told == {name for name in dir(forged_client.Client) if not name.startswith("_")} - {"close"}
+
+
+def calls_whose(holds: Callable[[type[Request[Any]]], bool]) -> set[str]:
+    """Names of the client's calls whose request is so, as its class says."""
+    made = {
+        name: each for name, each in vars(client_verbs.Verbs).items() if isinstance(each, client_verbs.verb)
+    }
+    return {name for name, each in made.items() if holds(each.request)}
+
+
+def test_the_calls_that_a_bypass_and_a_lost_reply_change_are_those_of_the_contract():
+    page = text_of("client")
+    bypassed = re.search(r"in the agent's environment (.*?)answer", page, re.DOTALL)[1]
+    once = re.search(r"\. ([^.]*) has no key and is sent once", page)[1]
+
+    assert set(code(bypassed)) == calls_whose(lambda request: request.bypassable)
+    assert set(code(once)) == calls_whose(
+        lambda request: not request.repeatable and "key" not in request.__struct_fields__
+    )
 
 
 # --- configuration -------------------------------------------------------------------------------------

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import wraps
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Self
 
 from forged_client import autostart as daemon_start
 from forged_client.address import bypassed
@@ -38,64 +37,17 @@ from forged_client.exchange import (
     of_both,
 )
 from forged_client.protocol import Capture, Captured, Events, Progress, R, Reply, Request
-from forged_client.shell import Shell
 from forged_client.verbs import Verbs
 from forged_client.wire import Wire
 
-P = ParamSpec("P")
-A = TypeVar("A", bound=Reply)
 
-
-def _awaited(
-    verb: Callable[Concatenate[Verbs, P], A],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[None, None, A]]:
-    """The verb as a coroutine method: it returns what `ask` returns, and that is awaited here."""
-    asked = cast("Callable[Concatenate[AsyncClient, P], Coroutine[None, None, A]]", verb)
-
-    @wraps(verb)
-    async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return await asked(client, *args, **kwargs)
-
-    return method
-
-
-class AsyncClient(Shell):
+class AsyncClient(Verbs):
     """As `Client`, with `await`."""
 
     def _start_disconnected(self) -> None:
         self._wire: Wire | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
-
-    ping = _awaited(Verbs.ping)
-    status = _awaited(Verbs.status)
-    retrieve = _awaited(Verbs.retrieve)
-    search = _awaited(Verbs.search)
-    why = _awaited(Verbs.why)
-    remember = _awaited(Verbs.remember)
-    capture = _awaited(Verbs.capture)
-    captured = _awaited(Verbs.captured)
-    get = _awaited(Verbs.get)
-    list = _awaited(Verbs.list)
-    history = _awaited(Verbs.history)
-    edit = _awaited(Verbs.edit)
-    relate = _awaited(Verbs.relate)
-    move = _awaited(Verbs.move)
-    restore = _awaited(Verbs.restore)
-    forget = _awaited(Verbs.forget)
-    undo = _awaited(Verbs.undo)
-    pause = _awaited(Verbs.pause)
-    dead = _awaited(Verbs.dead)
-    cost = _awaited(Verbs.cost)
-    outbound = _awaited(Verbs.outbound)
-    trust = _awaited(Verbs.trust)
-    review = _awaited(Verbs.review)
-    try_endpoints = _awaited(Verbs.try_endpoints)
-    rebuild = _awaited(Verbs.rebuild)
-    recall = _awaited(Verbs.recall)
-    ingest = _awaited(Verbs.ingest)
-    documents = _awaited(Verbs.documents)
-    remove_document = _awaited(Verbs.remove_document)
 
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R:
         """The reply to any request; the verbs make the requests that they are named after."""

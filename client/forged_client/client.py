@@ -41,7 +41,7 @@ from forged_client.verbs import Verbs
 
 
 class Client(Verbs):
-    """The daemon, as an object with one method per verb; what its settings mean is said in shell.py."""
+    """The daemon, as an object with one method per verb; what its settings mean is said in verbs.py."""
 
     def _start_disconnected(self) -> None:
         self._connection: Connection | None = None

@@ -1,4 +1,4 @@
-"""What every message of the contract has: the base of all requests, and that of all replies."""
+"""Base of all requests and base of all replies of the contract."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from msgspec.structs import replace
 
 MAX_REQUEST_BYTES = 1 << 20
 
-# `question` only reads, and nothing is lost when it is given up; `write` changes files or records on disk;
-# `action` is all else. Each verb of the contract says which.
-Effect = Literal["question", "write", "action"]
+# A `read` changes nothing and may be given up; a `write` may change something; a `stream` has many replies.
+Effect = Literal["read", "write", "stream"]
+
+# `workspace`: the daemon finds the roots of the request's workspace first, or where that may be left out the
+# user's own. `memory` and `retrieval`: these are on. `state`: it is read, and no pause is on record.
+Need = Literal["workspace", "memory", "retrieval", "state"]
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -28,20 +31,26 @@ R = TypeVar("R", bound=Reply)
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
-    """Anything a client may ask; `R` is the reply it gets.
+    """Anything a client may ask; `R` is the reply it gets. The class says all that one has to know of a verb.
 
-    One that is not `repeatable` could be carried out twice, so it is not sent again when the connection ends
-    before its reply. One that is `bypassable` is not sent at all while FORGED_BYPASS is set.
+    `effect` and `needs` are explained at their types; where something that a verb needs is off, its reply is
+    `disabled`. One that is not `repeatable` could be carried out twice, so it is not sent again when the
+    connection ends before its reply. One that is `bypassable` is not sent at all while FORGED_BYPASS is set.
+    One that is answered `at_once` does not wait for its turn. One that `injects` puts memories into a session
+    once its reply has reached the agent. `paths` are the fields that hold paths.
 
     `seen` says which directory or file each path of the request is for the client, as `identity_of` gives it.
     The daemon compares, because a path means another folder in another container. A client that says nothing
-    is believed. `paths` are the fields that hold such paths.
+    is believed.
     """
 
     effect: ClassVar[Effect]
+    needs: ClassVar[tuple[Need, ...]] = ()
     limit_bytes: ClassVar[int] = MAX_REQUEST_BYTES
     repeatable: ClassVar[bool] = True
     bypassable: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
+    injects: ClassVar[bool] = False
     paths: ClassVar[tuple[str, ...]] = ("workspace",)
 
     id: int = 0
@@ -53,17 +62,18 @@ class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="
         return False
 
     @property
-    def is_question(self) -> bool:
-        return self.effect == "question" or self.only_shows
-
-    @property
     def is_write(self) -> bool:
+        """True unless nothing is lost when the request is given up."""
         return self.effect == "write" and not self.only_shows
 
     @classmethod
     def reply_type(cls) -> type[R]:
-        kind: type[R] = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
-        return kind
+        for base in cls.__mro__:  # the first of them that names the reply, which one with its options may
+            for named in vars(base).get("__orig_bases__", ()):
+                if args := get_args(named):
+                    kind: type[R] = args[0]
+                    return kind
+        raise TypeError(f"{cls.__name__} names no reply")
 
     def with_seen(self) -> Request[R]:
         """The request with what this process sees at its paths; blocks for a look at each."""

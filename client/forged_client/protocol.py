@@ -15,7 +15,8 @@ client could not reach the daemon) and a `reason`: an agent goes on without memo
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 from forged_client.contract.capture import *
 from forged_client.contract.health import *
@@ -29,9 +30,12 @@ from forged_client.contract.retrieval import *
 from forged_client.contract.trust import *
 from forged_client.envelope import MAX_REQUEST_BYTES as MAX_REQUEST_BYTES
 from forged_client.envelope import Effect as Effect
+from forged_client.envelope import Need as Need
 from forged_client.envelope import R as R
 from forged_client.envelope import Reply as Reply
 from forged_client.envelope import Request as Request
+
+M = TypeVar("M", Request[Any], Reply)
 
 PROTOCOL_VERSION = 1
 
@@ -74,7 +78,8 @@ class Welcome(Reply, frozen=True, tag="welcome"):
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
-    effect: ClassVar[Effect] = "action"
+    effect = "read"
+    at_once = True
 
     protocol_min: int = PROTOCOL_VERSION
     protocol_max: int = PROTOCOL_VERSION
@@ -88,7 +93,10 @@ class Pong(Reply, frozen=True, tag="pong"):
 
 
 class Ping(Request[Pong], frozen=True, tag="ping"):
-    effect: ClassVar[Effect] = "action"
+    """Ask whether the daemon answers."""
+
+    effect = "read"
+    at_once = True
 
 
 class HandedOver(Reply, frozen=True, tag="handed_over"):
@@ -108,13 +116,21 @@ class HandOver(Request[HandedOver], frozen=True, tag="hand_over"):
     The old daemon answers what was begun, closes all that it has open, and then replies. No agent asks this.
     """
 
-    effect: ClassVar[Effect] = "action"
-    repeatable: ClassVar[bool] = False
+    effect = "write"
+    repeatable = False
 
     pid: int = 0
     version: str = ""
 
 
 READY, YOURS = b"r", b"y"
-REQUESTS = tuple(Request.__subclasses__())
-REPLIES = tuple(Reply.__subclasses__())
+
+
+def _leaves(base: type[M]) -> Iterator[type[M]]:
+    """All messages of a kind: a class that others are made from, such as the options of a verb, is none."""
+    for each in base.__subclasses__():
+        yield from _leaves(each) if each.__subclasses__() else (each,)
+
+
+REQUESTS = tuple(_leaves(Request))
+REPLIES = tuple(_leaves(Reply))

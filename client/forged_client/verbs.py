@@ -1,253 +1,459 @@
-"""What an agent can ask: one method per verb, for both clients.
+"""Verbs of both clients, one line each: a request class, or a function that makes a request.
 
-Each makes the request of its name and asks it; what comes back, and what may be raised, is `ask`'s affair.
-`AsyncClient` has the same methods with an `ask` that is awaited, so none may do anything with a reply. An
-agent's messages are read with tolerance (messages.py). What the fields mean is said in protocol.py.
+`Client` answers when it is asked, and `AsyncClient` when it is awaited; which of both follows from its `ask`.
+Required fields of a request come by position and options by name. What a field means is said at its request,
+in `protocol`. An agent's messages are read with tolerance (`messages`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from types import MethodType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
-from msgspec.structs import replace
-
+from forged_client import protocol
+from forged_client.address import checked, socket_path
+from forged_client.deadline import Deadline
 from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
     Capture,
-    Captured,
-    Cost,
-    Costs,
-    Dead,
-    DeadEvents,
-    Departed,
-    Explained,
-    Found,
-    JudgedPage,
-    ListJudged,
-    Outbound,
-    Pause,
-    Paused,
-    Ping,
-    Pong,
+    Document,
+    Edge,
+    Edit,
+    Ingest,
+    R,
     Rebuild,
-    Rebuilt,
+    Recall,
+    Remember,
+    Reply,
+    Request,
     Retrieve,
-    Retrieved,
-    Review,
-    Reviewed,
     Search,
-    Status,
-    StatusReport,
-    Tried,
-    Trust,
-    Trusted,
     Try,
-    Undo,
-    Undone,
     Why,
 )
-from forged_client.scope_verbs import ScopeVerbs
-from forged_client.shell import new_key
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+DEFAULT_TIMEOUT_S = 2.5
+# How much longer than a retrieve's own time limit the client waits for its answer.
+GRACE_S = 0.5
+
+P = ParamSpec("P")
+A = TypeVar("A", bound=Reply)
+# A request, one with the seconds that its call may take, or several that are one turn's parts.
+Made = Request[A] | tuple[Request[A], float | None] | Iterator[Request[A]]
 
 
-class Verbs(ScopeVerbs):
-    """A client that answers when it is asked."""
+class _Blocking(Protocol):
+    def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
-    def _hand_over(self, parts: Iterable[Capture]) -> Captured:
-        """The reply to the last part of a capture, or to the first that is refused."""
+
+class _Awaited(Protocol):
+    async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
+
+
+class verb(Generic[P, A]):  # noqa: N801 - read as a declaration
+    """A method of both clients that takes what makes a request and returns its reply."""
+
+    def __init__(self, make: Callable[P, Made[A]]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+        self._many: frozenset[str] | None = None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__, self.__qualname__ = name, f"{owner.__qualname__}.{name}"
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: _Blocking, owner: type) -> Callable[P, A]: ...
+    @overload
+    def __get__(self, client: _Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, A]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        return self if client is None else MethodType(self, client)
+
+    def __call__(self, client: Any, /, *args: P.args, **named: P.kwargs) -> Any:
+        """Ask. Raises TypeError for a field that is missing or unknown, and for a text instead of several."""
+        if self._many is None:
+            hints = get_type_hints(self._make)
+            self._many = frozenset(name for name, hint in hints.items() if _is_of_many(hint))
+        given = dict(zip(_fields(self._make), args, strict=False), **named)
+        if wrong := [name for name in given.keys() & self._many if isinstance(given[name], str)]:
+            raise TypeError(f"{self.__name__}: {wrong[0]} takes several, such as a tuple, and not a str")
+        return self._ask(client, self._make(*args, **named))
+
+    def _ask(self, client: Any, made: Any) -> Any:
+        if isinstance(made, Request):
+            return client.ask(made)
+        return client.ask(made[0], timeout_s=made[1]) if isinstance(made, tuple) else client._hand_over(made)
+
+    @property
+    def request(self) -> type[Request[A]]:
+        """The class of the request that is made, which says all else of the verb."""
+        made = get_type_hints(self._make).get("return", self._make)
+        kind: type[Request[A]] = next(iter(get_args(made)), made)
+        return kind
+
+    @property
+    def __signature__(self) -> Signature:
+        """The request's own fields and its reply, for `help` and editors."""
+        from inspect import Parameter, signature  # noqa: PLC0415 - costs more than a call
+
+        hints, told = get_type_hints(self._make), signature(self._make)
+        own = (each for name, each in told.parameters.items() if name not in Request.__struct_fields__)
+        fields = [each.replace(annotation=hints[each.name]) for each in own]
+        me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        return told.replace(parameters=[me, *fields], return_annotation=self.request.reply_type())
+
+
+def _is_of_many(hint: object) -> bool:
+    """Return True for a parameter of several texts or values, which a `str` would be taken for by mistake."""
+    kinds = (hint, *get_args(hint))
+    return any(get_origin(each) in {tuple, Iterable} and get_args(each)[0] is not object for each in kinds)
+
+
+def _fields(make: Any) -> tuple[str, ...]:
+    """Return the names of what comes by position, in order, with some behind them that never do."""
+    names: tuple[str, ...] = getattr(make, "__struct_fields__", ()) or make.__code__.co_varnames
+    return names
+
+
+# --- what is made by hand: what a caller may hold is turned into what a request has --------------------
+
+
+def _remember(
+    workspace: str,
+    content: str,
+    *,
+    scope: str = "",
+    category: str = "",
+    supersedes: str = "",
+    related: Iterable[Edge] = (),
+    session_id: str = "",
+    allow_secret: bool = False,
+    key: str = "",
+    cues: Iterable[str] = (),
+    evidence: Iterable[str] = (),
+    agent_id: str = "",
+    user_id: str = "",
+    memory_type: str = "",
+    importance: float | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Remember:
+    """Write one memory; the reply comes when it is safe on disk.
+
+    Scope and category that are left out are those of what it supersedes, else repo and a default. A text
+    with a password or key in it is refused, unless `allow_secret`: agents will see it. `cues`: up to five
+    short lines that say when it should come back; `evidence`: files of the repository that it stands on,
+    as PATH, PATH:LINE or PATH:FIRST-LAST. With scope `agent` it is for `agent_id` alone, with scope
+    `session` for a session and an hour. What may be said beside the text is told in `protocol`.
+    """
+    return Remember(
+        workspace=workspace,
+        content=content,
+        scope=scope,
+        category=category,
+        supersedes=supersedes,
+        related=tuple(related),
+        session_id=session_id,
+        allow_secret=allow_secret,
+        key=key,
+        cues=tuple(cues),
+        evidence=tuple(evidence),
+        agent_id=agent_id,
+        user_id=user_id,
+        memory_type=memory_type,
+        importance=importance,
+        metadata=dict(metadata or {}),
+    )
+
+
+def _edit(
+    workspace: str,
+    memory_id: str,
+    content: str | None = None,
+    *,
+    category: str = "",
+    base: str = "",
+    scope: str = "",
+    session_id: str = "",
+    allow_secret: bool = False,
+    key: str = "",
+    cues: Iterable[str] | None = None,
+    evidence: Iterable[str] | None = None,
+    agent_id: str = "",
+) -> Edit:
+    """Write a new version with another text, category, cues or evidence; what is None stays.
+
+    With `base`, the version that the text was made from, it is refused if there is a newer one by now.
+    """
+    return Edit(
+        workspace=workspace,
+        memory_id=memory_id,
+        content=content,
+        category=category,
+        base=base,
+        scope=scope,
+        session_id=session_id,
+        allow_secret=allow_secret,
+        key=key,
+        cues=None if cues is None else tuple(cues),
+        evidence=None if evidence is None else tuple(evidence),
+        agent_id=agent_id,
+    )
+
+
+def _retrieve(
+    workspace: str,
+    messages: Iterable[object] = (),
+    *,
+    session_id: str = "",
+    turn_id: str = "",
+    last_summary_index: int = 0,
+    hypotheses: Iterable[str] = (),
+    token_budget: int | None = None,
+    timeout_s: float | None = None,
+    min_generation: str = "",
+    known_digest: str = "",
+    mode: str = "block",
+    agent: str = "",
+) -> Retrieve:
+    """Return the injection for one turn, as `text`.
+
+    With a session a memory comes once: `block` returns what the session has and then what is new, for a
+    prompt that is built anew each turn; `append` only what is new; `plain` forgets that there is a session.
+
+    `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
+    fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
+    """
+    return Retrieve(
+        workspace=workspace,
+        session_id=session_id,
+        turn_id=turn_id,
+        messages=window(messages, last_summary_index, RETRIEVE_BYTES),
+        last_summary_index=last_summary_index,
+        hypotheses=tuple(map(public, hypotheses)),
+        token_budget=token_budget,
+        timeout_s=timeout_s,
+        min_generation=min_generation,
+        known_digest=known_digest,
+        mode=mode,
+        agent=agent,
+    )
+
+
+def _search(
+    workspace: str,
+    query: str,
+    *,
+    limit: int = 10,
+    min_generation: str = "",
+    rated: bool = False,
+    hypotheses: Iterable[str] = (),
+    agent: str = "",
+    session_id: str = "",
+) -> Search:
+    """Rank memories for a query text; with `rated` each says in a word what speaks for it.
+
+    `hypotheses` are sentences that they may hold, looked for with the query or without one.
+    """
+    return Search(
+        workspace=workspace,
+        query=public(query),
+        limit=limit,
+        min_generation=min_generation,
+        rated=rated,
+        hypotheses=tuple(map(public, hypotheses)),
+        agent=agent,
+        session_id=session_id,
+    )
+
+
+def _why(workspace: str, *, session_id: str = "", query: str = "", agent: str = "") -> Why:
+    """Explain how the last injection of a session came about, or what a query would find now."""
+    return Why(workspace=workspace, session_id=session_id, query=public(query), agent=agent)
+
+
+def _recall(
+    query: str,
+    session_id: object = "",
+    user_id: object = "",
+    agent_id: object = "",
+    filters: Mapping[str, Any] | None = None,
+    *,
+    workspace: str = "",
+    scopes: Iterable[str] = (),
+    timeout_s: float | None = None,
+    token_budget: int | None = None,
+) -> Recall:
+    """Recall what a session, the user, an agent and the organization remember about a query, as one list.
+
+    Ids are texts or UUIDs. `filters` are values that a memory's metadata must have; `scopes` are those to
+    search instead of all four. `text` of the reply is one injection for a prompt.
+    """
+    return Recall(
+        workspace=workspace,
+        query=public(query),
+        session_id=_id(session_id),
+        user_id=_id(user_id),
+        agent_id=_id(agent_id),
+        filters=dict(filters or {}),
+        scopes=tuple(scopes),
+        timeout_s=timeout_s,
+        token_budget=token_budget,
+    )
+
+
+def _capture(
+    workspace: str,
+    messages: Iterable[object],
+    session_id: str,
+    *,
+    kind: str = "turn",
+    last_summary_index: int = 0,
+    agent: str = "",
+) -> Iterator[Capture]:
+    """Hand over a finished turn, or another `kind` of event, to be turned into memories.
+
+    What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
+    `retrieve` gets, too.
+    """
+    from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
+    from forged_client.said import Said  # noqa: PLC0415
+
+    request = Capture(workspace=workspace, session_id=session_id, kind=kind, event_id=new_key(), agent=agent)
+    return iter(Parts(request, Said(messages, last_summary_index)))
+
+
+def _ingest(
+    documents: Iterable[Document],
+    *,
+    agent_id: object = "",
+    metadata: Mapping[str, Any] | None = None,
+    look: bool = False,
+    allow_secret: bool = False,
+    timeout_s: float | None = None,
+) -> tuple[Ingest, float | None]:
+    """Cut documents into pieces that all agents may search; a later text of a source replaces the former.
+
+    All of them together have at most 900 KiB. With `look` nothing is written, and what would become of
+    each is told.
+    """
+    request = Ingest(
+        documents=tuple(documents),
+        agent_id=_id(agent_id),
+        metadata=dict(metadata or {}),
+        look=look,
+        allow_secret=allow_secret,
+    )
+    return request, timeout_s
+
+
+def _rebuild(
+    workspace: str, *, full: bool = False, wait: bool = False, timeout_s: float | None = None
+) -> tuple[Rebuild, float | None]:
+    """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
+    return Rebuild(workspace=workspace, full=full, wait=wait), timeout_s
+
+
+def _try(*, timeout_s: float = 60.0) -> tuple[Try, float | None]:
+    """Make one real call to each model that is asked at an endpoint."""
+    return Try(), timeout_s
+
+
+def _id(given: object) -> str:
+    return "" if given is None else str(given)
+
+
+def new_key() -> str:
+    """A name for a request that nobody else has, by which a daemon knows it again."""
+    return os.urandom(16).hex()
+
+
+# --- the clients ---------------------------------------------------------------------------------------
+
+
+class Verbs:
+    """The settings of a client, and its verbs. It connects when it is first asked, not before.
+
+    `address` is a socket path (default: `socket_path()`), `timeout_s` the total seconds of one call. With
+    `autostart` a missing daemon is started, from `executable` or as autostart.py says. `strict` raises
+    ClientError where otherwise a reply would say `unavailable`, `timeout` or `error`. `name` is what the
+    daemon's log calls this client. While FORGED_BYPASS is set in the environment, what carries a person's
+    text is answered `disabled` at once, without a daemon.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        autostart: bool = False,
+        executable: str | None = None,
+        strict: bool = False,
+        name: str = "forged-client",
+    ) -> None:
+        self._address = address
+        self._timeout_s = timeout_s
+        self._autostart = autostart
+        self._executable = executable
+        self._strict = strict
+        self._name = name
+        self._start_disconnected()
+
+    ping = verb(protocol.Ping)
+    status = verb(protocol.Status)
+    retrieve = verb(_retrieve)
+    search = verb(_search)
+    why = verb(_why)
+    recall = verb(_recall)
+    remember = verb(_remember)
+    edit = verb(_edit)
+    get = verb(protocol.GetMemories)
+    list = verb(protocol.ListMemories)
+    history = verb(protocol.History)
+    relate = verb(protocol.Relate)
+    move = verb(protocol.Move)
+    forget = verb(protocol.Forget)
+    restore = verb(protocol.Restore)
+    capture = verb(_capture)
+    captured = verb(protocol.ListJudged)
+    undo = verb(protocol.Undo)
+    pause = verb(protocol.Pause)
+    dead = verb(protocol.Dead)
+    trust = verb(protocol.Trust)
+    review = verb(protocol.Review)
+    ingest = verb(_ingest)
+    documents = verb(protocol.ListDocuments)
+    remove_document = verb(protocol.RemoveDocument)
+    cost = verb(protocol.Cost)
+    outbound = verb(protocol.Outbound)
+    rebuild = verb(_rebuild)
+    try_endpoints = verb(_try)
+
+    def _start_disconnected(self) -> None:
+        """What a new client has to hold, by its kind."""
         raise NotImplementedError
 
-    def ping(self) -> Pong:
-        """Whether the daemon answers."""
-        return self.ask(Ping())
+    def _socket_path(self) -> str:
+        return socket_path() if self._address is None else checked(self._address)
 
-    def status(self, workspace: str = "") -> StatusReport:
-        """The daemon's health, with a workspace also that of its roots."""
-        return self.ask(Status(workspace=workspace))
-
-    def retrieve(
-        self,
-        workspace: str,
-        messages: Iterable[object] = (),
-        *,
-        session_id: str = "",
-        turn_id: str = "",
-        last_summary_index: int = 0,
-        hypotheses: Iterable[str] = (),
-        token_budget: int | None = None,
-        timeout_s: float | None = None,
-        min_generation: str = "",
-        known_digest: str = "",
-        mode: str = "block",
-        agent: str = "",
-    ) -> Retrieved:
-        """The injection for one turn, as `text`.
-
-        With a session a memory comes once: `block` returns what was heard and then what is new, for a prompt
-        that is built anew each turn; `append` only what is new; `plain` forgets that there is a session.
-
-        `messages` are `protocol.Message`s, dicts in OpenAI, Anthropic or Gemini form, or objects with such
-        fields. `timeout_s` limits the daemon's work (2.0 s otherwise); the call ends at most 0.5 s later.
-        """
-        request = Retrieve(
-            workspace=workspace,
-            session_id=session_id,
-            turn_id=turn_id,
-            messages=window(messages, last_summary_index, RETRIEVE_BYTES),
-            last_summary_index=last_summary_index,
-            hypotheses=tuple(map(public, hypotheses)),
-            token_budget=token_budget,
-            timeout_s=timeout_s,
-            min_generation=min_generation,
-            known_digest=known_digest,
-            mode=mode,
-            agent=agent,
-        )
-        return self.ask(request)
-
-    def search(
-        self,
-        workspace: str,
-        query: str,
-        *,
-        limit: int = 10,
-        min_generation: str = "",
-        rated: bool = False,
-        hypotheses: Iterable[str] = (),
-        agent: str = "",
-        session_id: str = "",
-    ) -> Found:
-        """Ranked memories for a query text; with `rated` each says in a word what speaks for it.
-
-        `hypotheses` are sentences that they may hold, looked for beside the query or without one.
-        """
-        request = Search(
-            workspace=workspace,
-            query=public(query),
-            limit=limit,
-            min_generation=min_generation,
-            rated=rated,
-            hypotheses=tuple(map(public, hypotheses)),
-            agent=agent,
-            session_id=session_id,
-        )
-        return self.ask(request)
-
-    def why(
-        self, workspace: str = "", *, session_id: str = "", query: str = "", agent: str = ""
-    ) -> Explained:
-        """How the last injection of a session came about, or what a query would find now."""
-        return self.ask(Why(workspace=workspace, session_id=session_id, query=public(query), agent=agent))
-
-    def capture(
-        self,
-        workspace: str,
-        messages: Iterable[object],
-        session_id: str,
-        *,
-        kind: str = "turn",
-        last_summary_index: int = 0,
-        window_id: str = "",
-        agent: str = "",
-    ) -> Captured:
-        """Hand over a finished turn, or another `kind` of event, to be turned into memories.
-
-        What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
-        `retrieve` gets, too. `window_id` says nothing any more. The order of old, with `session_id` before
-        `messages`, still works and warns.
-        """
-        from forged_client.order import in_order  # noqa: PLC0415 - most processes only ask
-        from forged_client.parts import Parts  # noqa: PLC0415
-        from forged_client.said import Said  # noqa: PLC0415
-
-        messages, session_id = in_order(messages, session_id)
-        request = Capture(
-            workspace=workspace,
-            session_id=session_id,
-            kind=kind,
-            window_id=window_id,
-            event_id=new_key(),
-            agent=agent,
-        )
-        return self._hand_over(Parts(request, Said(messages, last_summary_index)))
-
-    def captured(
-        self,
-        workspace: str = "",
-        *,
-        since: str = "",
-        session_id: str = "",
-        all_repos: bool = False,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> JudgedPage:
-        """What capture has kept and refused, newest first; see `protocol.ListJudged`."""
-        asked = ListJudged(workspace=workspace, since=since, session_id=session_id, all_repos=all_repos)
-        return self.ask(replace(asked, limit=limit, offset=offset))
-
-    def undo(
-        self, workspace: str, *, session_id: str = "", preview: bool = False, ids: Iterable[str] = ()
-    ) -> Undone:
-        """Take back what the newest turn left of captured memories, or only say which these are."""
-        request = Undo(workspace=workspace, session_id=session_id, preview=preview, ids=tuple(ids))
-        return self.ask(request)
-
-    def pause(self, workspace: str = "", *, everywhere: bool = False, paused: bool = True) -> Paused:
-        """Stop or resume capture and injection."""
-        return self.ask(Pause(workspace=workspace, everywhere=everywhere, paused=paused))
-
-    def dead(self, action: str = "list", ids: Iterable[str] = ()) -> DeadEvents:
-        """Capture events that were given up: list, show, retry or drop them."""
-        return self.ask(Dead(action=action, ids=tuple(ids)))
-
-    def cost(self, *, days: int = 7) -> Costs:
-        """What model calls have cost."""
-        return self.ask(Cost(days=days))
-
-    def outbound(self, *, days: int = 7) -> Departed:
-        """What left the machine, by day, host and purpose."""
-        return self.ask(Outbound(days=days))
-
-    def trust(
-        self, workspace: str = "", *, action: str = "show", mode: str = "", shown: str = "", git: str = ""
-    ) -> Trusted:
-        """Show how roots stand, trust one, or trust it no longer; see `protocol.Trust`."""
-        return self.ask(Trust(workspace=workspace, action=action, mode=mode, shown=shown, git=git))
-
-    def review(
-        self,
-        workspace: str,
-        accept: Iterable[str] = (),
-        *,
-        everything: bool = False,
-        shown: str = "",
-        keep: Iterable[str] = (),
-        drop: Iterable[str] = (),
-        text: str = "",
-    ) -> Reviewed:
-        """What is withheld of a repository and what waits for a person; accept, keep or drop some of it."""
-        request = Review(
-            workspace=workspace,
-            accept=tuple(accept),
-            everything=everything,
-            shown=shown,
-            keep=tuple(keep),
-            drop=tuple(drop),
-            text=text,
-        )
-        return self.ask(request)
-
-    def try_endpoints(self, *, timeout_s: float = 60.0) -> Tried:
-        """Make one real call to each model that is asked at an endpoint."""
-        return self.ask(Try(), timeout_s=timeout_s)
-
-    def rebuild(
-        self,
-        workspace: str,
-        *,
-        full: bool = False,
-        wait: bool = False,
-        timeout_s: float | None = None,
-    ) -> Rebuilt:
-        """Rescan the roots; with `wait`, give it a `timeout_s` that a first build of the root can meet."""
-        return self.ask(Rebuild(workspace=workspace, full=full, wait=wait), timeout_s=timeout_s)
+    def _deadline(self, request: Request[R], timeout_s: float | None) -> Deadline:
+        """The end of the call: as told, else after a retrieve's own limit, else as the client is set."""
+        if timeout_s is None and isinstance(request, Retrieve | Recall) and request.timeout_s is not None:
+            timeout_s = request.timeout_s + GRACE_S
+        return Deadline(self._timeout_s if timeout_s is None else timeout_s)

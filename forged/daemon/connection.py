@@ -39,9 +39,6 @@ READER_TIMEOUT_S = 5.0
 _IN_FLIGHT = 64
 # Frames of one connection that are taken in one turn of the loop.
 _FRAMES_AT_ONCE = 64
-_AT_ONCE = (protocol.Hello, protocol.Ping)
-# What an agent has heard once the reply is with the kernel.
-_HEARD = (protocol.Retrieve, protocol.Hook)
 # One connection's requests that wait may have so many bytes, and one more request.
 _WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
 _MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
@@ -95,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         # answer that nobody hears is not worth a model's time.
         for task in self._streams | self._questions:
             task.cancel()
-        self._waiting = deque(each for each in self._waiting if not each[0].is_question)
+        self._waiting = deque(each for each in self._waiting if each[0].is_write)
         self._place.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -204,9 +201,9 @@ class Connection(asyncio.BufferedProtocol):
         return is_whole
 
     def _answer(self, request: Request[Any], reply: Reply) -> None:
-        """Send the reply to a request; of one that is heard the service learns whether the kernel has it."""
+        """Send the reply to a request; of one that injects the service learns whether the kernel has it."""
         whole = self.send(reply)
-        if isinstance(request, _HEARD):
+        if request.injects:
             wire = self._transport
             gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
             self._server.service.sent(request, whole=whole and not gone)
@@ -238,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.greeted and not isinstance(request, protocol.Hello):
             self.send(failed(request.id, "hello_required", "the first request is hello"))
             return
-        if isinstance(request, _AT_ONCE):
+        if request.at_once:
             self._carry_out(request)
             return
         if isinstance(request, protocol.HandOver):
@@ -276,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, AsyncIterator):
             self._start(self._pass_on(request, answer), self._streams)
         else:
-            kind = self._questions if request.is_question else self.writes
+            kind = self.writes if request.is_write else self._questions
             task = self._start(self._finish(request, answer), kind)
             if isinstance(
                 answer, Coroutine

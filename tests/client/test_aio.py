@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pydoc
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -10,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged_client import AsyncClient, AsyncObserver, Client, Observer
-from forged_client.protocol import Found, Ping, Pong, Progress, Remember, Search
+from forged_client.protocol import Found, History, Ping, Pong, Progress, Remember, Search
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Talk, answering, any_answer, stopped_server
@@ -27,22 +28,37 @@ def run(path: str, work: Callable[[AsyncClient], Awaitable[T]], **settings: obje
 
 
 def test_both_clients_have_the_same_verbs():
-    for name, method in inspect.getmembers(Client, inspect.isfunction):
-        if not name.startswith("_") and name not in {"close", "events", "ask"}:
-            assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method)
-            assert inspect.iscoroutinefunction(getattr(AsyncClient, name))
-            assert "_" not in inspect.signature(method).parameters
+    verbs = [name for name in dir(Client) if name[0] != "_" and name not in {"close", "events", "ask"}]
+    for name in verbs:
+        blocking, awaited = (inspect.signature(getattr(kind(), name)) for kind in (Client, AsyncClient))
+        assert blocking == awaited
+        assert not {"id", "seen", "self"} & set(blocking.parameters)
+    assert len(verbs) == len(set(dir(AsyncClient)) & set(verbs)) > 20
+
+
+def test_a_verb_of_asyncio_is_a_coroutine_that_was_checked_when_it_was_made(socket_file):
+    client = AsyncClient(socket_file)
+    for call in (lambda: client.get("/w", "mem_1"), lambda: client.get("/w"), lambda: client.cost(7)):
+        with pytest.raises(TypeError):
+            call()
+    waiting = client.ping()
+    assert inspect.iscoroutine(waiting)
+    assert asyncio.run(waiting).status == "unavailable"
 
 
 def test_help_shows_a_verbs_real_parameters_and_its_reply():
     told = inspect.signature(AsyncClient().search)
 
     parameters = (
-        "workspace: 'str', query: 'str', *, limit: 'int' = 10, min_generation: 'str' = '', "
-        "rated: 'bool' = False, hypotheses: 'Iterable[str]' = (), agent: 'str' = '', session_id: 'str' = ''"
+        "workspace: str, query: str, *, limit: int = 10, min_generation: str = '', rated: bool = False, "
+        "hypotheses: collections.abc.Iterable[str] = (), agent: str = '', session_id: str = ''"
     )
-    assert str(told) == f"({parameters}) -> 'Found'"
-    assert str(inspect.signature(AsyncClient().cost)) == "(*, days: 'int' = 7) -> 'Costs'"
+    found, costs = "forged_client.contract.retrieval.Found", "forged_client.contract.health.Costs"
+    assert str(told) == f"({parameters}) -> {found}"
+    assert str(inspect.signature(AsyncClient().cost)) == f"(*, days: int = 7) -> {costs}"
+    helped = pydoc.plain(pydoc.render_doc(Client))
+    assert "history(self, workspace: str, memory_id: str, *, min_generation: str" in helped
+    assert History.__doc__.splitlines()[0] in helped
 
 
 def test_both_observers_are_told_in_the_same_way():

@@ -15,6 +15,7 @@ import pytest
 
 import forged_client
 from forged_client import AsyncClient, AsyncObserver, Client, Observer, errors, protocol
+from forged_client.verbs import verb
 
 NAMED = inspect.Parameter.KEYWORD_ONLY
 PACKAGE = Path(forged_client.__file__).parent
@@ -77,10 +78,13 @@ def test_every_reply_of_a_method_and_all_that_stands_in_it_is_exported():
 
 
 def public_methods(kind: type) -> list[Callable[..., object]]:
-    return [method for name, method in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"]
+    found = inspect.getmembers(kind, lambda each: inspect.isfunction(each) or isinstance(each, verb))
+    return [method for name, method in found if name[0] != "_"]
 
 
 def hints(named: Callable[..., object]) -> dict[str, object]:
+    if isinstance(named, verb):
+        return {"return": inspect.signature(named).return_annotation}
     names = {**vars(protocol), **getattr(named, "__globals__", {})}
     return typing.get_type_hints(named, names)
 
@@ -95,8 +99,8 @@ def structs_in(kind: object) -> Iterator[str]:
         yield from structs_in(part)
 
 
-# A recall is about a session, a user and an agent, and may be asked from anywhere.
-_BESIDE = {"recall": {"workspace"}}
+# What these are about is no workspace's, and may be asked from anywhere.
+_BESIDE = {name: {"workspace"} for name in ("recall", "documents", "remove_document")}
 
 
 def test_every_method_that_is_about_a_workspace_takes_it_first_then_what_and_all_options_by_name():
@@ -131,7 +135,7 @@ def test_every_verb_says_what_it_does_and_gives_back_to_help_and_to_a_type_check
 _TYPED = """
 from typing import assert_type
 
-from forged_client import AsyncClient, AsyncObserver, Captured, Client, Observer, Retrieved
+from forged_client import AsyncClient, AsyncObserver, Captured, Chain, Client, Observer, Retrieved
 
 said = [{"role": "user", "content": "text"}]
 
@@ -141,6 +145,11 @@ def blocking(client: Client, observer: Observer) -> None:
     assert_type(client.capture("/w", said, "s", kind="turn"), Captured)
     client.capture("/w", "s", said)  # type: ignore[arg-type]
     client.search("/w", "query", limits=3)  # type: ignore[call-arg]
+    assert_type(client.history("/w", "mem_1", scope="repo"), Chain)
+    client.history("/w")  # type: ignore[call-arg]
+    client.history("/w", "mem_1", "repo")  # type: ignore[call-arg, arg-type]
+    client.get("/w", "mem_1")  # type: ignore[arg-type]
+    client.list("/w", limits=3)  # type: ignore[call-arg]
     observer.on_turn_complete(said)
     assert_type(observer.close(), bool)
 
@@ -150,6 +159,11 @@ async def awaited(client: AsyncClient, observer: AsyncObserver) -> None:
     assert_type(await client.capture("/w", said, "s", kind="turn"), Captured)
     await client.capture("/w", "s", said)  # type: ignore[arg-type]
     await client.search("/w", "query", limits=3)  # type: ignore[call-arg]
+    assert_type(await client.history("/w", "mem_1", scope="repo"), Chain)
+    await client.history("/w")  # type: ignore[call-arg]
+    await client.history("/w", "mem_1", "repo")  # type: ignore[call-arg, arg-type]
+    await client.get("/w", "mem_1")  # type: ignore[arg-type]
+    await client.list("/w", limits=3)  # type: ignore[call-arg]
     observer.on_turn_complete(said)
     assert_type(await observer.aclose(), bool)
 """

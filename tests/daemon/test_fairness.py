@@ -70,22 +70,24 @@ async def test_what_a_peer_only_asked_is_not_begun_when_it_has_left_but_what_it_
         assert len(queries(served)) < 20
 
 
-QUESTIONS = {
+READS = {
     *(wire.Retrieve, wire.Search, wire.Recall, wire.Why, wire.GetMemories, wire.ListMemories, wire.History),
-    *(wire.ListDocuments, wire.ListJudged, wire.ListInjections, wire.ListPast, wire.Status, wire.Events),
+    *(wire.ListDocuments, wire.ListJudged, wire.ListInjections, wire.ListPast, wire.Status),
     *(wire.Cost, wire.Outbound, wire.Try),
 }
-AT_ONCE = (wire.Hello, wire.Ping, wire.HandOver)
+NEVER_WAIT = {wire.Hello, wire.Ping, wire.HandOver}
 
 
 def test_every_verb_says_its_effect():
-    effects = {kind.__name__: vars(kind).get("effect") for kind in wire.REQUESTS}
-    assert {name for name, effect in effects.items() if effect not in get_args(wire.Effect)} == set()
-    assert {kind for kind in wire.REQUESTS if kind.effect == "question"} == QUESTIONS
+    effects = {kind: vars(kind).get("effect") for kind in wire.REQUESTS}
+    assert set(effects.values()) == set(get_args(wire.Effect))
+    assert {kind for kind, effect in effects.items() if effect == "read"} == READS | {wire.Hello, wire.Ping}
+    assert {kind for kind, effect in effects.items() if effect == "stream"} == {wire.Events}
+    assert {kind for kind in wire.REQUESTS if kind.at_once} == NEVER_WAIT - {wire.HandOver}
 
 
-async def test_of_every_verb_only_questions_are_dropped_when_their_peer_has_left():
-    asked = [each for each in EXAMPLES if isinstance(each, wire.Request) and not isinstance(each, AT_ONCE)]
+async def test_of_every_verb_only_what_writes_is_kept_when_its_peer_has_left():
+    asked = [each for each in EXAMPLES if isinstance(each, wire.Request) and type(each) not in NEVER_WAIT]
     shown = (wire.Restore(id=901, workspace="/w"), wire.Undo(id=902, workspace="/w", preview=True))
     async with serving() as served:
         peer = await served.connect()
@@ -95,10 +97,11 @@ async def test_of_every_verb_only_questions_are_dropped_when_their_peer_has_left
         await until(lambda: len(connection._waiting) == len(asked) + len(shown))
         begun_before = len(served.service.requests)
         peer.writer.transport.abort()
-        kept = [each for each in asked if not (type(each) in QUESTIONS or each.only_shows)]
+        dropped = READS | {wire.Events}
+        kept = [each for each in asked if not (type(each) in dropped or each.only_shows)]
         await until(lambda: len(served.service.requests) >= begun_before + len(kept))
         await turns()
-    assert {type(each) for each in asked} == set(wire.REQUESTS) - set(AT_ONCE)
+    assert {type(each) for each in asked} == set(wire.REQUESTS) - NEVER_WAIT
     assert [each.id for each in served.service.requests[begun_before:]] == [each.id for each in kept]
 
 

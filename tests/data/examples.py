@@ -506,7 +506,7 @@ LATER: dict[str, p.Request | p.Reply] = {
         metadata={"topic": "x", "n": [1, None]},
     ),
     "request-edit+agent": p.Edit(id=43, workspace="/w", memory_id="mem_a", scope="agent", agent_id="claude"),
-    "request-get+agent": p.GetMemories(id=9, workspace="/w", scope="agent", agent_id="claude"),
+    "request-get+agent": p.GetMemories(id=9, workspace="/w", ids=(), scope="agent", agent_id="claude"),
     "request-list+agent": p.ListMemories(id=10, workspace="/w", scope="agent", agent_id="claude"),
     "request-search+agent": p.Search(id=5, workspace="/w", query="q", agent="claude", session_id="s"),
     "request-why+agent": p.Why(id=6, workspace="/w", session_id="s", agent="claude"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import subprocess
@@ -82,7 +81,7 @@ def test_the_agent_of_the_readme_hears_what_there_is_and_tells_what_was_said(sta
 
 def test_every_verb_is_shown_in_the_manual_and_does_what_it_says(stage, repo):
     shown = code(PAGE)
-    verbs = {name for name, _ in inspect.getmembers(Client, inspect.isfunction) if name[0] != "_"}
+    verbs = {name for name in dir(Client) if name[0] != "_"}
 
     told = run(shown, repo, stage).splitlines()
     stage.settle()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.memories import MemoryRecord
 from forged_client.contract.retrieval import Message
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 MAX_CAPTURE_BYTES = 2 << 20
 
@@ -52,9 +50,10 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     counts within the part.
     """
 
-    effect: ClassVar[Effect] = "write"
-    limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
-    bypassable: ClassVar[bool] = True
+    effect = "write"
+    needs = ("workspace",)
+    limit_bytes = MAX_CAPTURE_BYTES
+    bypassable = True
 
     workspace: str
     session_id: str
@@ -102,20 +101,25 @@ class JudgedPage(Reply, frozen=True, tag="judged_page"):
     total: int = 0
 
 
-class ListJudged(Request[JudgedPage], frozen=True, tag="list_judged"):
-    """What capture has kept and refused: of the workspace's roots, or of all roots there are.
+class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
+    """Filters and a page of them."""
 
-    `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
-    """
-
-    effect: ClassVar[Effect] = "question"
-
-    workspace: str = ""
     since: str = ""
     session_id: str = ""
     all_repos: bool = False
     limit: int = 100
     offset: int = 0
+
+
+class ListJudged(_ListJudgedOptions, frozen=True, tag="list_judged"):
+    """What capture has kept and refused: of the workspace's roots, or of all roots there are.
+
+    `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
+    """
+
+    effect = "read"
+
+    workspace: str = ""
 
 
 class Undone(Reply, frozen=True, tag="undone"):
@@ -126,7 +130,16 @@ class Undone(Reply, frozen=True, tag="undone"):
     generation: str = ""
 
 
-class Undo(Request[Undone], frozen=True, tag="undo"):
+class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
+    """Which turn, and whether to take it back."""
+
+    session_id: str = ""
+    preview: bool = False
+    ids: tuple[str, ...] = ()
+    key: str = ""
+
+
+class Undo(_UndoOptions, frozen=True, tag="undo"):
     """Take back the captured memories of one turn, the newest that the workspace sees.
 
     Turns that were judged together are taken back one by one. `session_id` "" is any.
@@ -135,14 +148,11 @@ class Undo(Request[Undone], frozen=True, tag="undo"):
     just these memories. With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
 
     workspace: str
-    session_id: str = ""
-    preview: bool = False
-    ids: tuple[str, ...] = ()
-    key: str = ""
 
     @property
     def only_shows(self) -> bool:
@@ -155,14 +165,19 @@ class Paused(Reply, frozen=True, tag="paused"):
     paused: tuple[str, ...] = ()
 
 
-class Pause(Request[Paused], frozen=True, tag="pause"):
-    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
+    """Where, and whether to stop or to resume."""
 
-    effect: ClassVar[Effect] = "write"
-
-    workspace: str = ""
     everywhere: bool = False
     paused: bool = True
+
+
+class Pause(_PauseOptions, frozen=True, tag="pause"):
+    """Stop (or with `paused` false resume) capture and injection: of the workspace's repo, or everywhere."""
+
+    effect = "write"
+
+    workspace: str = ""
 
 
 class DeadEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,8 +215,8 @@ class Dead(Request[DeadEvents], frozen=True, tag="dead"):
     What waits for a folder that is not at its path is listed as well, and dropped when an id names it.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
+    effect = "write"
+    repeatable = False
 
     action: str = "list"
     ids: tuple[str, ...] = ()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.hooks import AgentReport
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 RELOADING = "the configuration has changed; the daemon starts over with it"
 """Reason of a `Rebuilt` that did nothing yet: ask again, the same daemon will answer in a moment."""
@@ -260,7 +258,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 class Status(Request[StatusReport], frozen=True, tag="status"):
     """What the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
 
     workspace: str = ""
 
@@ -275,7 +273,7 @@ class Rebuilt(Reply, frozen=True, tag="rebuilt"):
 class Rebuild(Request[Rebuilt], frozen=True, tag="rebuild"):
     """Rescan the roots of a workspace; `full` also drops reused vectors; `wait` answers when it is done."""
 
-    effect: ClassVar[Effect] = "action"
+    effect = "write"
 
     workspace: str
     full: bool = False
@@ -301,7 +299,7 @@ class Progress(Reply, frozen=True, tag="progress"):
 class Events(Request[Progress], frozen=True, tag="events"):
     """Stream `progress` replies with this request's id until the connection closes."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "stream"
 
     workspace: str = ""
 
@@ -331,10 +329,10 @@ class Costs(Reply, frozen=True, tag="costs"):
     resets_at: str = ""
 
 
-class Cost(Request[Costs], frozen=True, tag="cost"):
+class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
     """What model calls have cost, by day and purpose, newest day first."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
 
     days: int = 7
 
@@ -357,10 +355,10 @@ class Departed(Reply, frozen=True, tag="departed"):
     days: tuple[DayOutbound, ...] = ()
 
 
-class Outbound(Request[Departed], frozen=True, tag="outbound"):
+class Outbound(Request[Departed], frozen=True, kw_only=True, tag="outbound"):
     """What left the machine, by day, host and purpose: counts and never text."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
 
     days: int = 7
 
@@ -386,4 +384,4 @@ class Tried(Reply, frozen=True, tag="tried"):
 class Try(Request[Tried], frozen=True, tag="try"):
     """Make one real call to each model that is asked at an endpoint."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"

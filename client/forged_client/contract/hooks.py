@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.capture import MAX_CAPTURE_BYTES
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class Hooked(Reply, frozen=True, tag="hooked"):
@@ -26,9 +24,10 @@ class Hook(Request[Hooked], frozen=True, tag="hook"):
     `headless`: the harness was run by a script, so at most explicit requests are kept.
     """
 
-    effect: ClassVar[Effect] = "action"
-    limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
-    bypassable: ClassVar[bool] = True
+    effect = "write"
+    injects = True
+    limit_bytes = MAX_CAPTURE_BYTES
+    bypassable = True
 
     harness: str
     payload: bytes = b""

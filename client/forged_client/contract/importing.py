@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.memories import Edge
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +61,9 @@ class Import(Request[Imported], frozen=True, tag="import"):
     already. With a `key` the answer is then the first one.
     """
 
-    effect: ClassVar[Effect] = "write"
-    bypassable: ClassVar[bool] = True
+    effect = "write"
+    needs = ("workspace", "memory")
+    bypassable = True
 
     workspace: str
     scope: str = "repo"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +55,9 @@ class Ingest(Request[Ingested], frozen=True, tag="ingest"):
     again it does nothing that is done already, and with a `key` it answers as the first time.
     """
 
-    effect: ClassVar[Effect] = "write"
-    bypassable: ClassVar[bool] = True
+    effect = "write"
+    needs = ("workspace", "memory")
+    bypassable = True
 
     documents: tuple[Document, ...]
     workspace: str = ""
@@ -101,10 +102,11 @@ class Documents(Reply, frozen=True, tag="documents"):
     generation: str = ""
 
 
-class ListDocuments(Request[Documents], frozen=True, tag="list_documents"):
+class ListDocuments(Request[Documents], frozen=True, kw_only=True, tag="list_documents"):
     """The documents that are there, `limit` of them from `offset` on."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
+    needs = ("workspace", "memory")
 
     workspace: str = ""
     offset: int = 0
@@ -123,14 +125,20 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
     waits: bool = False
 
 
-class RemoveDocument(Request[DocumentRemoved], frozen=True, tag="remove_document"):
+class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
+    """Where it is."""
+
+    workspace: str = ""
+    key: str = ""
+
+
+class RemoveDocument(_RemoveDocumentOptions, frozen=True, tag="remove_document"):
     """Remove a document by its source or id, for good: all its pieces, everywhere.
 
     With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
+    effect = "write"
+    needs = ("workspace", "memory")
 
     name: str
-    workspace: str = ""
-    key: str = ""

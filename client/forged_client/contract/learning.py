@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.capture import MAX_CAPTURE_BYTES
 from forged_client.contract.retrieval import Message
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class Learned(Reply, frozen=True, tag="learned"):
@@ -33,9 +31,10 @@ class Learn(Request[Learned], frozen=True, tag="learn"):
     script said, at most explicit requests are proposed.
     """
 
-    effect: ClassVar[Effect] = "write"
-    limit_bytes: ClassVar[int] = MAX_CAPTURE_BYTES
-    bypassable: ClassVar[bool] = True
+    effect = "write"
+    needs = ("workspace", "memory")
+    limit_bytes = MAX_CAPTURE_BYTES
+    bypassable = True
 
     workspace: str
     session_id: str
@@ -71,6 +70,6 @@ class PastSessions(Reply, frozen=True, tag="past_sessions"):
 class ListPast(Request[PastSessions], frozen=True, tag="list_past"):
     """Which past sessions of these agents were learned from."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
 
     agents: tuple[str, ...] = ()

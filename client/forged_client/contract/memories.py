@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import R, Reply, Request
 
 
 class Edge(msgspec.Struct, frozen=True):
@@ -111,10 +111,11 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
     before it where they are left out.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
-    bypassable: ClassVar[bool] = True
-    paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
+    bypassable = True
+    paths = ("workspace", "evidence")
 
     workspace: str
     content: str
@@ -145,34 +146,31 @@ class Memories(Reply, frozen=True, tag="memories"):
     notice: str = ""
 
 
-class GetMemories(Request[Memories], frozen=True, tag="get"):
+class _Shown(Request[R], frozen=True, kw_only=True):
+    """Options of what shows memories by id."""
+
+    min_generation: str = ""
+    scope: str = ""
+    agent_id: str = ""
+
+
+class GetMemories(_Shown[Memories], frozen=True, tag="get"):
     """Memories by id. `scope` "" is both: an id that repository and user have comes twice.
 
     Here and in all that follows scope `agent` needs the `agent_id`: what one agent remembers is no other's,
     and in no place that does not name it. Scope `org` is what all may read.
     """
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
+    needs = ("workspace", "memory")
 
     workspace: str
-    ids: tuple[str, ...] = ()
-    min_generation: str = ""
-    scope: str = ""
-    agent_id: str = ""
+    ids: tuple[str, ...]
 
 
-class ListMemories(Request[Memories], frozen=True, tag="list"):
-    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
+    """Filters and a page of them."""
 
-    `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
-    making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
-    `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
-    is left out here, too. `entities`: say of each what it speaks of.
-    """
-
-    effect: ClassVar[Effect] = "question"
-
-    workspace: str
     scope: str = ""
     category: str = ""
     all_versions: bool = False
@@ -186,6 +184,21 @@ class ListMemories(Request[Memories], frozen=True, tag="list"):
     all_repos: bool = False
     agent_id: str = ""
     entities: bool = False
+
+
+class ListMemories(_ListMemoriesOptions, frozen=True, tag="list"):
+    """Memories of the workspace, newest first; heads only unless `all_versions`. `scope` "" is both.
+
+    `stale`: only those that stand on files which changed or went since. `since` is a time (RFC 3339) of their
+    making, `session_id` how a session's id begins, `origin` one of a MemoryRecord's; all hold together.
+    `all_repos`: of every repository that the daemon has seen, whatever the workspace; what is withheld in one
+    is left out here, too. `entities`: say of each what it speaks of.
+    """
+
+    effect = "read"
+    needs = ("workspace", "memory")
+
+    workspace: str
 
 
 class Forgotten(Reply, frozen=True, tag="forgotten"):
@@ -203,23 +216,29 @@ class Forgotten(Reply, frozen=True, tag="forgotten"):
     cut_events: int = 0
 
 
-class Forget(Request[Forgotten], frozen=True, tag="forget"):
+class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
+    """How much of it goes, and where it is."""
+
+    version_only: bool = False
+    erase_now: bool = False
+    scope: str = ""
+    key: str = ""
+    agent_id: str = ""
+
+
+class Forget(_ForgetOptions, frozen=True, tag="forget"):
     """Take a memory's whole chain away (or one version), into a 7-day trash unless `erase_now`.
 
     What replaced a single version then replaces what that one had replaced. An id that repository and user
     have is refused without its `scope`. With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
 
     workspace: str
     memory_id: str
-    version_only: bool = False
-    erase_now: bool = False
-    scope: str = ""
-    key: str = ""
-    agent_id: str = ""
 
 
 # --- what a person does to a memory --------------------------------------------------------------------
@@ -233,16 +252,14 @@ class Chain(Reply, frozen=True, tag="chain"):
     generation: str = ""
 
 
-class History(Request[Chain], frozen=True, tag="history"):
+class History(_Shown[Chain], frozen=True, tag="history"):
     """The version chain that a memory belongs to, oldest first; `scope` for an id that two roots have."""
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
+    needs = ("workspace", "memory")
 
     workspace: str
     memory_id: str
-    min_generation: str = ""
-    scope: str = ""
-    agent_id: str = ""
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
@@ -253,10 +270,11 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
-    bypassable: ClassVar[bool] = True
-    paths: ClassVar[tuple[str, ...]] = ("workspace", "evidence")
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
+    bypassable = True
+    paths = ("workspace", "evidence")
 
     workspace: str
     memory_id: str
@@ -273,23 +291,29 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     agent_id: str = ""
 
 
-class Relate(Request[Remembered], frozen=True, tag="relate"):
-    """Write a new version with other links: `related` are added, `remove` are ids of links to take away.
+class _RelateOptions(Request[Remembered], frozen=True, kw_only=True):
+    """What else to change, and where it is."""
 
-    A link that is there with another relationship gets this one. With a `key` it may be sent twice.
-    """
-
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
-
-    workspace: str
-    memory_id: str
-    related: tuple[Edge, ...] = ()
     remove: tuple[str, ...] = ()
     scope: str = ""
     allow_secret: bool = False
     key: str = ""
     agent_id: str = ""
+
+
+class Relate(_RelateOptions, frozen=True, tag="relate"):
+    """Write a new version with other links: `related` are added, `remove` are ids of links to take away.
+
+    A link that is there with another relationship gets this one. With a `key` it may be sent twice.
+    """
+
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
+
+    workspace: str
+    memory_id: str
+    related: tuple[Edge, ...] = ()
 
 
 class Moved(Reply, frozen=True, tag="moved"):
@@ -308,23 +332,29 @@ class Moved(Reply, frozen=True, tag="moved"):
     unlinked: int = 0
 
 
-class Move(Request[Moved], frozen=True, tag="move"):
+class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
+    """Where it is now."""
+
+    scope: str = ""
+    allow_secret: bool = False
+    key: str = ""
+    agent_id: str = ""
+
+
+class Move(_MoveOptions, frozen=True, tag="move"):
     """Write a memory in another scope, `to` repo, user or agent, and take it away where it was.
 
     What was there goes into the trash. `scope` is where it is: agent, or for an id that repository and user
     both have. `agent_id` names the agent that it comes from or goes to. With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
-    repeatable: ClassVar[bool] = False
+    effect = "write"
+    needs = ("workspace", "memory")
+    repeatable = False
 
     workspace: str
     memory_id: str
     to: str
-    scope: str = ""
-    allow_secret: bool = False
-    key: str = ""
-    agent_id: str = ""
 
 
 class Trashed(msgspec.Struct, frozen=True, kw_only=True):
@@ -352,19 +382,25 @@ class Restored(Reply, frozen=True, tag="restored"):
     generation: str = ""
 
 
-class Restore(Request[Restored], frozen=True, tag="restore"):
+class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
+    """Where it was."""
+
+    scope: str = ""
+    key: str = ""
+    agent_id: str = ""
+
+
+class Restore(_RestoreOptions, frozen=True, tag="restore"):
     """Take back a forget or an undo of the last 7 days: all versions that went with `memory_id`.
 
     Without an id the reply lists what could come back. What is there already is `empty` and no failure.
     """
 
-    effect: ClassVar[Effect] = "write"
+    effect = "write"
+    needs = ("workspace", "memory")
 
     workspace: str
     memory_id: str = ""
-    scope: str = ""
-    key: str = ""
-    agent_id: str = ""
 
     @property
     def only_shows(self) -> bool:

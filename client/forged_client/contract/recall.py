@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +65,9 @@ class Recall(Request[Recalled], frozen=True, tag="recall"):
     search instead of session, user, agent and org; `repo` can be named, too, if there is a workspace.
     """
 
-    effect: ClassVar[Effect] = "question"
-    bypassable: ClassVar[bool] = True
+    effect = "read"
+    needs = ("workspace", "memory", "retrieval", "state")
+    bypassable = True
 
     query: str
     workspace: str = ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from forged_client.contract.memories import Relation, Version
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -116,8 +114,10 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
     compacted, so what the session has heard is not thought gone because it has become long.
     """
 
-    effect: ClassVar[Effect] = "question"
-    bypassable: ClassVar[bool] = True
+    effect = "read"
+    needs = ("workspace", "memory", "retrieval", "state")
+    injects = True
+    bypassable = True
 
     workspace: str
     session_id: str = ""
@@ -153,8 +153,9 @@ class Search(Request[Found], frozen=True, tag="search"):
     empty; a memory is ranked by the query that it answers best.
     """
 
-    effect: ClassVar[Effect] = "question"
-    bypassable: ClassVar[bool] = True
+    effect = "read"
+    needs = ("workspace", "memory", "retrieval")
+    bypassable = True
 
     workspace: str
     query: str
@@ -231,7 +232,7 @@ class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
     """
 
-    effect: ClassVar[Effect] = "question"
+    effect = "read"
 
     workspace: str = ""
     since: str = ""
@@ -247,10 +248,11 @@ class Why(Request[Explained], frozen=True, tag="why"):
     What is an agent's or a session's own is explained to whoever names it by `agent` or `session_id`.
     """
 
-    effect: ClassVar[Effect] = "question"
-    bypassable: ClassVar[bool] = True
+    effect = "read"
+    needs = ("workspace", "memory", "retrieval")
+    bypassable = True
 
-    workspace: str = ""
+    workspace: str
     session_id: str = ""
     query: str = ""
     agent: str = ""

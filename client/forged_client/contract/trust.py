@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
-from forged_client.envelope import Effect, Reply, Request
+from forged_client.envelope import Reply, Request
 
 
 class WithheldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,16 @@ class Trusted(Reply, frozen=True, tag="trusted"):
     roots: tuple[RootTrust, ...] = ()
 
 
-class Trust(Request[Trusted], frozen=True, tag="trust"):
+class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
+    """What to do."""
+
+    action: str = "show"
+    mode: str = ""
+    shown: str = ""
+    git: str = ""
+
+
+class Trust(_TrustOptions, frozen=True, tag="trust"):
     """Say whether the memories that lie in a repository may be used.
 
     `action`: show (the workspace's root), trust, revoke, under (every root with memories below the directory
@@ -65,13 +72,9 @@ class Trust(Request[Trusted], frozen=True, tag="trust"):
     may be committed, "" what the configuration says. leave takes forged's line out of every `info/exclude`.
     """
 
-    effect: ClassVar[Effect] = "write"
+    effect = "write"
 
     workspace: str = ""
-    action: str = "show"
-    mode: str = ""
-    shown: str = ""
-    git: str = ""
 
     @property
     def only_shows(self) -> bool:
@@ -114,7 +117,19 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
     dropped: tuple[str, ...] = ()
 
 
-class Review(Request[Reviewed], frozen=True, tag="review"):
+class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
+    """What else to decide."""
+
+    everything: bool = False
+    shown: str = ""
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    text: str = ""
+    allow_secret: bool = False
+    key: str = ""
+
+
+class Review(_ReviewOptions, frozen=True, tag="review"):
     """List what is withheld of the workspace's root, and accept some of it.
 
     `accept` are ids, or beginnings (from eight characters) of SHA-256 sums; `everything` accepts all that is
@@ -124,17 +139,10 @@ class Review(Request[Reviewed], frozen=True, tag="review"):
     With a `key` it may be sent twice.
     """
 
-    effect: ClassVar[Effect] = "write"
+    effect = "write"
 
     workspace: str
     accept: tuple[str, ...] = ()
-    everything: bool = False
-    shown: str = ""
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    text: str = ""
-    allow_secret: bool = False
-    key: str = ""
 
     @property
     def only_shows(self) -> bool:

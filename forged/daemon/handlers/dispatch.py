@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from enum import IntEnum
 from time import monotonic
 from typing import Any
 from weakref import WeakValueDictionary
@@ -54,42 +53,29 @@ Answered = wire.Reply | tuple[wire.Reply, int]
 Handler = Callable[..., Awaitable[Answered]]
 
 
-class Needs(IntEnum):
-    """What must be on in a workspace, or the reply is `disabled`; each needs what stands before it, too."""
-
-    NOTHING = 0
-    MEMORY = 1
-    RETRIEVAL = 2
-    INJECTION = 3
-
-
-# Called with the context, the workspace and the request.
-IN_WORKSPACE: Mapping[type, tuple[Handler, Needs]] = {
-    wire.Retrieve: (retrieve.retrieve, Needs.INJECTION),
-    wire.Search: (looking.search, Needs.RETRIEVAL),
-    wire.Why: (looking.why, Needs.RETRIEVAL),
-    wire.Remember: (writing.remember, Needs.MEMORY),
-    wire.Edit: (writing.edit, Needs.MEMORY),
-    wire.Relate: (writing.relate, Needs.MEMORY),
-    wire.Move: (moving.move, Needs.MEMORY),
-    wire.Restore: (restoring.restore, Needs.MEMORY),
-    wire.Import: (importing.import_, Needs.MEMORY),
-    wire.GetMemories: (memories.get, Needs.MEMORY),
-    wire.ListMemories: (memories.list_page, Needs.MEMORY),
-    wire.History: (memories.history, Needs.MEMORY),
-    wire.Forget: (memories.forget, Needs.MEMORY),
-    wire.Undo: (capture.undo, Needs.MEMORY),
-    wire.Capture: (capture.capture, Needs.NOTHING),  # counts what it rejects
-    wire.Learn: (learning.learn, Needs.MEMORY),
-    wire.Recall: (recall.recall, Needs.INJECTION),
-    wire.Ingest: (knowledge.ingest, Needs.MEMORY),
-    wire.ListDocuments: (knowledge.list_documents, Needs.MEMORY),
-    wire.RemoveDocument: (knowledge.remove_document, Needs.MEMORY),
-}
-# Of these, those that may name no workspace.
-WITHOUT_WORKSPACE = (wire.Recall, wire.Ingest, wire.ListDocuments, wire.RemoveDocument)
-# Called with the context and the request: these have no workspace, or need not have one.
-OF_DAEMON: Mapping[type, Handler] = {
+# Called with the context, the place of the workspace if one is needed, and the request. `Dispatcher.handle`
+# answers a stream, a hook and what is answered at once, and the server a hand-over.
+HANDLERS: Mapping[type, Handler] = {
+    wire.Retrieve: retrieve.retrieve,
+    wire.Search: looking.search,
+    wire.Why: looking.why,
+    wire.Recall: recall.recall,
+    wire.Remember: writing.remember,
+    wire.Edit: writing.edit,
+    wire.Relate: writing.relate,
+    wire.Move: moving.move,
+    wire.Restore: restoring.restore,
+    wire.Import: importing.import_,
+    wire.GetMemories: memories.get,
+    wire.ListMemories: memories.list_page,
+    wire.History: memories.history,
+    wire.Forget: memories.forget,
+    wire.Undo: capture.undo,
+    wire.Capture: capture.capture,
+    wire.Learn: learning.learn,
+    wire.Ingest: knowledge.ingest,
+    wire.ListDocuments: knowledge.list_documents,
+    wire.RemoveDocument: knowledge.remove_document,
     wire.Status: health.status,
     wire.Rebuild: health.rebuild,
     wire.Pause: capture.pause,
@@ -117,6 +103,11 @@ def _digest(request: wire.Request[Any]) -> str:
     return hashlib.blake2b(encode(replace(request, id=0, seen={})), digest_size=16).hexdigest()
 
 
+def _is_required(kind: type[wire.Request[Any]], field: str) -> bool:
+    """Return True for a field of a request that has no default."""
+    return field in kind.__struct_fields__[: -len(kind.__struct_defaults__)]
+
+
 class Dispatcher:
     """Carries out requests; one instance for the daemon."""
 
@@ -138,7 +129,7 @@ class Dispatcher:
         self._daemon.watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
-        if type(request) in IN_WORKSPACE:
+        if request.needs:
             self._daemon.activity.asked()
         if isinstance(request, wire.Hook):
             self._daemon.activity.asked()
@@ -224,32 +215,31 @@ class Dispatcher:
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> Answered:
         if not self._daemon.resolver.agrees(request.seen):
             await self._daemon.resolver.agree(request.seen)
-        if (handler := OF_DAEMON.get(type(request))) is not None:
+        handler = HANDLERS[type(request)]
+        if not request.needs:
             return await handler(context, request)
-        handler, needs = IN_WORKSPACE[type(request)]
         place = await self._daemon.resolver.resolve(self._where(request))
-        if off := await self._off(place, needs):
+        if off := await self._off(place, request):
             raise Disabled(off)
         return await handler(context, place, request)
 
     def _where(self, request: wire.Request[wire.Reply]) -> str:
-        """The workspace of a request; what needs none is asked where the user's own memories are."""
+        """The workspace of a request; what need not name one is asked where the user's own memories are."""
         workspace: str = request.workspace  # type: ignore[attr-defined]
-        needs_none = isinstance(request, WITHOUT_WORKSPACE)
-        return workspace or (self._daemon.resolver.home if needs_none else "")
+        return workspace or ("" if _is_required(type(request), "workspace") else self._daemon.resolver.home)
 
-    async def _off(self, place: Workplace, needs: Needs) -> str:
+    async def _off(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
         """Why what the verb needs is off here, or nothing."""
-        off, state = self._switched_off(place, needs), self._daemon.state
-        if off or needs < Needs.INJECTION:
+        off, state = self._switched_off(place, request), self._daemon.state
+        if off or "state" not in request.needs:
             return off
         if not state.tried.is_set():  # it is, but for the first moments
             await state.opened(place.settings.retrieval_timeout_s)
         return self._paused(place)
 
-    def _switched_off(self, place: Workplace, needs: Needs) -> str:
-        off = self._daemon.disabled if needs >= Needs.RETRIEVAL else ""
-        return off or (place.off if needs >= Needs.MEMORY else "")
+    def _switched_off(self, place: Workplace, request: wire.Request[Any]) -> str:
+        off = self._daemon.disabled if "retrieval" in request.needs else ""
+        return off or (place.off if "memory" in request.needs else "")
 
     def _paused(self, place: Workplace) -> str:
         pauses = self._daemon.state.pauses

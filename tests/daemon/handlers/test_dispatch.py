@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from typing import get_args
 
 from forged.config import Config, MemoryConfig
-from forged.daemon.handlers.dispatch import IN_WORKSPACE, OF_DAEMON, Needs
+from forged.daemon.handlers.dispatch import HANDLERS
 from forged.errors import ForgedError
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
 
-AT_ONCE = {wire.Hello, wire.Ping, wire.Events}
 REQUESTS = {
     wire.Retrieve: {},
     wire.Search: {"query": "q"},
@@ -20,7 +20,7 @@ REQUESTS = {
     wire.Recall: {"query": "q", "session_id": "s", "agent_id": "a"},
     wire.Why: {},
     wire.Remember: {"content": "text"},
-    wire.GetMemories: {},
+    wire.GetMemories: {"ids": ()},
     wire.ListMemories: {},
     wire.History: {"memory_id": "m"},
     wire.Forget: {"memory_id": "m"},
@@ -36,13 +36,31 @@ REQUESTS = {
 
 
 def test_every_request_has_one_handler():
-    own_of_the_connection = {wire.HandOver}
-    made_of_others = {wire.Hook}
-    assert {*IN_WORKSPACE, *OF_DAEMON, *AT_ONCE, *own_of_the_connection, *made_of_others} == set(
-        wire.REQUESTS
-    )
-    assert not set(IN_WORKSPACE) & set(OF_DAEMON)
-    assert set(REQUESTS) == set(IN_WORKSPACE)
+    elsewhere = {kind for kind in wire.REQUESTS if kind.at_once or kind.effect == "stream"}
+    own_of_the_server, made_of_others = {wire.HandOver}, {wire.Hook}
+
+    assert elsewhere == {wire.Hello, wire.Ping, wire.Events}
+    assert set(HANDLERS) == set(wire.REQUESTS) - elsewhere - own_of_the_server - made_of_others
+    assert set(REQUESTS) == {kind for kind in wire.REQUESTS if kind.needs}
+
+
+def test_a_verb_needs_what_is_more_general_too_and_the_workspace_that_it_is_about():
+    words = get_args(wire.Need)
+    for kind in wire.REQUESTS:
+        assert kind.needs == words[: len(kind.needs)], kind
+        assert not kind.needs or "workspace" in kind.__struct_fields__, kind
+    assert {kind for kind in wire.REQUESTS if kind.needs == words} == {wire.Retrieve, wire.Recall}
+
+
+async def test_only_what_may_leave_its_workspace_out_is_asked_without_one(home):
+    answered = set()
+    async with assembled(home) as parts:
+        for kind, fields in REQUESTS.items():
+            with contextlib.suppress(ForgedError):
+                await parts.ask(kind(**{"workspace": ""} | fields))
+                answered.add(kind)
+
+    assert answered == {wire.Recall, wire.Ingest, wire.ListDocuments, wire.RemoveDocument}
 
 
 async def test_where_memory_is_off_every_verb_says_disabled_in_its_own_reply(home, repo):
@@ -63,7 +81,7 @@ async def test_without_retrieval_only_the_verbs_that_retrieve_are_disabled(home,
                 reply = await parts.ask(kind(workspace=str(repo), **fields))
                 off |= {kind} if reply.reason == "no model" else set()
 
-    assert off == {kind for kind, (_, needs) in IN_WORKSPACE.items() if needs >= Needs.RETRIEVAL}
+    assert off == {wire.Retrieve, wire.Search, wire.Why, wire.Recall}
 
 
 async def test_a_reply_names_its_request_and_the_generation_that_it_speaks_of_if_any(home, repo):

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.daemon.handlers import resume
-from forged.daemon.handlers.dispatch import IN_WORKSPACE
 from forged.errors import Conflict
 from forged.files import MemoryStore, root_at
 from forged.memory import Memory, utc_now
@@ -60,16 +59,13 @@ NO_KEY = {
     wire.Capture: "its event_id is the key",
     wire.Learn: "what was learned of a session is known",
 }
-READS = {
-    *(wire.Retrieve, wire.Search, wire.Why, wire.GetMemories, wire.ListMemories, wire.History),
-    *(wire.Recall, wire.ListDocuments),
-}
 
 
 def test_every_verb_of_a_workspace_that_writes_has_a_key():
     keyed = {type(asked("/")) for asked in ASKED.values()}
     assert keyed == {each for each in wire.REQUESTS if "key" in each.__struct_fields__}
-    assert keyed | READS | NO_KEY.keys() == IN_WORKSPACE.keys() | {wire.Review}
+    writes = {each for each in wire.REQUESTS if each.effect == "write" and each.needs}
+    assert keyed | NO_KEY.keys() == writes | {wire.Review}
 
 
 class Killed(BaseException):
