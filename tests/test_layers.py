@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-REPO = Path(__file__).parents[1]
+from tests.house.sources import REPO, Modules, found, imported, listed
 
 # Top to bottom: a package imports lower layers only; neighbours in a layer do not know each other. `=` is the
 # package's own __init__, with the version.
@@ -118,8 +118,6 @@ MAY_CATCH_ALL = {
     "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
 
-Modules = dict[str, Path]
-
 
 def violations(*packages: Path) -> list[str]:
     """All breaches of the contracts in these package directories, as `file:line: sentence`."""
@@ -133,13 +131,6 @@ def violations(*packages: Path) -> list[str]:
         for tree in [ast.parse(file.read_bytes())]
         for line, sentence in (*judged(name, tree, modules), *intruding(name, tree, doors))
     ]
-
-
-def found(package: Path) -> Iterator[tuple[str, Path]]:
-    """Dotted names of a package's modules; a package's own file ends in `=`."""
-    for file in package.rglob("*.py"):
-        name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
-        yield name.replace(".__init__", "="), file
 
 
 def judged(name: str, tree: ast.Module, modules: Modules) -> Iterator[tuple[int, str]]:
@@ -171,33 +162,6 @@ def intruding(name: str, tree: ast.Module, doors: dict[str, frozenset[str]]) -> 
         for alias in node.names:
             if base != package or alias.name not in doors[f"{package}="]:
                 yield node.lineno, f"{name} takes {alias.name} from {base}, behind the door of {package}"
-
-
-def listed(tree: ast.Module) -> frozenset[str]:
-    """Names in a module's __all__."""
-    lists = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__"
-    )
-    return frozenset(name for value in lists for name in ast.literal_eval(value))
-
-
-def imported(node: ast.AST, name: str, modules: Modules) -> Iterator[str]:
-    """Modules that a statement imports; `from package import module` names the module."""
-    if isinstance(node, ast.Import):
-        yield from (marked(alias.name, modules) for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        here = name.removesuffix("=").split(".")
-        above = here[: len(here) - node.level + name.endswith("=")] if node.level else []
-        base = ".".join([*above, *([node.module] if node.module else [])])
-        for alias in node.names:
-            inner = marked(f"{base}.{alias.name}", modules)
-            yield inner if inner in modules else marked(base, modules)
-
-
-def marked(name: str, modules: Modules) -> str:
-    return f"{name}=" if f"{name}=" in modules else name
 
 
 def unwelcome(name: str, target: str) -> Iterator[str]:

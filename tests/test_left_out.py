@@ -14,7 +14,7 @@ from tests.support.clock import PATIENCE_S
 _TOP = Path(__file__).parents[1]
 _SPEED = "tests/entities/test_graph.py"
 _NAMED = f"{_SPEED}::test_a_hostile_question_takes_a_moment"
-_LONG = "tests/flows/test_walks.py"
+_LONG = "tests/test_house.py"
 _FEW = ("unshare", "-Ur", "sh", "-c", 'echo 8 >/proc/sys/user/max_inotify_instances && exec "$@"', "sh")
 _NEEDS = "fewer than 24 inotify instances"
 
@@ -42,7 +42,7 @@ def run(*arguments: str, before: tuple[str, ...] = (), env: dict[str, str] | Non
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
 def test_what_asserts_a_speed_or_takes_long_is_counted_and_not_run(workers, tmp_path):
     told = tmp_path / "told"
-    said = run(_SPEED, _LONG, "-k", "hostile or page", *workers, env={"FORGED_LEFT_OUT": str(told)})
+    said = run(_SPEED, _LONG, "-k", "hostile or flow_enters", *workers, env={"FORGED_LEFT_OUT": str(told)})
 
     assert "1  are long: `make test-all` runs them" in said
     assert "2  assert a speed: `make bench` runs them" in said

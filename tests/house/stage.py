@@ -2,9 +2,9 @@
 
 A recording begins with an action and ends when its visible end has come and no process has entered a function
 for a while, heartbeats aside. It is made three times, after one that is thrown away so that nothing is done
-for the first time, and a file belongs to a flow if at least two of the three entered it: what the daemon
-happens to do beside the flow (its scan every half minute, say) is then left out, and what a busy machine
-once skips is not. An action whose end was missed is recorded again.
+for the first time, and a file belongs to a flow if all three entered it: what the daemon happens to do in the
+meantime (its scan every half minute, say) is then left out. A text file that a module has read belongs to the
+flows that enter the module. An action whose end was missed is recorded again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.house.traces import Call, Traces
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import DaemonProcess
-from tests.walks.traces import Call, Traces
 
 HERE = Path(__file__).parent
 SESSION = "session"
 PROCESSES = ("client", "daemon", "worker")
-RUNS, _NEEDED, _MOST_RUNS = 3, 2, 8
+RUNS, _MOST_RUNS = 3, 8
 _QUIET_S = 0.3
 _IDLE_S = 1.3  # longer than the longest period of a heartbeat, which is a second
 # Methods through which asyncio hands a connection what came in: where a request begins.
@@ -38,29 +38,29 @@ _RECEIVING = ("data_received", "buffer_updated")
 
 
 class Walk(NamedTuple):
-    """The files that one process entered in a flow, in order of the first entry.
+    """The files that one process entered in each run of a flow, in order of the first entry.
 
-    `calls` and `switches` (a call into another file than the call before it) are those of the last run. `own`
-    are the files that the request's own task entered, in its order; all where no request came in.
-    `sometimes` were entered in one run only, `always` in each.
+    `data` are the text files that belong to these. `calls` are those of the last run. `switches` are calls
+    into another one of the files than the call before, in the run with the fewest. `own` are the files that
+    the request's own task entered, in its order; all where no request came in. `sometimes` were entered in
+    one run or two.
     """
 
     files: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
     calls: Counter[str] = Counter()  # noqa: RUF012 - never changed
     switches: int = 0
     own: tuple[str, ...] = ()
     sometimes: tuple[str, ...] = ()
-    always: tuple[str, ...] = ()
 
 
 class Flow(NamedTuple):
-    """One flow of data: the walks of its processes, and how many files they may enter at most."""
+    """One flow of data: the walks of its processes."""
 
     title: str
     client: Walk
     daemon: Walk
     worker: Walk
-    most: dict[str, int]
 
 
 class Stage:
@@ -104,7 +104,6 @@ class Stage:
         *,
         before: Callable[[int], object],
         is_whole: Callable[[int], bool],
-        most: dict[str, int],
     ) -> Flow:
         """Record `act(number)` until it was whole three times, the first one aside.
 
@@ -117,11 +116,12 @@ class Stage:
             if is_whole(number) and number:
                 runs.append(calls)
             if len(runs) == RUNS:
-                return Flow(title, *(self._walk(runs, role) for role in PROCESSES), most)
+                return Flow(title, *(self._walk(runs, role) for role in PROCESSES))
         raise AssertionError(f"{title}: its end was missed in {_MOST_RUNS - len(runs)} of {_MOST_RUNS} runs")
 
     def _walk(self, runs: Sequence[Sequence[Call]], role: str) -> Walk:
-        return _walk([[call for call in run if self._role(call) == role] for run in runs])
+        readings = [call for call in self._traces.readings if self._role(call) == role]
+        return walk([[call for call in run if self._role(call) == role] for run in runs], readings)
 
     def _recorded(self, act: Callable[[], object]) -> list[Call]:
         self._wait_until_quiet(time.monotonic_ns())
@@ -143,21 +143,25 @@ class Stage:
         return {self._agent.pid: "client", self.daemon.pid: "daemon"}.get(call.pid, "worker")
 
 
-def _walk(runs: Sequence[Sequence[Call]]) -> Walk:
+def walk(runs: Sequence[Sequence[Call]], readings: Sequence[Call]) -> Walk:
     entered = Counter(file for run in runs for file in dict.fromkeys(call.file for call in run))
     last = runs[-1]
     ordered = dict.fromkeys(call.file for run in reversed(runs) for call in run)
-    files = tuple(file for file in ordered if entered[file] >= _NEEDED)
+    files = {file: None for file in ordered if entered[file] == len(runs)}
     causes = {call.cause for call in last if call.function.rpartition(".")[2] in _RECEIVING}
     own = dict.fromkeys(call.file for call in last if not causes or call.cause in causes)
     return Walk(
-        files=files,
+        files=tuple(files),
+        data=tuple(sorted({call.file for call in readings if call.caller.partition(":")[0] in files})),
         calls=Counter(call.file for call in last),
-        switches=sum(one.file != other.file for one, other in itertools.pairwise(last)),
+        switches=min(_switches([call.file for call in run if call.file in files]) for run in runs),
         own=tuple(file for file in own if file in files),
         sometimes=tuple(sorted(set(entered) - set(files))),
-        always=tuple(file for file in files if entered[file] == len(runs)),
     )
+
+
+def _switches(files: Sequence[str]) -> int:
+    return sum(one != other for one, other in itertools.pairwise(files))
 
 
 @contextlib.contextmanager
@@ -168,8 +172,8 @@ def staged(top: Path, model: str) -> Iterator[Stage]:
     folder.mkdir()
     watched = {
         "PYTHONPATH": str(HERE / "hook"),
-        "WALKS_TO": str(folder),
-        "WALKS_OF": os.pathsep.join(map(_directory, ("forged", "forged_client"))),
+        "HOUSE_TO": str(folder),
+        "HOUSE_OF": os.pathsep.join(map(_directory, ("forged", "forged_client"))),
     }
     daemon = DaemonProcess(home, env={**watched, "FORGED_MEMORY__EMBEDDING_MODEL": model})
     try:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.house.stage import SESSION, Flow, Stage, staged
 from tests.support.clock import PATIENCE_S, eventually
-from tests.walks.stage import SESSION, Flow, Stage, staged
 
 _SUBJECTS = ("billing", "search", "login", "upload", "mail", "report", "export", "import", "audit", "backup")
 _SENTENCES = (
@@ -35,7 +35,7 @@ _ORDERS = (
 )
 
 
-def walks() -> list[Flow]:
+def record() -> list[Flow]:
     """Record all flows; with and without the local model at the same time, as most of it is waiting."""
     with ThreadPoolExecutor() as pool:
         by_words, by_model = pool.submit(_by_words), pool.submit(_by_model)
@@ -44,11 +44,11 @@ def walks() -> list[Flow]:
 
 
 def _by_words() -> list[Flow]:
-    with tempfile.TemporaryDirectory(prefix="walks") as top, staged(Path(top), "builtin:lexical") as stage:
+    with tempfile.TemporaryDirectory(prefix="house") as top, staged(Path(top), "builtin:lexical") as stage:
         _fill(stage)
         stage.learn_heartbeats()
         return [
-            _retrieve(stage, "Retrieve, by words", 16),
+            _retrieve(stage, "Retrieve, by words"),
             _turn(stage),
             _edit(stage),
             _remember(stage),
@@ -58,11 +58,11 @@ def _by_words() -> list[Flow]:
 
 def _by_model() -> Flow:
     model = "local:multilingual-e5-small"
-    with tempfile.TemporaryDirectory(prefix="walks") as top, staged(Path(top), model) as stage:
+    with tempfile.TemporaryDirectory(prefix="house") as top, staged(Path(top), model) as stage:
         _fill(stage)
         eventually(lambda: _has_learned(stage), PATIENCE_S)
         stage.learn_heartbeats()
-        return _retrieve(stage, "Retrieve, local model", 20)
+        return _retrieve(stage, "Retrieve, local model")
 
 
 def _fill(stage: Stage) -> None:
@@ -81,14 +81,13 @@ def _recorded(
     title: str,
     act: Callable[[int], object],
     is_whole: Callable[[int], bool] = lambda _: True,
-    **most: int,
 ) -> Flow:
-    """Record with another request before; `most` are the limits by process."""
+    """Record with another request before."""
 
     def search(_: int) -> None:
         stage.say("search", str(stage.repo), "tables of the new cluster")
 
-    return stage.record(title, act, before=search, is_whole=is_whole, most=most)
+    return stage.record(title, act, before=search, is_whole=is_whole)
 
 
 def _has_learned(stage: Stage) -> bool:
@@ -97,7 +96,7 @@ def _has_learned(stage: Stage) -> bool:
     return status["gate"]["state"] == "vectors" and all("dense" in root["legs"] for root in roots)
 
 
-def _retrieve(stage: Stage, title: str, most: int) -> Flow:
+def _retrieve(stage: Stage, title: str) -> Flow:
     def ask(number: int) -> None:
         found = stage.say(
             "retrieve",
@@ -108,7 +107,7 @@ def _retrieve(stage: Stage, title: str, most: int) -> Flow:
         )
         assert _FACT in found["text"], found
 
-    return _recorded(stage, title, ask, daemon=most)
+    return _recorded(stage, title, ask)
 
 
 def _turn(stage: Stage) -> Flow:
@@ -120,7 +119,7 @@ def _turn(stage: Stage) -> Flow:
     def is_whole(number: int) -> bool:
         return _is_settled(stage, len(MEMORIES) + 2 + number)
 
-    return _recorded(stage, "Captured turn", tell, is_whole, daemon=30, worker=14)
+    return _recorded(stage, "Captured turn", tell, is_whole)
 
 
 def _is_settled(stage: Stage, count: int) -> bool:
@@ -141,9 +140,7 @@ def _edit(stage: Stage) -> Flow:
         fresh.write_text(path.read_text().replace(old, words(number)))
         fresh.rename(path)
 
-    return _recorded(
-        stage, "File edit to new map", edit, lambda number: _finds(stage, words(number)), daemon=12
-    )
+    return _recorded(stage, "File edit to new map", edit, lambda number: _finds(stage, words(number)))
 
 
 def _remember(stage: Stage) -> Flow:

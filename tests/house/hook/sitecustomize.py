@@ -1,14 +1,17 @@
 """Notes every function of the project that this process enters, in a file of its own.
 
 Python imports a module of this name by itself when a process starts, so the daemon, the capture worker that
-it spawns and a client are all watched by an environment alone: PYTHONPATH leads here, WALKS_TO names a
-folder, WALKS_OF the directories of the packages. Nothing of the project is changed or imported.
+it spawns and a client are all watched by an environment alone: PYTHONPATH leads here, HOUSE_TO names a
+folder, HOUSE_OF the directories of the packages. Nothing of the project is changed or imported.
 
 One line for each call: time (monotonic nanoseconds, one clock for all processes), thread, cause, caller,
 file, function. `caller` is the innermost function of the project that was running, as `file:function`.
 `cause` is the number of the event-loop callback that the call goes back to: what asyncio starts in a
 callback, tasks and `to_thread`, inherits its context and with it the number; 0 is what began otherwise. The
 code of a module or a class body is not a function: an import is no call.
+
+A text file of the packages is noted when it is opened, with `<open>` as function. Its `caller` is who asked
+for it: what an `__init__` reads, it reads for others.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from functools import cache
 from inspect import CO_OPTIMIZED
 from types import FrameType
 
-_PACKAGES = tuple(filter(None, os.environ.get("WALKS_OF", "").split(os.pathsep)))
+_PACKAGES = tuple(filter(None, os.environ.get("HOUSE_OF", "").split(os.pathsep)))
 _cause: ContextVar[int] = ContextVar("cause", default=0)
 _causes = itertools.count(1)
 
@@ -60,15 +63,38 @@ def _note(frame: FrameType, event: str, _: object) -> None:
     caller, by_loop = _caller(frame)
     if by_loop and not _in_task():
         _cause.set(next(_causes))
-    now, thread = time.monotonic_ns(), threading.get_ident()
-    os.write(_file(), f"{now}\t{thread}\t{_cause.get()}\t{caller}\t{name}\t{code.co_qualname}\n".encode())
+    _write(f"{threading.get_ident()}\t{_cause.get()}\t{caller}\t{name}\t{code.co_qualname}")
+
+
+def _note_opening(event: str, arguments: tuple[object, ...]) -> None:
+    if event != "open" or not isinstance(arguments[0], str):
+        return
+    name = _named(arguments[0])
+    if not name or name.endswith((".py", ".pyc", ".bin")) or not os.path.isfile(arguments[0]):
+        return
+    _write(f"0\t0\t{_asked_by(sys._getframe(1))}\t{name}\t<open>")
+
+
+def _asked_by(frame: FrameType) -> str:
+    asking: FrameType | None = frame
+    while asking is not None:
+        name = _named(asking.f_code.co_filename)
+        if name and not name.endswith("__init__.py"):
+            return f"{name}:{asking.f_code.co_qualname}"
+        asking = asking.f_back
+    return "-"
+
+
+def _write(line: str) -> None:
+    os.write(_file(), f"{time.monotonic_ns()}\t{line}\n".encode())
 
 
 @cache
 def _file() -> int:
-    return os.open(f"{os.environ['WALKS_TO']}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.open(f"{os.environ['HOUSE_TO']}/{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 if _PACKAGES:
+    sys.addaudithook(_note_opening)
     threading.setprofile(_note)
     sys.setprofile(_note)
