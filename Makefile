@@ -133,7 +133,7 @@ lint: $(VENV)/.installed
 
 # With peers (600 MB) in a venv of its own; redis-server and cc come from the system. ROWS=all or names of rows,
 # AGAINST=COMMIT compares this checkout with another; without both, tests that assert a speed are run first.
-# Exit 1: a row is missed; 2: a peer is not here, or noise.
+# Exit 1: a row is missed or could not be measured, for want of a peer too; 2: noise.
 $(BENCH_VENV)/.installed: pyproject.toml client/pyproject.toml
 	$(PYTHON) -m venv "$(BENCH_VENV)"
 	"$(BENCH_BIN)/python" $(PIP_INSTALL) -e ./client -e '.[bench]'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import corpus
 import daemons
 import judging
 import loads
+import msgspec
 import processes
 import pytest
 import table
@@ -120,14 +122,14 @@ def test_a_rate_is_worse_when_it_falls():
     [
         ((), 0),
         ((Verdict.MET, Verdict.NO_WORSE), 0),
-        ((Verdict.MET, Verdict.GAP), 2),
+        ((Verdict.MET, Verdict.GAP), 1),
         ((Verdict.NO_WORSE, Verdict.NOISY), 2),
         ((Verdict.MET, Verdict.MISSED), 1),
-        ((Verdict.WORSE, Verdict.GAP), 1),
+        ((Verdict.WORSE, Verdict.NOISY), 1),
         ((Verdict.BROKEN,), 1),
     ],
 )
-def test_the_exit_code_tells_a_miss_and_a_gap_from_a_pass(verdicts, code):
+def test_the_exit_code_tells_a_miss_a_row_without_a_measurement_and_noise_from_a_pass(verdicts, code):
     assert judging.exit_code([Outcome("row", verdict) for verdict in verdicts]) == code
 
 
@@ -186,6 +188,13 @@ def test_a_row_whose_peer_is_missing_is_a_gap_and_nothing_is_built_for_it_and_a_
 
     assert measured(a_row(wrong, missing), HERE) == Outcome("row", Verdict.GAP, reason="redis is not here")
     assert measured(a_row(wrong), HERE) == Outcome("row", Verdict.BROKEN, reason="recall is 0.9")
+
+
+@pytest.mark.parametrize("error", [AssertionError("no answer"), ValueError("what"), KeyError("field")])
+def test_a_row_that_fails_in_any_other_way_is_broken_too_and_the_next_one_is_measured(error):
+    outcome = measured(a_row(side(error)), HERE)
+
+    assert (outcome.verdict, outcome.reason) == (Verdict.BROKEN, repr(error))
 
 
 def test_against_a_commit_our_side_is_measured_of_both_and_no_peer_is_needed():
@@ -247,6 +256,92 @@ def test_rows_are_chosen_by_name_all_or_those_that_are_quick():
         table.chosen(("pong",))
 
 
+# --- frames ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory) -> commits.Checkout:
+    """A checkout whose client, and so its daemon, has other names on the wire than this one's."""
+    top = tmp_path_factory.mktemp("renamed")
+    shutil.copytree(commits.HERE.parents[1] / "client", top / "client")
+    contract = top / "client/forged_client/contract/retrieval.py"
+    text = contract.read_text()
+    assert text.count('tag="retrieve"') == text.count('tag="retrieved"') == 1
+    text = text.replace('tag="retrieve"', 'tag="inject", rename={"workspace": "place"}')
+    contract.write_text(text.replace('tag="retrieved"', 'tag="injected", rename={"memories": "found"}'))
+    python = top / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{top}/client" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    return commits.Checkout("renamed", python, HERE.drivers)
+
+
+def test_another_commits_daemon_is_asked_in_the_words_of_its_own_client(renamed):
+    with daemons.standing(renamed, 20) as (daemon, caller):
+        asked = daemon.frames.retrieve(daemon.workspace, said=[("user", corpus.opening(7))])
+        answer = daemon.frames.answer(caller.call(asked))
+
+        with contextlib.closing(daemons.Caller(daemon.socket, HERE.frames)) as ours:
+            unknown = HERE.frames.retrieve(daemon.workspace, said=[("user", corpus.opening(7))])
+            with pytest.raises(processes.Broken, match="retrieve"):
+                ours.call(unknown)
+
+    assert corpus.name(7) in [hit.id for hit in answer.hits]
+
+
+def test_two_clients_in_one_process_keep_their_words_and_their_types(renamed):
+    ours, theirs = HERE.frames, renamed.frames
+
+    words = [
+        msgspec.msgpack.decode(each.encode(each.retrieve("/w"))[each.HEADER_BYTES :])
+        for each in (ours, theirs, ours)
+    ]
+    their_reply = theirs.decode(msgspec.msgpack.encode({"type": "injected", "found": [], "cached": True}))
+
+    assert [each["type"] for each in words] == ["retrieve", "inject", "retrieve"]
+    assert [sorted({"workspace", "place"} & each.keys()) for each in words] == [
+        ["workspace"],
+        ["place"],
+        ["workspace"],
+    ]
+    assert theirs.answer(their_reply).is_cached
+    assert sys.modules["forged_client.protocol"].Retrieve is type(ours.retrieve("/w"))
+    with pytest.raises(AssertionError):
+        ours.answer(their_reply)
+
+
+def test_what_another_commit_has_no_frame_for_is_a_gap_and_our_own_fault(tmp_path):
+    (tmp_path / "frames.py").write_text(
+        "from forged_client import framing, protocol\n"
+        "encode, decode = framing.encode, framing.decode_reply\n"
+        "def trust(workspace): return protocol.NoSuchRequest(workspace=workspace)\n"
+        "def ping(): return protocol.Ping(no_such_field=1)\n"
+    )
+    old = commits.Checkout("old", HERE.python, tmp_path)
+
+    for ask in (lambda: old.frames.trust("/w"), old.frames.ping, lambda: old.frames.hook):
+        with pytest.raises(processes.Missing, match="old has no frame for it"):
+            ask()
+    with pytest.raises(AttributeError):
+        _ = HERE.frames.no_such_request
+    with pytest.raises(TypeError):
+        HERE.frames.retrieve("/w", no_such_field=1)
+
+
+def test_a_mode_that_is_asked_for_is_in_the_frame_and_a_padded_ping_is_as_large_as_it_says():
+    frames = HERE.frames
+
+    assert frames.encode(frames.retrieve("/w", mode="plain")) != frames.encode(frames.retrieve("/w"))
+    assert [len(frames.padded_ping(size)) for size in (2_000, 800_000)] == [2_004, 800_004]
+
+
+@pytest.mark.parametrize("name", ["reply-redis", "turn-ping", "long-turn-ping"])
+def test_the_replies_that_rows_of_the_turn_cache_want_are_those_that_the_daemon_gives(name):
+    (row,) = table.chosen((name,))
+
+    with row.ours(HERE):
+        pass
+
+
 # --- what is measured --------------------------------------------------------------------------------
 
 
@@ -276,7 +371,7 @@ def test_memory_is_that_of_a_process_and_all_below_it():
         assert processes.peak_mib(os.getpid()) >= processes.rss_mib(os.getpid())
 
 
-def test_the_command_ends_with_2_for_a_gap_that_it_names_and_refuses_a_row_that_it_does_not_know(tmp_path):
+def test_the_command_ends_with_1_for_a_gap_that_it_names_and_refuses_a_row_that_it_does_not_know(tmp_path):
     (tmp_path / "python").symlink_to(sys.executable)
 
     gap, unknown = (
@@ -290,6 +385,6 @@ def test_the_command_ends_with_2_for_a_gap_that_it_names_and_refuses_a_row_that_
         for row in ("ping-c", "pong")
     )
 
-    assert gap.returncode == 2, gap.stderr
+    assert gap.returncode == 1, gap.stderr
     assert "gap in ping-c: cc is not installed (apt-get install gcc)" in gap.stdout
     assert (unknown.returncode, unknown.stderr) == (64, "no row pong; --list shows them\n")

@@ -10,13 +10,11 @@ import time
 from collections.abc import Iterator
 
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, standing
+from daemons import Daemon, prepared, standing
 from judging import Goal
 from processes import Broken, process
 from row import Row, Side, inside
 from sampling import Probe
-
-from forged_client import protocol
 
 _CALLERS, _END_S = 30, 10.0
 _START = """
@@ -88,10 +86,8 @@ def _seconds(line: str) -> float:
 
 def _end(daemon: Daemon) -> None:
     """End the daemon that one of the agents has started, and wait until it is gone."""
-    caller = Caller(daemon.socket)
-    report = caller.call(protocol.Status(id=2))
-    caller.close()
-    assert isinstance(report, protocol.StatusReport)
+    with contextlib.closing(daemon.connect()) as caller:
+        report = daemon.frames.state(caller.call(daemon.frames.status()))
     os.kill(report.pid, signal.SIGTERM)
     until = time.monotonic() + _END_S
     while os.path.exists(f"/proc/{report.pid}"):

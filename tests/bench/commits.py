@@ -2,23 +2,30 @@
 
 Measuring code is always that of this checkout; what it talks to by socket or command line is the other
 commit's, in an environment of its own with the same versions of everything that is not forged. Where
-internals are measured a driver of the same commit does it, `tests/bench/inside.py`; commits from before there
-was one are driven by its first version.
+internals are measured a driver of the same commit does it, `tests/bench/inside.py`, and frames are made and
+read by `tests/bench/frames.py` with the commit's own client. Commits from before there was such a driver are
+driven by its first version.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import msgspec
 from processes import HERE, ONE_THREAD, Asked, Broken, Missing, asked, directory, plain_environment
 from sampling import NOT_DRIVEN
 
-_DRIVER = "tests/bench/inside.py"
+_DRIVERS = "tests/bench"
+_DRIVER, _FRAMES = "inside.py", "frames.py"
+_CLIENT = "forged_client"
 
 
 class Checkout(msgspec.Struct, frozen=True):
@@ -32,6 +39,11 @@ class Checkout(msgspec.Struct, frozen=True):
     def script(self, name: str) -> Path:
         """A console script of its environment."""
         return self.python.parent / name
+
+    @property
+    def frames(self) -> Frames:
+        """Its requests and replies. Raises Missing if it has no driver for them."""
+        return _frames(self)
 
     def driver(self, name: str) -> Path:
         """A driver of the commit. Raises Missing if it has none."""
@@ -51,6 +63,71 @@ class Checkout(msgspec.Struct, frozen=True):
                     raise Broken(complaint)
                 raise Missing(f"{self.name} has no driver for it ({complaint})")
             yield running
+
+
+class Frames:
+    """The functions of a commit's frames.py. What another commit has no frame for raises Missing."""
+
+    def __init__(self, checkout: Checkout, module: ModuleType) -> None:
+        self.encode, self.decode = module.encode, module.decode  # as they are: their time counts
+        self._checkout = checkout
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if self._checkout.is_this:
+            return getattr(self._module, name)
+        with self._known():
+            found = getattr(self._module, name)
+        return self._guarded(found) if callable(found) and not isinstance(found, type) else found
+
+    def _guarded(self, make: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(make)
+        def made(*arguments: object, **named: object) -> object:
+            with self._known():
+                return make(*arguments, **named)
+
+        return made
+
+    @contextlib.contextmanager
+    def _known(self) -> Iterator[None]:
+        try:
+            yield
+        except (AttributeError, TypeError) as error:
+            raise Missing(f"{self._checkout.name} has no frame for it ({error})") from error
+
+
+@functools.cache
+def _frames(checkout: Checkout) -> Frames:
+    if checkout.is_this:
+        import frames
+
+        return Frames(checkout, frames)
+    file = checkout.driver(_FRAMES)
+    where = _output(checkout.python, "-c", f"import {_CLIENT}; print({_CLIENT}.__file__)")
+    return Frames(checkout, _beside(file, Path(where.decode().strip()).parents[1]))
+
+
+def _beside(file: Path, client: Path) -> ModuleType:
+    """A module that imports the client of this folder, whatever client this process has imported."""
+    spec = importlib.util.spec_from_file_location(f"{file.stem} of {client}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    own = _taken_out()
+    sys.path.insert(0, str(client))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(client))
+        _taken_out()
+        sys.modules.update(own)
+    return module
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """The modules of the client that are imported; afterwards none is."""
+    names = [name for name in sys.modules if name.partition(".")[0] == _CLIENT]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def this() -> Checkout:
@@ -93,13 +170,24 @@ def _installed(tree: Path, top: Path, extras: str) -> Path:
 
 def _drivers(tree: Path, top: Path) -> Path:
     """Where the commit's drivers are; for one without the first that there were."""
-    if (tree / _DRIVER).exists():
-        return tree / "tests/bench"
-    first = _git("log", "--reverse", "--diff-filter=A", "--format=%H", "--", _DRIVER).split()
-    if first:
-        archive = _git("archive", first[0].decode(), "tests/bench")
-        subprocess.run(["tar", "-x", "-C", top], input=archive, check=True)
-    return top / "tests/bench"
+    place = tree / _DRIVERS
+    if not (place / _DRIVER).exists():
+        place = top / _DRIVERS
+        if first := _first(_DRIVER):
+            archive = _git("archive", first, _DRIVERS)
+            subprocess.run(["tar", "-x", "-C", top], input=archive, check=True)
+    if not (place / _FRAMES).exists():
+        place.mkdir(parents=True, exist_ok=True)
+        first = _first(_FRAMES)
+        source = _git("show", f"{first}:{_DRIVERS}/{_FRAMES}") if first else (HERE / _FRAMES).read_bytes()
+        (place / _FRAMES).write_bytes(source)
+    return place
+
+
+def _first(driver: str) -> str:
+    """The commit that brought a driver, "" if none has yet."""
+    found = _git("log", "--reverse", "--diff-filter=A", "--format=%H", "--", f"{_DRIVERS}/{driver}").split()
+    return found[0].decode() if found else ""
 
 
 def _git(*words: str | Path) -> bytes:

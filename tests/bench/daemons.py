@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import corpus
-from commits import Checkout
+from commits import Checkout, Frames
 from processes import Broken, Missing, directory, plain_environment, process
 from sampling import NOT_DRIVEN
-
-from forged_client import framing, protocol
 
 _READY_S = 60.0
 
@@ -40,6 +38,18 @@ class Daemon:
         self.is_trusted = False
         self.settings: Mapping[str, str] = {}
         self._embedded = top / "embedded"
+
+    @property
+    def frames(self) -> Frames:
+        return self.checkout.frames
+
+    @property
+    def ping(self) -> bytes:
+        """The frame of a ping."""
+        return self.frames.encode(self.frames.ping())
+
+    def connect(self, is_alive: Callable[[], bool] = lambda: True) -> Caller:
+        return Caller(self.socket, self.frames, is_alive)
 
     def prepare(self) -> None:
         (self.repo / ".git").mkdir(parents=True)
@@ -84,7 +94,7 @@ def serving(daemon: Daemon, *, stub: bool = False) -> Iterator[Caller]:
                 raise Missing(f"{daemon.checkout.name} has no driver for it")
             return child.poll() is None
 
-        with contextlib.closing(Caller(daemon.socket, is_alive)) as caller:
+        with contextlib.closing(daemon.connect(is_alive)) as caller:
             yield caller
 
 
@@ -112,12 +122,14 @@ class Caller:
     Raises Broken if nobody listens at the path within a minute, or while the server is no longer alive.
     """
 
-    def __init__(self, path: str, is_alive: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, path: str, frames: Frames, is_alive: Callable[[], bool] = lambda: True) -> None:
+        self._encode, self._decode, self._failed = frames.encode, frames.decode, frames.FAILED
+        self._header = frames.HEADER_BYTES
         self._socket = _dialled(path, is_alive)
         self._buffer = bytearray(1 << 20)
         self._view = memoryview(self._buffer)
         self._have = self._used = 0
-        self.ask(framing.encode(protocol.Hello(id=1, client="bench", pid=os.getpid())))
+        self.ask(self._encode(frames.hello("bench", os.getpid())))
 
     def ask(self, frame: bytes | bytearray) -> memoryview:
         """Send one frame; the body of the next that comes, valid until the next call."""
@@ -137,22 +149,23 @@ class Caller:
         rest = self._have - self._used
         if rest:  # a stream's frames come together
             self._buffer[:rest] = self._buffer[self._used : self._have]
-        have, need, view = rest, framing.HEADER_BYTES, self._view
+        header, view = self._header, self._view
+        have, need = rest, header
         while True:
-            if have >= framing.HEADER_BYTES:
-                need = framing.HEADER_BYTES + int.from_bytes(view[: framing.HEADER_BYTES], "big")
+            if have >= header:
+                need = header + int.from_bytes(view[:header], "big")
             if have >= need:
                 self._have, self._used = have, need
-                return view[framing.HEADER_BYTES : need]
+                return view[header:need]
             got = self._socket.recv_into(view[have:])
             if not got:
                 raise Ended("the daemon closed the connection")
             have += got
 
-    def call(self, request: protocol.Request) -> protocol.Reply:
-        """The typed reply to a typed request."""
-        reply = framing.decode_reply(self.ask(framing.encode(request)))
-        if isinstance(reply, protocol.Failed):
+    def call(self, request: object) -> object:
+        """The typed reply to a typed request of the daemon's own frames."""
+        reply = self._decode(self.ask(self._encode(request)))
+        if isinstance(reply, self._failed):
             raise Broken(reply.message)
         return reply
 
@@ -160,16 +173,17 @@ class Caller:
         """Say once that the repository's memories count; a daemon that knows no trust takes all of them."""
         if daemon.is_trusted:
             return
-        trust = protocol.Trust(id=3, workspace=daemon.workspace, action="trust")
-        reply = framing.decode_reply(self.ask(framing.encode(trust)))
-        if isinstance(reply, protocol.Failed) and reply.code != "unknown_verb":
-            raise Broken(reply.message)
+        with contextlib.suppress(Missing):
+            asked = daemon.frames.trust(daemon.workspace)
+            failed = daemon.frames.failure(self._decode(self.ask(self._encode(asked))))
+            if failed and failed[0] != "unknown_verb":
+                raise Broken(failed[1])
         daemon.is_trusted = True
 
     def rebuild(self, daemon: Daemon, *, full: bool = False) -> None:
         """Have the daemon look at its repository, until both legs show what is there."""
         self.trust(daemon)
-        self.call(protocol.Rebuild(id=2, workspace=daemon.workspace, full=full, wait=True))
+        self.call(daemon.frames.rebuild(daemon.workspace, full=full, wait=True))
 
     def close(self) -> None:
         self._socket.close()

@@ -21,8 +21,6 @@ from processes import Broken, directory, plain_environment, process
 from row import Row, Side
 from sampling import Probe, p99
 
-from forged_client import framing, protocol
-
 _CHANGES = 30
 _PATIENCE_S = 10.0
 _SETTLING_S = 0.5
@@ -42,9 +40,9 @@ def found(memories: int) -> Side:
     def side(checkout: Checkout) -> Iterator[Probe]:
         with (
             standing(checkout, memories, stub=True) as (daemon, caller),
-            contextlib.closing(Caller(daemon.socket)) as events,
+            contextlib.closing(daemon.connect()) as events,
         ):
-            events.send(framing.encode(protocol.Events(id=2, workspace=daemon.workspace)))
+            events.send(daemon.frames.encode(daemon.frames.events(daemon.workspace)))
             edits = uneven(memories)
 
             def round_() -> float:
@@ -111,17 +109,13 @@ def _renamed(place: Path, memory: corpus.Text) -> float:
 
 def _found(daemon: Daemon, caller: Caller, events: Caller, memory: corpus.Text) -> float:
     """When a retrieve returned the new text: asked whenever the daemon says that it swapped a map."""
-    words = " ".join(memory.content.split()[:12])
+    words, frames = " ".join(memory.content.split()[:12]), daemon.frames
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        event = framing.decode_reply(events.next())
-        if not isinstance(event, protocol.Progress) or event.event != "swapped":
+        if not frames.is_swap(frames.decode(events.next())):
             continue
-        reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=(words,)))
-        assert isinstance(reply, protocol.Retrieved)
-        if any(
-            hit.id == memory.id and hit.content == memory.content and hit.cosine for hit in reply.memories
-        ):
+        answer = frames.answer(caller.call(frames.retrieve(daemon.workspace, hypotheses=(words,))))
+        if any(hit.id == memory.id and hit.content == memory.content and hit.cosine for hit in answer.hits):
             return time.monotonic()
     raise Broken(f"{memory.id} was not found within {_PATIENCE_S} s")
 

@@ -20,6 +20,7 @@ import commits
 import corpus
 import daemons
 import docstrings
+import frames
 import msgspec
 import numpy as np
 import stores
@@ -28,8 +29,6 @@ from loads import load
 from numpy.typing import NDArray
 from processes import Missing, directory
 from sampling import NOT_DRIVEN, Probe, answer, median_of
-
-from forged_client import protocol
 
 try:
     import engine_tables
@@ -141,12 +140,12 @@ def share_found(tables: Engine | Plain, rows: vectors.Vectors, queries: vectors.
     return vectors.recall(numbers, vectors.nearest(rows, queries, _TOP))
 
 
-def lacks(reply: protocol.Reply) -> str:
+def lacks(reply: object) -> str:
     """What a daemon's answer lacks, "" if nothing: its rows are the server's, at least ten."""
-    assert isinstance(reply, protocol.Recalled)
-    ours = [each for each in reply.memories if each.root == "shared"]
-    if reply.degraded or len(ours) < _TOP:
-        return f"{len(ours)} rows of the server came; {reply.status} ({reply.reason})"
+    recalled = frames.recalled(reply)
+    ours = recalled.roots.count("shared")
+    if recalled.is_degraded or ours < _TOP:
+        return f"{ours} rows of the server came; {recalled.status} ({recalled.reason})"
     return ""
 
 
@@ -180,9 +179,9 @@ def _query(number: int) -> str:
     return f"q{number} is what is looked for"
 
 
-def _recall(asked: stores.Asked, number: int) -> protocol.Recall:
-    owners = {f"{scope}_id": owner for scope, owner in asked.owners.items() if owner}
-    return protocol.Recall(id=2, query=_query(number), timeout_s=_READY_S, **owners)
+def _recall(asked: stores.Asked, number: int) -> object:
+    owners = {scope: owner for scope, owner in asked.owners.items() if owner}
+    return frames.recall(_query(number), owners, _READY_S)
 
 
 def _daemon(url: str) -> daemons.Caller:

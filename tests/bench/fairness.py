@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 
 import corpus
-import msgspec
 from commits import Checkout
 from daemons import Caller, Daemon, prepared, serving, standing
 from judging import Goal
@@ -23,9 +22,6 @@ from row import Row, Side, fixed, inside
 from sampling import Probe, p99, timed
 from searches import turn
 
-from forged_client import framing, protocol
-
-_PING = framing.encode(protocol.Ping(id=2))
 _PAUSE_S, _ROUND_S = 0.001, 2.0
 _FEW, _MANY = 1_500, 10_000
 _CLIENTS, _EACH = 16, 40
@@ -43,7 +39,7 @@ def _beside(greedy: Callable[[Daemon, int], None], count: int) -> Side:
 
             def round_() -> float:
                 with _running(greedy, daemon, count):
-                    return _pings(caller)
+                    return _pings(daemon, caller)
 
             yield round_
 
@@ -60,10 +56,11 @@ def _fifty_ms(_: Checkout) -> Iterator[Probe]:
     yield lambda: 0.050
 
 
-def _pings(caller: Caller) -> float:
+def _pings(daemon: Daemon, caller: Caller) -> float:
+    ping = daemon.ping
     taken, ends = [], time.monotonic() + _ROUND_S
     while time.monotonic() < ends:
-        taken.append(timed(lambda: caller.ask(_PING)))
+        taken.append(timed(lambda: caller.ask(ping)))
         time.sleep(_PAUSE_S)
     return p99(taken)
 
@@ -88,7 +85,7 @@ def _running(greedy: Callable[[Daemon, int], None], daemon: Daemon, count: int) 
 
 def _pipelining(daemon: Daemon, number: int) -> None:
     """Sixty-four retrieves under way, another for each that is answered."""
-    caller, turns = Caller(daemon.socket), itertools.count()
+    caller, turns = daemon.connect(), itertools.count()
     for _ in range(64):
         caller.send(_fresh(daemon, _FEW, number, next(turns)))
     while True:
@@ -98,20 +95,20 @@ def _pipelining(daemon: Daemon, number: int) -> None:
 
 def _not_reading(daemon: Daemon, _: int) -> None:
     """Lists of all memories, over and over, and not one that is read."""
-    caller = Caller(daemon.socket)
-    ask = framing.encode(protocol.ListMemories(id=5, workspace=daemon.workspace, limit=1000))
+    caller = daemon.connect()
+    ask = daemon.frames.encode(daemon.frames.all_memories(daemon.workspace, 1000))
     while True:
         with contextlib.suppress(OSError):
             for _ in range(64):
                 caller.send(ask)
             time.sleep(60)
-        caller = Caller(daemon.socket)
+        caller = daemon.connect()
 
 
 def _fresh(daemon: Daemon, memories: int, client: int, number: int) -> bytes:
     """A question of a turn that no other client or round has had."""
     named = f"{os.getpid()}-{client}-{number}"
-    return framing.encode(msgspec.structs.replace(turn(daemon, memories, 1, number), turn_id=named))
+    return daemon.frames.encode(turn(daemon, memories, 1, number, named=named))
 
 
 @contextlib.contextmanager
@@ -152,23 +149,20 @@ def _long_text(number: int, size: int) -> bytes:
 def _captured(daemon: Daemon, caller: Caller) -> None:
     """Five turns that change a mind, each judged."""
     for _ in range(_TURNS):
-        number, before = next(_NUMBERS), _finished(caller)
+        number, before = next(_NUMBERS), _judged(daemon, caller)
         said = f"We use PostgreSQL {number} for the orders, no longer MySQL, from now on."
-        messages = (protocol.Message("user", said), protocol.Message("assistant", "Understood."))
         session = f"bench {os.getpid()} {number}"
-        capture = protocol.Capture(id=4, workspace=daemon.workspace, session_id=session, messages=messages)
-        caller.call(capture)
+        messages = [("user", said), ("assistant", "Understood.")]
+        caller.call(daemon.frames.capture(daemon.workspace, session, messages))
         ends = time.monotonic() + _PATIENCE_S
-        while _finished(caller) == before:
+        while _judged(daemon, caller) == before:
             if time.monotonic() > ends:
                 raise Broken(f"a captured turn was not judged within {_PATIENCE_S} s")
             time.sleep(0.02)
 
 
-def _finished(caller: Caller) -> int:
-    status = caller.call(protocol.Status(id=5))
-    assert isinstance(status, protocol.StatusReport)
-    return status.capture.finished
+def _judged(daemon: Daemon, caller: Caller) -> int:
+    return daemon.frames.state(caller.call(daemon.frames.status())).judged
 
 
 def _slowest_beside_captures(count: int, size: int) -> Side:
@@ -190,12 +184,12 @@ def _slowest_of_a_short_store(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _slowest(daemon: Daemon, work: Callable[[], None]) -> float:
-    taken, is_over = list[float](), threading.Event()
+    taken, is_over, frame = list[float](), threading.Event(), daemon.ping
 
     def ping() -> None:
-        with contextlib.closing(Caller(daemon.socket)) as caller:
+        with contextlib.closing(daemon.connect()) as caller:
             while not is_over.wait(_EVERY_S):
-                taken.append(timed(lambda: caller.ask(_PING)))
+                taken.append(timed(lambda: caller.ask(frame)))
 
     pinging = threading.Thread(target=ping)
     pinging.start()
@@ -214,7 +208,7 @@ def _five_captures(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _asking(daemon: Daemon, number: int) -> Call:
-    caller, turns = Caller(daemon.socket), itertools.count()
+    caller, turns = daemon.connect(), itertools.count()
 
     def ask() -> None:
         said = caller.ask(_fresh(daemon, _MANY, number, next(turns)))

@@ -14,8 +14,6 @@ from processes import Broken, family, pss_mib, rss_mib
 from row import Row, Side, beside
 from sampling import Probe
 
-from forged_client import protocol
-
 _MEMORIES = 10_000
 _PATIENCE_S = 60.0
 
@@ -47,27 +45,23 @@ def held(memories: int, weigh: Callable[..., float], *, everything: bool, vector
 
 def searched(caller: Caller, daemon: Daemon, legs: tuple[str, ...]) -> None:
     """Twenty searches, answered by these legs."""
+    frames = daemon.frames
     for number in range(20):
         texts = corpus.hypotheses(number)
-        reply = caller.call(protocol.Retrieve(id=3, workspace=daemon.workspace, hypotheses=texts))
-        assert isinstance(reply, protocol.Retrieved)
-        if reply.legs != legs:
-            raise Broken(f"only {reply.legs} answered")
+        answer = frames.answer(caller.call(frames.retrieve(daemon.workspace, hypotheses=texts)))
+        if answer.legs != legs:
+            raise Broken(f"only {answer.legs} answered")
 
 
 def _capture(caller: Caller, daemon: Daemon) -> None:
     """One turn of a new session, until the worker has judged it: what was heard already is judged no more."""
-    messages = (
-        protocol.Message("user", "We always deploy on Tuesdays, never on Fridays."),
-        protocol.Message("assistant", "Understood."),
-    )
-    session = f"bench {time.time_ns()}"
-    caller.call(protocol.Capture(id=4, workspace=daemon.workspace, session_id=session, messages=messages))
+    messages = [("user", "We always deploy on Tuesdays, never on Fridays."), ("assistant", "Understood.")]
+    frames, session = daemon.frames, f"bench {time.time_ns()}"
+    caller.call(frames.capture(daemon.workspace, session, messages))
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        status = caller.call(protocol.Status(id=5))
-        assert isinstance(status, protocol.StatusReport)
-        if status.capture.finished and status.capture.worker_pid in family(daemon.pid):
+        status = frames.state(caller.call(frames.status()))
+        if status.judged and status.worker_pid in family(daemon.pid):
             return
         time.sleep(0.05)
     raise Broken(f"the captured turn was not judged within {_PATIENCE_S} s")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import corpus
 from commits import Checkout
-from daemons import Caller, Daemon, prepared, serving, standing
+from daemons import Daemon, prepared, serving, standing
 from edits import found
 from footprint import held
 from judging import Goal
@@ -44,7 +44,7 @@ def _retrieving(daemon: Daemon, round_: int) -> Callable[[int], Call]:
     """Every call of every client is a turn of its own: no answer comes from the cache."""
 
     def connected(client: int) -> Call:
-        caller = Caller(daemon.socket)
+        caller = daemon.connect()
         numbers = itertools.count((round_ * 64 + client) * 1_000)
         return lambda: caller.call(turn(daemon, _MEMORIES, 1, next(numbers)))
 

@@ -4,8 +4,8 @@ In go the figures of at least seven rounds, ours and theirs of one round taken r
 comes an `Outcome`. A ratio is ours through theirs. Against a goal the median of the ratios decides; no best
 and no softened limit. Against another commit a row is worse only if its median grew by more than a tenth and
 by more than the other commit's own rounds differ among themselves; where they differ by more than half, a row
-that looks worse is called noisy. What could not be measured is a gap. Neither of these is a pass, and
-`exit_code` tells them from one. ValueError is raised for fewer than seven rounds.
+that looks worse is called noisy, which is no pass. What could not be measured is a gap, and fails as a wrong
+answer does: nobody sees that a row is silent. ValueError is raised for fewer than seven rounds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class Verdict(StrEnum):
     GAP = "gap"
 
 
-_BAD = {Verdict.MISSED, Verdict.WORSE, Verdict.BROKEN}
-_OPEN = {Verdict.GAP, Verdict.NOISY}
+_BAD = {Verdict.MISSED, Verdict.WORSE, Verdict.BROKEN, Verdict.GAP}
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -102,11 +101,11 @@ def own_spread(figures: Sequence[float]) -> float:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """1 if a row is missed, worse or broken; else 2 if a row is a gap or too noisy; else 0."""
+    """1 if a row is missed, worse or not measured; else 2 if one is too noisy; else 0."""
     verdicts = {outcome.verdict for outcome in outcomes}
     if verdicts & _BAD:
         return 1
-    return 2 if verdicts & _OPEN else 0
+    return 2 if Verdict.NOISY in verdicts else 0
 
 
 def summary(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -14,36 +14,29 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import corpus
 from commits import Checkout
-from daemons import Caller, prepared, serving, standing
+from daemons import Caller, Daemon, prepared, serving
 from judging import Goal
 from loads import Call, Load, load
 from processes import HERE, Broken, Missing, directory, need_package, need_program, on_one_core, process
 from row import Row, Side
 from sampling import Probe, median_of
-
-from forged_client import framing, protocol
+from turns import REPLY_BYTES, cached_turn
 
 if TYPE_CHECKING:
     import redis
 
 _CALLS = 300
 _CLIENTS, _EACH = 16, 2_000
-_REPLY_BYTES = 16 << 10
-_BODY_BYTES = 1_090  # ten memories, in the text and in the list, make the reply
-_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}  # which of them are injected has changed
-_PING = protocol.Ping(id=2)
-_PING_FRAME = framing.encode(_PING)
 
 
-def _ping(of: Callable[[Caller], Call]) -> Side:
+def _ping(of: Callable[[Daemon, Caller], Call]) -> Side:
     """A round trip on one core, as `of` makes it over a connection."""
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
         with prepared(checkout) as daemon, serving(daemon) as caller:
-            yield _on_its_core(daemon.pid, of(caller))
+            yield _on_its_core(daemon.pid, of(daemon, caller))
 
     return side
 
@@ -57,7 +50,7 @@ def _on_its_core(pid: int, call: Call) -> Probe:
 
 
 @contextlib.contextmanager
-def _c_to_c(_: Checkout) -> Iterator[Probe]:
+def _c_to_c(checkout: Checkout) -> Iterator[Probe]:
     """The same bytes between two C programs that block."""
     need_program("cc", "apt-get install gcc")
     with directory() as place:
@@ -65,7 +58,7 @@ def _c_to_c(_: Checkout) -> Iterator[Probe]:
         built = subprocess.run(["cc", "-O2", "-o", program, HERE / "pingpong.c"], capture_output=True)
         if built.returncode:
             raise Missing(f"cc cannot build pingpong.c: {built.stderr.decode().strip()[:200]}")
-        (place / "ping").write_bytes(_PING_FRAME)
+        (place / "ping").write_bytes(checkout.frames.encode(checkout.frames.ping()))
         command = [program, "ask", path, str(_CALLS), place / "ping"]
 
         with process([program, "serve", path]) as server:
@@ -106,7 +99,7 @@ def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
     @contextlib.contextmanager
     def side(_: Checkout) -> Iterator[Probe]:
         with _redis() as (path, pid), contextlib.closing(_redis_client(path)) as peer:
-            peer.set("reply", bytes(_REPLY_BYTES))
+            peer.set("reply", bytes(REPLY_BYTES))
             yield _on_its_core(pid, of(peer))
 
     return side
@@ -115,19 +108,7 @@ def _of_redis(of: Callable[[redis.Redis], Call]) -> Side:
 @contextlib.contextmanager
 def _cached_reply(checkout: Checkout) -> Iterator[Probe]:
     """A turn that was answered before: a reply of 16 KiB out of the turn cache."""
-    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS) as (daemon, caller):
-        texts = tuple(corpus.opening(number) for number in range(0, 100, 20))
-        turn = protocol.Retrieve(
-            id=3, workspace=daemon.workspace, session_id="s", turn_id="t", mode="plain", hypotheses=texts
-        )
-        frame = framing.encode(turn)
-        caller.ask(frame)
-        size = len(caller.ask(frame))
-        reply = caller.call(turn)
-        if not isinstance(reply, protocol.Retrieved) or not reply.cached:
-            raise Broken("the second answer to a turn is not from the cache")
-        if not 0.9 * _REPLY_BYTES < size < 1.1 * _REPLY_BYTES:
-            raise Broken(f"the reply has {size} bytes, wanted about {_REPLY_BYTES}")
+    with cached_turn(checkout) as (daemon, caller, turn):
         yield _on_its_core(daemon.pid, lambda: caller.call(turn))
 
 
@@ -135,7 +116,7 @@ def _sixteen(read: Callable[[Load], float]) -> Side:
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
         with prepared(checkout) as daemon, serving(daemon):
-            yield lambda: read(load(lambda _: _typed(Caller(daemon.socket)), _CLIENTS, _EACH))
+            yield lambda: read(load(lambda _: _typed(daemon, daemon.connect()), _CLIENTS, _EACH))
 
     return side
 
@@ -149,9 +130,15 @@ def _sixteen_of_redis(read: Callable[[Load], float]) -> Side:
     return side
 
 
-def _typed(caller: Caller) -> Call:
+def _typed(daemon: Daemon, caller: Caller) -> Call:
     """Encoded and decoded, as redis-py does it on its side."""
-    return lambda: caller.call(_PING)
+    ping = daemon.frames.ping()
+    return lambda: caller.call(ping)
+
+
+def _bare(daemon: Daemon, caller: Caller) -> Call:
+    ping = daemon.ping
+    return lambda: caller.ping(ping)
 
 
 _RATE, _SLOWEST = attrgetter("per_second"), attrgetter("p99_s")
@@ -170,7 +157,7 @@ ROWS = (
         "ping-c",
         "ping p50 / C to C, one core",
         Goal(1.3, "P1: as fast as C; a bare asyncio server was 1.38"),
-        _ping(lambda caller: lambda: caller.ping(_PING_FRAME)),
+        _ping(_bare),
         _c_to_c,
         rounds=15,
     ),

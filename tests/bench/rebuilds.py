@@ -16,12 +16,9 @@ from processes import Broken
 from row import Row, Side, fixed
 from sampling import Probe, p99, timed
 
-from forged_client import framing, protocol
-
 _FILES = 10_000
 _PAUSE_S = 0.001
 _IDLE_S = 1.0
-_PING = framing.encode(protocol.Ping(id=2))
 
 
 def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p99) -> Side:
@@ -37,7 +34,7 @@ def _while_rebuilding(*, vectors: bool, read: Callable[[list[float]], float] = p
                 _swap(daemon)
                 work = threading.Thread(target=_rebuild, args=(daemon,))
                 work.start()
-                taken = _pings(caller, work.is_alive)
+                taken = _pings(daemon, caller, work.is_alive)
                 work.join()
                 _check(caller, daemon, next(editions))
                 return read(taken)
@@ -57,21 +54,21 @@ def _while_idle(*, vectors: bool) -> Side:
 
     @contextlib.contextmanager
     def side(checkout: Checkout) -> Iterator[Probe]:
-        with standing(checkout, _FILES, stub=vectors) as (_, caller):
+        with standing(checkout, _FILES, stub=vectors) as (daemon, caller):
 
             def round_() -> float:
                 ends = time.monotonic() + _IDLE_S
-                return p99(_pings(caller, lambda: time.monotonic() < ends))
+                return p99(_pings(daemon, caller, lambda: time.monotonic() < ends))
 
             yield round_
 
     return side
 
 
-def _pings(caller: Caller, wanted: Callable[[], bool]) -> list[float]:
-    taken = []
+def _pings(daemon: Daemon, caller: Caller, wanted: Callable[[], bool]) -> list[float]:
+    taken, ping = list[float](), daemon.ping
     while wanted():
-        taken.append(timed(lambda: caller.ask(_PING)))
+        taken.append(timed(lambda: caller.ask(ping)))
         time.sleep(_PAUSE_S)
     return taken
 
@@ -84,15 +81,14 @@ def _swap(daemon: Daemon) -> None:
 
 
 def _rebuild(daemon: Daemon) -> None:
-    with contextlib.closing(Caller(daemon.socket)) as caller:
+    with contextlib.closing(daemon.connect()) as caller:
         caller.rebuild(daemon, full=True)
 
 
 def _check(caller: Caller, daemon: Daemon, edition: int) -> None:
     ids = (corpus.name(0), corpus.name(_FILES - 1))
-    found = caller.call(protocol.GetMemories(id=3, workspace=daemon.workspace, ids=ids))
-    assert isinstance(found, protocol.Memories)
-    if [f"edition{edition} " in memory.content for memory in found.memories] != [True, True]:
+    found = daemon.frames.texts(caller.call(daemon.frames.some_memories(daemon.workspace, ids)))
+    if [f"edition{edition} " in text for text in found] != [True, True]:
         raise Broken("the rebuild did not show the new files")
 
 

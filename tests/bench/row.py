@@ -91,8 +91,9 @@ def measured(row: Row, checkout: Checkout, other: Checkout | None = None) -> Out
         return judging.against_commit(row.name, row.goal, _rounds(row, checkout, row.ours, other))
     except Missing as missing:
         return Outcome(row.name, Verdict.GAP, reason=str(missing))
-    except (Broken, OSError) as broken:
-        return Outcome(row.name, Verdict.BROKEN, reason=str(broken) or type(broken).__name__)
+    except Exception as broken:  # noqa: BLE001 - one row's failure is not the next one's
+        told = str(broken) if isinstance(broken, (Broken, OSError)) else repr(broken)
+        return Outcome(row.name, Verdict.BROKEN, reason=told or type(broken).__name__)
 
 
 def _rounds(row: Row, checkout: Checkout, their_side: Side, their_checkout: Checkout) -> Rounds:

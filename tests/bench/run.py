@@ -5,7 +5,7 @@
     python tests/bench/run.py --list
 
 The median of at least seven rounds decides. Exit code 0: every row is met (or no worse); 1: a row is missed,
-worse or broken; 2: a row is a gap, because something that it needs is not here, or too noisy to tell.
+worse, broken, or a gap, because something that it needs is not here; 2: a row is too noisy to tell.
 """
 
 from __future__ import annotations

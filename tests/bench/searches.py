@@ -14,8 +14,6 @@ from processes import Broken
 from row import Row, Side, beside, inside
 from sampling import Probe, median_of, p99, timed
 
-from forged_client import protocol
-
 _ASKED = 16
 _SLOWEST_OF = 128
 _MEMORIES = 10_000
@@ -32,11 +30,11 @@ def retrieve(memories: int, queries: int, *, mode: str = "plain", slowest: bool 
         with standing(checkout, memories, stub=True) as (daemon, caller):
             turns = itertools.count()
 
-            def ask() -> protocol.Reply:
+            def ask() -> object:
                 return caller.call(turn(daemon, memories, queries, next(turns), mode=mode))
 
             for number in range(_ASKED):
-                _check(ask(), number * 50 % memories)
+                _check(daemon, ask(), number * 50 % memories)
             if slowest:
                 yield lambda: p99([timed(ask) for _ in range(_SLOWEST_OF)])
             else:
@@ -53,41 +51,42 @@ def by_words(memories: int, **settings: str) -> Side:
         with standing(checkout, memories, settings=settings) as (daemon, caller):
             turns = itertools.count()
 
-            def ask() -> protocol.Reply:
+            def ask() -> object:
                 return caller.call(turn(daemon, memories, 1, next(turns)))
 
             for _ in range(_ASKED):
-                reply = ask()
-                assert isinstance(reply, protocol.Retrieved)
-                if reply.legs != ("lexical",) or not reply.memories:
-                    raise Broken(f"status {reply.status} ({reply.reason}), legs {reply.legs}")
+                answer = daemon.frames.answer(ask())
+                if answer.legs != ("lexical",) or not answer.hits:
+                    raise Broken(f"status {answer.status} ({answer.reason}), legs {answer.legs}")
             yield lambda: median_of(ask, _ASKED)
 
     return side
 
 
-def turn(daemon: Daemon, memories: int, queries: int, number: int, mode: str = "plain") -> protocol.Retrieve:
-    """One of sixteen questions, under a turn's name that was not heard before.
+def turn(
+    daemon: Daemon, memories: int, queries: int, number: int, *, mode: str = "plain", named: str = ""
+) -> object:
+    """One of sixteen questions, under a turn's name that was not used before.
 
     Each is answered by itself, as a commit does that knows no mode; or the sixteen are a session.
     """
     texts = corpus.hypotheses(number % _ASKED * 50 % memories, queries)
-    return protocol.Retrieve(
-        id=number + 3,
-        workspace=daemon.workspace,
-        session_id="bench" if mode == "plain" else f"bench{number // _ASKED}",
+    return daemon.frames.retrieve(
+        daemon.workspace,
+        number=number + 3,
+        session="bench" if mode == "plain" else f"bench{number // _ASKED}",
         mode=mode,
-        turn_id=f"turn{number}",
+        turn=named or f"turn{number}",
         hypotheses=texts if queries > 1 else (),
-        messages=() if queries > 1 else (protocol.Message("user", texts[0]),),
+        said=() if queries > 1 else [("user", texts[0])],
     )
 
 
-def _check(reply: protocol.Reply, number: int) -> None:
-    assert isinstance(reply, protocol.Retrieved)
-    ids = [hit.id for hit in reply.memories]
-    if corpus.name(number) not in ids or reply.legs != ("lexical", "dense"):
-        raise Broken(f"status {reply.status}, legs {reply.legs}: {corpus.name(number)} is not among {ids}")
+def _check(daemon: Daemon, reply: object, number: int) -> None:
+    answer = daemon.frames.answer(reply)
+    ids = [hit.id for hit in answer.hits]
+    if corpus.name(number) not in ids or answer.legs != ("lexical", "dense"):
+        raise Broken(f"status {answer.status}, legs {answer.legs}: {corpus.name(number)} is not among {ids}")
 
 
 def _faiss(count: int, dimension: int) -> Side:

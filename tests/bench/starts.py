@@ -21,8 +21,6 @@ from processes import HERE, Broken, directory, need_package, plain_environment, 
 from row import Row, Side
 from sampling import Probe, median_of, timed
 
-from forged_client import protocol
-
 _FILES = 1_000
 _STARTS = 15
 _IMPORTED = re.compile(r"^import time: .*\| +([\w.]+)$", re.MULTILINE)
@@ -47,11 +45,10 @@ def _first_answer(checkout: Checkout) -> Iterator[Probe]:
 
 
 def _answered(daemon: Daemon, caller: Caller) -> None:
-    message = protocol.Message("user", _MESSAGE)
-    reply = caller.call(protocol.Retrieve(id=2, workspace=daemon.workspace, messages=(message,)))
-    assert isinstance(reply, protocol.Retrieved)
-    if corpus.name(_FILES // 2) not in {hit.id for hit in reply.memories}:
-        raise Broken(f"the first retrieve answered {reply.status} {reply.reason}")
+    frames = daemon.frames
+    answer = frames.answer(caller.call(frames.retrieve(daemon.workspace, said=[("user", _MESSAGE)])))
+    if corpus.name(_FILES // 2) not in {hit.id for hit in answer.hits}:
+        raise Broken(f"the first retrieve answered {answer.status} {answer.reason}")
 
 
 @contextlib.contextmanager
@@ -95,7 +92,7 @@ def _imported_by(daemon: Daemon) -> list[str]:
     python, *words = daemon.command(stub=False)
     command = [python, "-X", "importtime", *words]
     with open(log, "wb") as errors, process(command, daemon.environment(), cwd="/", stderr=errors):
-        caller = Caller(daemon.socket)
+        caller = daemon.connect()
         _answered(daemon, caller)
         caller.close()
     tops = {name.partition(".")[0] for name in _IMPORTED.findall(log.read_text())}
@@ -162,7 +159,7 @@ def _bare_python_and_the_daemon(checkout: Checkout) -> Iterator[Probe]:
         command: list[str | Path] = [checkout.python, "-I", "-S", "-c", "pass"]
 
         def call() -> None:
-            asked = protocol.Hook(id=2, harness="claude", payload=_prompt(daemon, next(numbers)))
+            asked = daemon.frames.hook("claude", _prompt(daemon, next(numbers)))
             _run(command, daemon.environment())
             caller.call(asked)
 

@@ -12,82 +12,85 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import corpus
-import msgspec
-from commits import Checkout
-from daemons import Caller, standing
+from commits import Checkout, Frames
+from daemons import Caller, Daemon, standing
 from judging import Goal
 from processes import Broken, directory, on_one_core, plain_environment, process
 from row import Row
 from sampling import Probe, median_of
 
-from forged_client import framing, protocol
-
 _CALLS = 200
-_BODY_BYTES = 1_480  # eight memories make a reply of 16 KiB
-_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}
-_REPLY_BYTES = 16 << 10
+REPLY_BYTES = 16 << 10
+_BODY_BYTES = 1_430  # five memories, in the text and in the list, make the reply
+_NO_HOPS = {"FORGED_MEMORY__RETRIEVAL_HOP_DEPTH": "0"}  # which of them are injected has changed
 _LONG = 400  # messages of 2,000 characters
 _GROWS = 16  # calls in which a list grows, before it begins anew
 
 
-def _messages(count: int) -> tuple[protocol.Message, ...]:
+Said = list[tuple[str, str | None]]
+
+
+def _messages(count: int) -> Said:
     """A question about some of the memories, and what assistant and tools added since."""
-    question = protocol.Message("user", corpus.opening(20))
-    result = (protocol.Part("tool_result"),)
-    added = (
-        protocol.Message("user", result) if number % 2 else protocol.Message("assistant", "look " * 400)
-        for number in range(count)
-    )
-    return (question, *added)
+    added: Said = [("user", None) if number % 2 else ("assistant", "look " * 400) for number in range(count)]
+    return [("user", corpus.opening(20)), *added]
 
 
-def _turn(workspace: str, count: int) -> bytes:
+def _turn(frames: Frames, workspace: str, *, said: Said = (), turn: str = "") -> object:
+    """Five hypotheses, each about a memory of its own."""
     hypotheses = tuple(corpus.opening(number) for number in range(0, 100, 20))
-    return framing.encode(
-        protocol.Retrieve(
-            id=3,
-            workspace=workspace,
-            session_id="s",
-            mode="plain",
-            messages=_messages(count),
-            hypotheses=hypotheses,
-        )
-    )
+    return frames.retrieve(workspace, session="s", turn=turn, mode="plain", said=said, hypotheses=hypotheses)
+
+
+@contextlib.contextmanager
+def cached_turn(checkout: Checkout) -> Iterator[tuple[Daemon, Caller, object]]:
+    """A daemon, and a turn that it has answered: the next answer has 16 KiB and is from the cache."""
+    with _daemon(checkout) as (daemon, caller):
+        turn = _turn(daemon.frames, daemon.workspace, turn="t")
+        frame = daemon.frames.encode(turn)
+        _check(daemon, caller, frame, frame)
+        yield daemon, caller, turn
 
 
 @contextlib.contextmanager
 def _again(count: int, checkout: Checkout) -> Iterator[Probe]:
-    with standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS) as (daemon, caller):
-        frames = [_turn(daemon.workspace, count + 2 * number) for number in range(_GROWS)]
-        caller.ask(frames[0])
-        body = bytes(caller.ask(frames[1]))
-        reply = framing.decode_reply(body)
-        if not isinstance(reply, protocol.Retrieved) or not reply.cached:
-            raise Broken("the second answer to a turn is not from the cache")
-        if not 0.9 * _REPLY_BYTES < len(body) < 1.1 * _REPLY_BYTES:
-            raise Broken(f"the reply has {len(body)} bytes, wanted about {_REPLY_BYTES}")
+    with _daemon(checkout) as (daemon, caller):
+        frames = [_frame(daemon.frames, daemon.workspace, count + 2 * number) for number in range(_GROWS)]
+        _check(daemon, caller, *frames[:2])
         yield _on_one_core(daemon.pid, caller, frames)
+
+
+def _daemon(checkout: Checkout) -> contextlib.AbstractContextManager[tuple[Daemon, Caller]]:
+    return standing(checkout, 100, stub=True, body_bytes=_BODY_BYTES, settings=_NO_HOPS)
+
+
+def _frame(frames: Frames, workspace: str, count: int) -> bytes:
+    return frames.encode(_turn(frames, workspace, said=_messages(count)))
+
+
+def _check(daemon: Daemon, caller: Caller, first: bytes, second: bytes) -> None:
+    """Ask both. Raises Broken if the second reply is not from the cache, or not of 16 KiB."""
+    caller.ask(first)
+    body = bytes(caller.ask(second))
+    if not daemon.frames.answer(daemon.frames.decode(body)).is_cached:
+        raise Broken("the second answer to a turn is not from the cache")
+    if not 0.9 * REPLY_BYTES < len(body) < 1.1 * REPLY_BYTES:
+        raise Broken(f"the reply has {len(body)} bytes, wanted about {REPLY_BYTES}")
 
 
 @contextlib.contextmanager
 def _padded(count: int, checkout: Checkout) -> Iterator[Probe]:
     """A ping with as many bytes there and back, through the same server."""
-    frame = _ping(len(_turn("/tmp/fb1234567/home/repo", count + _GROWS)))
+    frames = checkout.frames
+    frame = frames.padded_ping(len(_frame(frames, "/tmp/fb1234567/home/repo", count + _GROWS)))
     with directory() as top:
         path = str(top / "p.sock")
-        command = [checkout.python, checkout.driver("padded_pings.py"), path, str(_REPLY_BYTES)]
+        command = [checkout.python, checkout.driver("padded_pings.py"), path, str(REPLY_BYTES)]
         with (
             process(command, plain_environment(), cwd="/") as child,
-            contextlib.closing(Caller(path, lambda: child.poll() is None)) as caller,
+            contextlib.closing(Caller(path, frames, lambda: child.poll() is None)) as caller,
         ):
             yield _on_one_core(child.pid, caller, [frame])
-
-
-def _ping(size: int) -> bytes:
-    """A ping of so many bytes: a field that nobody knows is passed over."""
-    bare = len(msgspec.msgpack.encode({"type": "ping", "id": 2, "padding": bytes(1 << 10)})) - (1 << 10)
-    body = msgspec.msgpack.encode({"type": "ping", "id": 2, "padding": bytes(max(size - bare, 0))})
-    return len(body).to_bytes(framing.HEADER_BYTES, "big") + body
 
 
 def _on_one_core(pid: int, caller: Caller, frames: Sequence[bytes]) -> Probe:

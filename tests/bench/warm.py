@@ -16,14 +16,13 @@ from commits import Checkout
 from daemons import Caller, Daemon, Ended, prepared, serving, standing
 from edits import edited, found, uneven
 from footprint import searched
+from frames import State
 from growth import built
 from judging import Goal
 from processes import Broken, need_package, peak_mib, process, rss_mib
 from row import Row, Side, beside, earlier, fixed, inside
 from sampling import Probe, median_of
 from searches import turn
-
-from forged_client import framing, protocol
 
 _BEFORE = "988efb1"
 _LOCAL = {"FORGED_MEMORY__EMBEDDING_MODEL": "local:multilingual-e5-small"}
@@ -41,10 +40,10 @@ def _after_edits(count: int) -> Side:
         def round_() -> float:
             with (
                 standing(checkout, 10_000, stub=True) as (daemon, caller),
-                contextlib.closing(Caller(daemon.socket)) as events,
+                contextlib.closing(daemon.connect()) as events,
             ):
                 searched(caller, daemon, ("lexical", "dense"))
-                events.send(framing.encode(protocol.Events(id=2, workspace=daemon.workspace)))
+                events.send(daemon.frames.encode(daemon.frames.events(daemon.workspace)))
                 edited(daemon, caller, events, itertools.islice(uneven(10_000), count))
                 return rss_mib(daemon.pid)
 
@@ -65,33 +64,33 @@ def _local_retrieve(checkout: Checkout) -> Iterator[Probe]:
             _until_dense(daemon, caller)
             turns = itertools.count()
 
-            def ask() -> protocol.Reply:
+            def ask() -> object:
                 return caller.call(turn(daemon, 300, 1, next(turns)))
 
             for _ in range(_ASKED):
-                _check_dense(ask())
+                _check_dense(daemon, ask())
             yield lambda: median_of(ask, _ASKED)
 
 
 def _until_dense(daemon: Daemon, caller: Caller) -> None:
     """Wait until every memory has its vector, and the gate knows the model."""
-    caller.call(protocol.Rebuild(id=2, workspace=daemon.workspace))
+    caller.call(daemon.frames.rebuild(daemon.workspace))
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        status = _status(caller)
+        status = _status(daemon, caller)
         legs = [each.legs for each in status.roots if each.root == daemon.workspace]
         if [each.state for each in status.roots] == ["ready"] * len(status.roots) and (
-            legs == [("lexical", "dense")] and status.gate.state == "vectors"
+            legs == [("lexical", "dense")] and status.gate == "vectors"
         ):
             return
         time.sleep(0.2)
     raise Broken(f"not all memories had a vector within {_PATIENCE_S:.0f} s")
 
 
-def _check_dense(reply: protocol.Reply) -> None:
-    assert isinstance(reply, protocol.Retrieved)
-    if reply.legs != ("lexical", "dense"):
-        raise Broken(f"status {reply.status} ({reply.reason}), legs {reply.legs}")
+def _check_dense(daemon: Daemon, reply: object) -> None:
+    answer = daemon.frames.answer(reply)
+    if answer.legs != ("lexical", "dense"):
+        raise Broken(f"status {answer.status} ({answer.reason}), legs {answer.legs}")
 
 
 def _restarted(*, stub: bool, settings: Mapping[str, str]) -> Side:
@@ -128,24 +127,21 @@ def _dense_again(daemon: Daemon, pid: int) -> float:
     for number in itertools.count():
         if time.monotonic() > deadline:
             raise Broken(f"no answer by vectors within {_PATIENCE_S:.0f} s")
-        with contextlib.suppress(OSError, Ended), contextlib.closing(Caller(daemon.socket)) as caller:
-            if _status(caller).pid != pid:
+        with contextlib.suppress(OSError, Ended), contextlib.closing(daemon.connect()) as caller:
+            if _status(daemon, caller).pid != pid:
                 time.sleep(0.002)
                 continue
             reply = caller.call(turn(daemon, 1_000, 1, number))
             answered = time.perf_counter()
-            assert isinstance(reply, protocol.Retrieved)
-            if "dense" in reply.legs:
-                if embedded := _status(caller).counters["texts_embedded"]:
+            if "dense" in daemon.frames.answer(reply).legs:
+                if embedded := _status(daemon, caller).embedded:
                     raise Broken(f"{embedded} texts were embedded again")
                 return answered
     raise AssertionError
 
 
-def _status(caller: Caller) -> protocol.StatusReport:
-    status = caller.call(protocol.Status(id=2))
-    assert isinstance(status, protocol.StatusReport)
-    return status
+def _status(daemon: Daemon, caller: Caller) -> State:
+    return daemon.frames.state(caller.call(daemon.frames.status()))
 
 
 ROWS = (

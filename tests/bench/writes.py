@@ -18,8 +18,6 @@ from processes import Broken, Missing, directory
 from row import Row
 from sampling import Probe, median_of
 
-from forged_client import protocol
-
 _WRITES = 15
 _WRITERS, _EACH = 32, 10
 _NO_DISK_S = 50e-6
@@ -51,7 +49,7 @@ def _remember_by_many(checkout: Checkout) -> Iterator[Probe]:
             first = next(rounds) * _WRITERS
 
             def connected(writer: int) -> Call:
-                return _remembering(daemon, Caller(daemon.socket), first + writer)
+                return _remembering(daemon, daemon.connect(), first + writer)
 
             taken = load(connected, _WRITERS, _EACH)
             caller.rebuild(daemon)
@@ -66,9 +64,9 @@ def _remembering(daemon: Daemon, caller: Caller, writer: int) -> Call:
 
     def call() -> None:
         content = f"{next(numbers)} {_TEXT}"
-        reply = caller.call(protocol.Remember(id=3, workspace=daemon.workspace, content=content))
-        if not isinstance(reply, protocol.Remembered) or not os.path.exists(reply.path):
-            raise Broken(f"remember answered {reply.status} {reply.reason}")
+        reply = caller.call(daemon.frames.remember(daemon.workspace, content))
+        if not os.path.exists(daemon.frames.written_to(reply)):
+            raise Broken(f"remember answered {reply}")
 
     return call
 
