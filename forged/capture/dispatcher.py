@@ -17,12 +17,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from forged.capture.asking import Asking, LastWord, MakeSupervisor
 from forged.capture.gate import Gate
+from forged.capture.hearing import Spoken
+from forged.capture.intake import Intake
 from forged.capture.keeper import Put
 from forged.capture.news import News, unanswered
 from forged.capture.off_record import OffRecord, Refusal, names_memory
@@ -45,9 +47,6 @@ from forged.memory import Memory, Origin, utc_now
 from forged.slots import logged
 from forged.state import Document, Event, State
 from forged.trust import elsewhere
-
-if TYPE_CHECKING:
-    from forged.capture.hearing import Spoken
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class Dispatcher:
             stands=self._stands,
             departed=state.outbound.add,
             make_supervisor=make_supervisor,
-            start=self.start,
+            start=self._start,
             on_ready=self.wake,
         )
         self.supervisor = self._asking.supervisor
@@ -146,14 +145,27 @@ class Dispatcher:
         held = [each.elsewhere or self._pauses.reason(each.event.tops) for each in waiting]
         return held[0] if held and all(held) else ""
 
-    def start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, None]) -> None:
         """Have something done that nobody waits for."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(logged)
         task.add_done_callback(self._background.discard)
 
-    async def say_which(self, spoken: Spoken, text: str, key: str) -> None:
+    def answer(self, spoken: Spoken, taken: Intake, keys: Sequence[str]) -> None:
+        """Say of what a person does not want remembered, or wants forgotten, that it is so, or the command.
+
+        `keys` tell the messages apart: one that comes again is answered already.
+        """
+        top = spoken.roots[0].top if spoken.roots else ""
+        for at, place in enumerate(taken.refusing):
+            points_back = taken.points_before and not at
+            if not (points_back and self.news.point_back(spoken.session_id, keys[place])):
+                self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
+        for number, (place, text) in enumerate(taken.forgets):
+            self._start(self._say_which(spoken, text, f"{keys[place]} {number}"))
+
+    async def _say_which(self, spoken: Spoken, text: str, key: str) -> None:
         """Find the memory that a sentence asks to forget, and have the command said that forgets it.
 
         Where none is found, that is said unless something was forgotten since: an agent may have done it.
@@ -208,7 +220,7 @@ class Dispatcher:
                 self._queue.put_back(now, 0.0)
                 return 0.0  # what needs no call may still go
             known = await self._known(waiting.event)  # takes its time, and much may happen meanwhile
-        self.start(self._attempt(waiting, known))
+        self._start(self._attempt(waiting, known))
         return None
 
     def _stumbled(self, error: Exception) -> float:

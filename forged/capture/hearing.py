@@ -6,7 +6,8 @@ parts is judged when all parts are there; one that comes again under its id is a
 Of a past session that is learned from, only what was judged neither live nor before is new, and it was heard
 when it was said. What a session brings along that nobody has heard of may be from before: it counts as heard
 when another session said it, else of its messages before the newest prompt nobody knows when.
-What a session has said counts as heard with the events that hold it, never before: one transaction.
+What a session has said counts as heard with the events that hold it, never before: one transaction. `durable`
+is said when all of it is on stable storage; what is said of a turn is there within a second.
 
 Captures of one session are heard one after the other, others meanwhile. Long text is read in threads.
 """
@@ -16,17 +17,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from forged.capture.intake import Intake, take_in
-from forged.capture.off_record import prepare
-from forged.capture.queue import session_of
+from forged.capture.keeping import Keeping
+from forged.capture.off_record import OffRecord, prepare
+from forged.capture.queue import CaptureQueue, session_of
 from forged.capture.slices import Said, Slice, slices
 from forged.capture.watermark import digests, places
 from forged.conversation import Utterance
@@ -34,12 +36,9 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import DIGEST_BYTES, Event, Kind, Part, Progress, State, Watermark, new_event_id
+from forged.state import DIGEST_BYTES, Also, Event, Kind, Part, Progress, State, Watermark, new_event_id
 from forged.text.redaction import INLINE_LENGTH
 from forged.trust import stored_identity
-
-if TYPE_CHECKING:
-    from forged.capture.service import Pipeline
 
 MOST_PARTS = 4096
 # Turns that come in one capture are heard one after the other.
@@ -97,25 +96,45 @@ class Heard(msgspec.Struct, frozen=True):
     learned: Progress | None = None
 
 
+class Add(Protocol):
+    """Has events wait for the worker from now on."""
+
+    def __call__(self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True) -> None: ...
+
+
 class Hearing:
     """One for the daemon; lives in its event loop."""
 
     def __init__(
         self,
-        pipeline: Pipeline,
         state: State,
         metrics: Metrics,
+        queue: CaptureQueue,
+        keeping: Keeping,
+        off_record: OffRecord,
         *,
         keeps: bool,
         is_urgent: Callable[[Sequence[str]], bool] | None,
+        refusal: Callable[[tuple[str, ...]], Awaitable[str]],
+        add: Add,
+        answer: Callable[[Spoken, Intake, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keeps` false leaves parts in memory; `is_urgent` says whether something must not wait for more."""
-        self._pipeline = pipeline
+        """`keeps` false leaves all in memory; `is_urgent` says whether something must not wait for more.
+
+        `refusal` says why nothing is taken of these roots now, or nothing; `answer` answers who does not want
+        something remembered, or wants it forgotten.
+        """
         self._state = state
         self._metrics = metrics
+        self._queue = queue
+        self._keeping = keeping
+        self._off_record = off_record
         self._keeps = keeps
         self._is_urgent = is_urgent
+        self._refusal = refusal
+        self._add = add
+        self._answer = answer
         self._clock = clock
         self._is_prepared = False
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -123,17 +142,17 @@ class Hearing:
     async def hear(self, spoken: Spoken) -> Outcome:
         """Take what was said, or say why not."""
         if problem := _problem(spoken):
-            return self._pipeline.refused(problem)
+            return self._refused(problem)
         event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
         tops = tuple(root.top for root in spoken.roots)
-        reason = await self._pipeline.refusal(tops)
+        reason = await self._refusal(tops)
         key = session_of(Event(id=event_id, session_id=spoken.session_id, roots=spoken.roots))
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             if reason:
                 if spoken.session_id and self._state.pauses.is_paused(tops):
                     await self._passed_over(spoken, key)
-                return self._pipeline.refused(reason)
+                return self._refused(reason)
             if (done := self._state.parts.done(spoken.event_id)) is not None:
                 is_durable = self._keeps and spoken.kind != "turn"
                 return Outcome("durable" if is_durable else "coalesced", slices=done)
@@ -151,7 +170,8 @@ class Hearing:
         if new and spoken.kind != "learned":
             watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
             self._state.heard.set(key, watermark)
-            self._pipeline.heard_aside()
+            if self._keeps:
+                self._keeping.soon()
 
     def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
         """Return the identity of each root, in a thread; the first one reads the wordings of refusals too."""
@@ -163,7 +183,7 @@ class Hearing:
     async def _whole(self, spoken: Spoken, event_id: str, key: str) -> Outcome:
         """A capture that came at once: what is known already is not even looked through for secrets."""
         if not spoken.said:
-            return self._pipeline.refused("nothing_to_capture")
+            return self._refused("nothing_to_capture")
         row = await _read(spoken.said, lambda: digests(spoken.said, key))
         stands = places(self._known(key).digests, row)
         new = [place is None or spoken.kind in _ALL_IS_JUDGED for place in stands]
@@ -181,12 +201,12 @@ class Hearing:
             taken = await self._clean(spoken, spoken.said, key)
             is_answered = _is_answered(taken)
             part = Part(taken.window, row, spoken.begun, spoken.goes_on)
-            if not self._pipeline.has_room(1, part.size):
-                return self._pipeline.refused(self._pipeline.full)
+            if not self._has_room(1, part.size):
+                return self._refused(self._full())
             try:
                 await parts.put(spoken.event_id, spoken.part, part, on_disk=self._keeps)
             except StoreError as error:
-                return self._pipeline.refused(f"storage_error: {error}")
+                return self._refused(f"storage_error: {error}")
         there = parts.of(spoken.event_id)
         if any(number not in there for number in range(spoken.parts)):
             return Outcome("accepted")
@@ -198,7 +218,7 @@ class Hearing:
         begun = spoken.begun and said[:1] == spoken.said[:1]
         goes_on = spoken.goes_on and said[-1:] == spoken.said[-1:]
 
-        refused = self._pipeline.off_record.of(key)
+        refused = self._off_record.of(key)
 
         def cleaned() -> Intake:
             return take_in(said, spoken.injected, begun=begun, goes_on=goes_on, refused=refused)
@@ -206,9 +226,9 @@ class Hearing:
         taken = await _read(said, cleaned)
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
-        self._pipeline.off_record.add(key, taken.refused)
+        self._off_record.add(key, taken.refused)
         if spoken.kind != "learned" and _is_answered(taken):
-            self._pipeline.answer(spoken, taken, [digests([each], key).hex() for each in said])
+            self._answer(spoken, taken, [digests([each], key).hex() for each in said])
         return taken
 
     async def _judged(
@@ -239,7 +259,7 @@ class Hearing:
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(spoken, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
         is_known = is_answered or all(place is not None for place in stands)
-        return await self._pipeline.accept_all(spoken.kind, events, heard, is_known=is_known)
+        return await self.accept_all(spoken.kind, events, heard, is_known=is_known)
 
     async def _fresh_times(
         self, spoken: Spoken, key: str, messages: Sequence[Said | None], now: float
@@ -293,6 +313,78 @@ class Hearing:
             return True
         typed = [each.utterance.text for each in said if each.utterance.role == "user"]
         return bool(typed) and await asyncio.to_thread(self._is_urgent, typed)
+
+    async def accept_all(
+        self, kind: Kind, events: Sequence[Event], heard: Heard, *, is_known: bool = False
+    ) -> Outcome:
+        """Take all events that a capture comes to, which is nothing if all that was said `is_known`."""
+        if reason := await self._refusal(events[0].tops if events else ()):
+            return self._refused(reason)
+        if not events and not is_known:
+            return self._refused("nothing_to_capture")
+        gone = self._state.parts.of(heard.event_id)
+        size = sum(event.size for event in events) - sum(part.size for part in gone.values())
+        if not self._has_room(len(events), size):
+            return self._refused(self._full())
+        if kind != "turn" and self._keeps:
+            return await self._store(events, heard)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        if kind != "turn":
+            self._queue.ripen(heard.session)
+        before = len(self._queue)
+        self._add(events, on_disk=False, at_once=heard.is_urgent)
+        also = [self._state.parts.finishing(heard.event_id, len(events))] if heard.event_id else []
+        if heard.event_id:
+            self._state.parts.finished(heard.event_id, len(events))
+        if self._keeps:
+            self._keeping.soon(*also)
+        if kind == "turn" and len(self._queue) == before:
+            self._metrics.captures_coalesced += 1
+            return Outcome("coalesced", slices=len(events))
+        self._metrics.captures_accepted += 1
+        return Outcome("accepted", slices=len(events))
+
+    async def _store(self, events: Sequence[Event], heard: Heard) -> Outcome:
+        """Take what has to be on disk before it is answered, and with it what its session said before."""
+        before = self._state.heard.of(heard.session)
+        if heard.watermark is not None:
+            self._state.heard.set(heard.session, heard.watermark)
+        self._queue.ripen(heard.session)
+        parts, also = self._state.parts, list[Also]()
+        if heard.event_id:
+            also.append(parts.finishing(heard.event_id, len(events)))
+        if heard.learned is not None:
+            also.append(self._state.learned.writing(heard.session, heard.learned))
+        try:
+            await self._keeping.write(events, *also)
+        except StoreError as error:
+            if heard.watermark is not None:
+                self._state.heard.set(heard.session, before)
+            return self._refused(f"storage_error: {error}")
+        if heard.event_id:
+            parts.finished(heard.event_id, len(events))
+        if heard.learned is not None:
+            self._state.learned.set(heard.session, heard.learned)
+        self._add(events, on_disk=True)
+        self._metrics.captures_durable += 1
+        return Outcome("durable", slices=len(events))
+
+    def _refused(self, reason: str) -> Outcome:
+        """Say no, and count it."""
+        self._metrics.captures_rejected += 1
+        return Outcome("rejected", reason)
+
+    def _full(self) -> str:
+        """What is said where there is no room."""
+        waits = self._state.events.count + len(self._queue.in_memory())
+        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so many further events of so many bytes in all may wait."""
+        held = self._queue.in_memory()
+        size += sum(waiting.size for waiting in held) + self._state.parts.bytes
+        return self._state.events.has_room(count + len(held), size)
 
 
 async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:

@@ -1,7 +1,6 @@
 """Capture for the rest of the daemon: takes events, runs the worker, and answers what a person asks of it.
 
-`hear` takes what an agent hands over and answers with a word. `durable` is said when all of it is on stable
-storage; what is said of a turn is there within a second. Whatever was acknowledged is never replaced and
+`hear` takes what an agent hands over and answers with a word. Whatever was acknowledged is never replaced and
 never cut, and ends in memories or among the dead: what there is no room for is refused. An event leaves only
 when its memories are on disk, so whatever dies in between is done again, and done again it changes nothing
 that is visible. `run` does the work until it is cancelled; `close` comes after that.
@@ -20,8 +19,7 @@ import msgspec
 from forged.capture.asking import MakeSupervisor
 from forged.capture.dispatcher import Dispatcher, Keeps, Rank
 from forged.capture.gate import Gate
-from forged.capture.hearing import Heard, Hearing, Outcome, Spoken
-from forged.capture.intake import Intake
+from forged.capture.hearing import Hearing
 from forged.capture.keeping import Keeping
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, Waiting, session_of
@@ -34,7 +32,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.models import Governor, Health
-from forged.state import Also, Cut, Event, Kind, Left, State, cut
+from forged.state import Cut, Event, Left, State, cut
 from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
@@ -116,126 +114,36 @@ class Pipeline:
         self._keeping = Keeping(state, self._queue)
         waits_for_more = settings.classifier and coalesce and batch_turns > 1
         self.hear = Hearing(
-            self, state, metrics, keeps=keeps, is_urgent=is_urgent if waits_for_more else None
+            state,
+            metrics,
+            self._queue,
+            self._keeping,
+            self.off_record,
+            keeps=keeps,
+            is_urgent=is_urgent if waits_for_more else None,
+            refusal=self._refusal,
+            add=self._add,
+            answer=self._dispatcher.answer,
         ).hear
 
     # --- what agents hand over ------------------------------------------------------------------------
 
-    async def refusal(self, tops: tuple[str, ...]) -> str:
+    async def _refusal(self, tops: tuple[str, ...]) -> str:
         """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
         await self._taken_up.wait()
-        return self._refusal(tops)
-
-    def _refusal(self, tops: tuple[str, ...]) -> str:
         if self.off:
             return self.off
         if self._closing:
             return "the daemon is stopping"
         return self._state.pauses.reason(tops)
 
-    def answer(self, spoken: Spoken, taken: Intake, keys: Sequence[str]) -> None:
-        """Say of what a person does not want remembered, or wants forgotten, that it is so, or the command.
-
-        `keys` tell the messages apart: one that comes again is answered already.
-        """
-        top = spoken.roots[0].top if spoken.roots else ""
-        for at, place in enumerate(taken.refusing):
-            points_back = taken.points_before and not at
-            if not (points_back and self.news.point_back(spoken.session_id, keys[place])):
-                self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
-        for number, (place, text) in enumerate(taken.forgets):
-            self._dispatcher.start(self._dispatcher.say_which(spoken, text, f"{keys[place]} {number}"))
-
-    def heard_aside(self) -> None:
-        """Have written down what counts as heard and is in no event."""
-        if self._keeps:
-            self._keeping.soon()
-
-    def refused(self, reason: str) -> Outcome:
-        """Say no, and count it."""
-        self._metrics.captures_rejected += 1
-        return Outcome("rejected", reason)
-
-    @property
-    def full(self) -> str:
-        """What is said where there is no room."""
-        waits = self._events.count + len(self._queue.in_memory())
-        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
-
-    def has_room(self, count: int, size: int) -> bool:
-        """Whether so many further events of so many bytes in all may wait."""
-        held = self._queue.in_memory()
-        size += sum(waiting.size for waiting in held) + self._state.parts.bytes
-        return self._events.has_room(count + len(held), size)
-
-    async def accept(self, event: Event) -> Outcome:
-        """Take an event that stands for itself, or say why not."""
-        if reason := await self.refusal(event.tops):
-            return self.refused(reason)
-        return await self.accept_all(event.kind, (event,) if event.window else (), Heard())
-
-    async def accept_all(
-        self, kind: Kind, events: Sequence[Event], heard: Heard, *, is_known: bool = False
-    ) -> Outcome:
-        """Take all events that a capture comes to, which is nothing if all that was said `is_known`."""
-        if reason := self._refusal(events[0].tops if events else ()):
-            return self.refused(reason)
-        if not events and not is_known:
-            return self.refused("nothing_to_capture")
-        gone = self._state.parts.of(heard.event_id)
-        size = sum(event.size for event in events) - sum(part.size for part in gone.values())
-        if not self.has_room(len(events), size):
-            return self.refused(self.full)
-        if kind != "turn" and self._keeps:
-            return await self._store(events, heard)
-        if heard.watermark is not None:
-            self._state.heard.set(heard.session, heard.watermark)
-        if kind != "turn":
-            self._queue.ripen(heard.session)
-        before = len(self._queue)
+    def _add(
+        self, events: Sequence[Event], *, on_disk: bool, at_once: bool = True, sealed: bool = False
+    ) -> None:
         for event in events:
-            self._add(event, on_disk=False, at_once=heard.is_urgent)
-        also = [self._state.parts.finishing(heard.event_id, len(events))] if heard.event_id else []
-        if heard.event_id:
-            self._state.parts.finished(heard.event_id, len(events))
-        if self._keeps:
-            self._keeping.soon(*also)
-        if kind == "turn" and len(self._queue) == before:
-            self._metrics.captures_coalesced += 1
-            return Outcome("coalesced", slices=len(events))
-        self._metrics.captures_accepted += 1
-        return Outcome("accepted", slices=len(events))
-
-    async def _store(self, events: Sequence[Event], heard: Heard) -> Outcome:
-        """Take what has to be on disk before it is answered, and with it what its session said before."""
-        before = self._state.heard.of(heard.session)
-        if heard.watermark is not None:
-            self._state.heard.set(heard.session, heard.watermark)
-        self._queue.ripen(heard.session)
-        parts, also = self._state.parts, list[Also]()
-        if heard.event_id:
-            also.append(parts.finishing(heard.event_id, len(events)))
-        if heard.learned is not None:
-            also.append(self._state.learned.writing(heard.session, heard.learned))
-        try:
-            await self._keeping.write(events, *also)
-        except StoreError as error:
-            if heard.watermark is not None:
-                self._state.heard.set(heard.session, before)
-            return self.refused(f"storage_error: {error}")
-        if heard.event_id:
-            parts.finished(heard.event_id, len(events))
-        if heard.learned is not None:
-            self._state.learned.set(heard.session, heard.learned)
-        for event in events:
-            self._add(event, on_disk=True)
-        self._dispatcher.wake()
-        self._metrics.captures_durable += 1
-        return Outcome("durable", slices=len(events))
-
-    def _add(self, event: Event, *, on_disk: bool, at_once: bool = True, sealed: bool = False) -> None:
-        self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
-        self._dispatcher.supervisor.want()
+            self._queue.add(event, on_disk=on_disk, now=self._clock(), at_once=at_once, sealed=sealed)
+        if events:
+            self._dispatcher.supervisor.want()
         self._dispatcher.wake()
 
     async def judged(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
@@ -284,7 +192,7 @@ class Pipeline:
         event = await self._events.revive(event_id)
         if event is None:
             return False
-        self._add(event, on_disk=True, sealed=True)
+        self._add((event,), on_disk=True, sealed=True)
         return True
 
     def waiting(self) -> tuple[Event, ...]:
@@ -387,8 +295,7 @@ class Pipeline:
 
     def _take_up(self) -> None:
         """What was acknowledged before the last end waits again, in its order, and for no further turns."""
-        for event in self._events.left():
-            self._add(event, on_disk=True, sealed=True)
+        self._add(self._events.left(), on_disk=True, sealed=True)
 
     async def _take_up_late(self) -> None:
         """The same, if the state could not be opened at first."""

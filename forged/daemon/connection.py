@@ -15,22 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
+from forged.counters import Metrics
 from forged.daemon import peer
 from forged.daemon.failures import failed, undecodable
 from forged.errors import ForgedError
-from forged.in_turn import Place
+from forged.in_turn import Line, Place
 from forged.slots import logged
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, Reply, Request
-
-if TYPE_CHECKING:
-    from forged.daemon.server import Server
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +54,25 @@ class Service(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client: bytes in, requests to the service, replies out as they are ready."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(
+        self,
+        service: Service,
+        metrics: Metrics,
+        line: Line,
+        *,
+        admit: Callable[[Connection, asyncio.Transport], str],
+        left: Callable[[Connection], None],
+        give_way: Callable[[protocol.HandOver, socket.socket], None],
+    ) -> None:
+        """`admit` says why it must go, or nothing; `left` is called when it is open no more."""
         self.greeted = False
         self.in_flight = 0
         self.last_heard = time.monotonic()
-        self._server = server
+        self._service = service
+        self._metrics = metrics
+        self._admit = admit
+        self._left = left
+        self._give_way = give_way
         self._transport: asyncio.Transport | None = None
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
@@ -70,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         self.writes: set[asyncio.Task[None]] = set()
-        self._place = Place(server.line)
+        self._place = Place(line)
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
@@ -79,14 +92,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        refusal = self._server.admit(self, transport)
+        refusal = self._admit(self, transport)
         if refusal == "foreign":
             transport.abort()
         elif refusal:
             self.refuse(refusal, "too many connections are busy; try again")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.connections.discard(self)
+        self._left(self)
         self._transport = None
         # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
         # answer that nobody hears is not worth a model's time.
@@ -114,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._place.begin(self._take_frames)
                     break
         except FrameTooLarge:
-            self._server.metrics.bad_frames += 1
+            self._metrics.bad_frames += 1
             self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
             return
         if not frames.held:
@@ -164,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         """Say why, then close; a peer that does not read it is cut off after 5 s."""
         self.send(Failed(status="error", reason=code, code=code, message=message))
         if self._transport is not None:
-            self._server.connections.discard(self)
+            self._left(self)
             self._transport.close()
             asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
             self._transport = None
@@ -176,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         # While it is we who do not read, nobody can finish a frame.
         reading = self._has_room and self._transport.is_reading()
         if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
-            self._server.metrics.slow_senders_closed += 1
+            self._metrics.slow_senders_closed += 1
             self._transport.abort()
             return
         if self._stuck_since is not None:
@@ -184,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             if unsent < self._unsent:
                 self._unsent, self._stuck_since = unsent, now
             elif now - self._stuck_since > READER_TIMEOUT_S:
-                self._server.metrics.slow_readers_closed += 1
+                self._metrics.slow_readers_closed += 1
                 self._transport.abort()
 
     def send(self, reply: Reply) -> bool:
@@ -194,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         frame, is_whole = self._encoded(reply)
         stuck = self._stuck_since is not None
         if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
-            self._server.metrics.slow_readers_closed += 1
+            self._metrics.slow_readers_closed += 1
             self._transport.abort()
             return False
         self._transport.write(frame)
@@ -206,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         if request.injects:
             wire = self._transport
             gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
-            self._server.service.sent(request, whole=whole and not gone)
+            self._service.sent(request, whole=whole and not gone)
 
     def _encoded(self, reply: Reply) -> tuple[bytes, bool]:
         """The reply's frame, or that of a typed error when it has none; and whether it is no error."""
@@ -225,11 +238,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             request = framing.decode_request(body)
         except MalformedFrame as error:
-            self._server.metrics.bad_frames += 1
+            self._metrics.bad_frames += 1
             self.send(undecodable(body, error))
             return
         if len(body) > request.limit_bytes:
-            self._server.metrics.bad_frames += 1
+            self._metrics.bad_frames += 1
             self.send(failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
@@ -240,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(request, protocol.HandOver):
             if self._transport is not None:  # answered over a descriptor of its own, which outlives all ours
-                self._server.give_way(request, self._transport.get_extra_info("socket").dup())
+                self._give_way(request, self._transport.get_extra_info("socket").dup())
             return
         self.in_flight += 1
         self._waiting.append((request, len(body)))
@@ -263,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
     def _carry_out(self, request: Request[Any]) -> bool:
         """Whether a task was begun for it; else it has its reply."""
         try:
-            answer = self._server.service.handle(request)
+            answer = self._service.handle(request)
         except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
             answer = self._guarded(request, error)
         if isinstance(answer, Reply):
@@ -331,6 +344,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._broken(request.id, type(request).__name__, error)
 
     def _broken(self, number: int, verb: str, error: Exception) -> Failed:
-        self._server.metrics.internal_errors += 1
+        self._metrics.internal_errors += 1
         logger.error("request failed verb=%s", verb, exc_info=error)
         return failed(number, "internal", "the daemon's log says more")

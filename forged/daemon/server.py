@@ -48,11 +48,11 @@ class Server:
         give_way: Callable[[HandOver, socket.socket], None] = _stays,
     ) -> None:
         """`give_way` is told of a daemon that wants this one's place, and owns the connection to it."""
-        self.service = service
-        self.metrics = metrics
-        self.give_way = give_way
+        self._service = service
+        self._metrics = metrics
+        self._give_way = give_way
         self.connections: set[Connection] = set()
-        self.line = Line()
+        self._line = Line()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -74,11 +74,22 @@ class Server:
         assert self._server is not None
         return self._server.sockets[0].dup()
 
+    def connection(self) -> Connection:
+        """A connection that nobody has made yet."""
+        return Connection(
+            self._service,
+            self._metrics,
+            self._line,
+            admit=self._admit,
+            left=self.connections.discard,
+            give_way=self._give_way,
+        )
+
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
         # Who bound the path removes it: it may be the service manager's.
         kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         server = await asyncio.get_running_loop().create_unix_server(
-            lambda: Connection(self), sock=listening, backlog=_ACCEPTED_AT_ONCE, **kept
+            self.connection, sock=listening, backlog=_ACCEPTED_AT_ONCE, **kept
         )
         listening.listen(BACKLOG)  # asyncio takes as many at once as it lets wait
         return server
@@ -105,17 +116,17 @@ class Server:
             await asyncio.sleep(0)
         server.close()
 
-    def admit(self, connection: Connection, transport: asyncio.Transport) -> str:
+    def _admit(self, connection: Connection, transport: asyncio.Transport) -> str:
         """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""
         if peer.uid_of(transport.get_extra_info("socket")) != self._uid:
-            self.metrics.foreign_peers_refused += 1
+            self._metrics.foreign_peers_refused += 1
             return "foreign"
         if len(self.connections) >= MAX_CONNECTIONS:
             quiet = [other for other in self.connections if not other.in_flight]
             if not quiet:
-                self.metrics.connections_refused += 1
+                self._metrics.connections_refused += 1
                 return "busy"
-            self.metrics.connections_evicted += 1
+            self._metrics.connections_evicted += 1
             min(quiet, key=lambda other: (other.greeted, other.last_heard)).refuse(
                 "busy", "too many connections; this one was quiet for longest"
             )

@@ -11,19 +11,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from forged.errors import ProviderError, SharedError, StoreError
 from forged.postgres import leaving, spooling
 from forged.postgres.values import Stored
-from forged.state import Write
-
-if TYPE_CHECKING:
-    from forged.postgres.shared import Shared
-    from forged.postgres.writing import Writer
+from forged.postgres.writing import Writer
+from forged.state import State, Write
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +37,25 @@ FOR_EVER = frozenset({"dimension", "permission", "invalid"})
 class Replay:
     """One for the daemon."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(
+        self,
+        state: State,
+        dimension: int,
+        *,
+        writer: Callable[[float], contextlib.AbstractAsyncContextManager[Writer]],
+        send: Callable[[Callable[[Writer], Any], Sequence[str]], Awaitable[None]],
+        with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
+    ) -> None:
+        """`writer` is one until a deadline; `send` has the server write, if these texts may leave.
+
+        `with_vectors` gives rows the vectors that can be had now, of `dimension`.
+        """
+        self._state = state
+        self._outbox = state.outbox
+        self._dimension = dimension
+        self._writer = writer
+        self._send = send
+        self._with_vectors = with_vectors
         self._woken = asyncio.Event()
         self._last: float | None = None
 
@@ -56,7 +70,7 @@ class Replay:
 
     async def run(self) -> None:
         """Bring what waits until cancelled."""
-        await self._shared.state.opened()
+        await self._state.opened()
         wait_s = _FIRST_S
         while True:
             self._woken.clear()
@@ -66,15 +80,15 @@ class Replay:
             except (SharedError, ProviderError, StoreError) as error:
                 logger.debug("writes wait for the shared server error=%s", type(error).__name__)
                 wait_s = min(2 * wait_s, _LONGEST_S)
-            if self._shared.outbox.count(WRITES):
+            if self._outbox.count(WRITES):
                 await asyncio.sleep(wait_s)
             else:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_FILL_S if self._shared.outbox.waiting else _LOOK_S):
+                    async with asyncio.timeout(_FILL_S if self._outbox.waiting else _LOOK_S):
                         await self._woken.wait()
 
     async def _all(self) -> None:
-        outbox = self._shared.outbox
+        outbox = self._outbox
         while waiting := await outbox.first(_AT_ONCE, WRITES):
             for run in spooling.together(waiting):
                 await self._bring(run)
@@ -89,40 +103,40 @@ class Replay:
             if error.reason not in FOR_EVER:
                 raise
             if len(run) == 1:
-                await self._shared.outbox.refuse(*run[0], str(error))
+                await self._outbox.refuse(*run[0], str(error))
                 return
             for each in run:
                 await self._bring([each])
             return
         self._last = time.monotonic()
-        await self._shared.outbox.done([position for position, _ in run])
+        await self._outbox.done([position for position, _ in run])
 
     async def _write(self, writes: Sequence[Write]) -> None:
         if writes[0].kind != "put":
             burial = spooling.burial_of(writes)
-            await self._shared.send(lambda writer: writer.bury(burial), ())
+            await self._send(lambda writer: writer.bury(burial), ())
             return
         rows = [self._fitting(spooling.row_of(write)) for write in writes]
-        await self._shared.send(lambda writer: writer.put(rows), leaving.texts(rows))
+        await self._send(lambda writer: writer.put(rows), leaving.texts(rows))
 
     def _fitting(self, row: Stored) -> Stored:
         """Without a vector of the model that was configured when the row was put down, if that is another."""
-        if row.vector is None or len(row.vector) == self._shared.settings.model.dimension:
+        if row.vector is None or len(row.vector) == self._dimension:
             return row
         return msgspec.structs.replace(row, vector=None)
 
     async def _fill(self, waiting: spooling.Waiting) -> None:
         """Give rows their vectors. Raises ProviderError while these cannot be had."""
-        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
+        async with self._writer(time.monotonic() + _WRITE_S) as writer:
             rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
-        whole = await self._shared.with_vectors(rows)
+        whole = await self._with_vectors(rows)
         if any(row.vector is None for row in whole):
             raise ProviderError("no vectors can be had now", reason="unreachable")
-        async with self._shared.writer(time.monotonic() + _WRITE_S) as writer:
+        async with self._writer(time.monotonic() + _WRITE_S) as writer:
             for row in whole:
                 assert row.vector is not None
                 await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
-        await self._shared.outbox.done([position for position, _ in waiting])
+        await self._outbox.done([position for position, _ in waiting])
 
 
 async def _wanting(writer: Writer, write: Write) -> Stored | None:

@@ -99,7 +99,13 @@ class Shared:
         self._order = asyncio.Lock()
         self._hits: Counter[tuple[Scope, str, str]] = Counter()
         self.listening = Listening(settings, daemon)
-        self.replay = Replay(self)
+        self.replay = Replay(
+            state,
+            settings.model.dimension,
+            writer=self.writer,
+            send=self._send,
+            with_vectors=self._with_vectors,
+        )
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -224,7 +230,7 @@ class Shared:
         """
         await self.state.opened()
         clean = await leaving.cleared(rows, self.door, self.settings.model.dimension, self._clock())
-        whole = await self.with_vectors(clean)
+        whole = await self._with_vectors(clean)
         fills = [spooling.fill(row) for row in without_vector(whole)] if self.embedder is not None else []
         async with self._order:
             if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
@@ -264,7 +270,7 @@ class Shared:
         if self.outbox.count(WRITES):
             return False
         try:
-            await self.send(write, texts)
+            await self._send(write, texts)
         except ProviderError:  # paused
             return False
         except SharedError as error:
@@ -273,7 +279,7 @@ class Shared:
             return False
         return True
 
-    async def send(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> None:
+    async def _send(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> None:
         """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
         await self.door.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:
@@ -282,7 +288,7 @@ class Shared:
             self.door.record(departure)
             await write(writer)
 
-    async def with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
+    async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
         """The rows, each with its vector if that can be had now."""
         lacking = without_vector(rows)
         if self.embedder is None or not lacking:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from forged.capture.hearing import Heard, Hearing, Outcome
 from forged.capture.keeper import Put
 from forged.capture.service import CaptureState, Pipeline
 from forged.capture.values import (
@@ -148,6 +149,12 @@ class StandInKeeper:
             self.putting = None
 
 
+async def accept(pipeline: Pipeline, event: Event) -> Outcome:
+    """Have an event taken as it is."""
+    taking: Hearing = pipeline.hear.__self__
+    return await taking.accept_all(event.kind, (event,) if event.window else (), Heard())
+
+
 class Capture:
     """A pipeline at work and all around it."""
 
@@ -247,7 +254,7 @@ class Capture:
 
     async def accepted(self, *events: Event) -> list[str]:
         """Words with which events are taken, in order."""
-        return [(await self.pipeline.accept(event)).word for event in events]
+        return [(await accept(self.pipeline, event)).word for event in events]
 
     # --- the worker ---
 

@@ -25,7 +25,7 @@ from forged.errors import ANSWERED, ProviderError, StoreError
 from forged.state import Cut, Event
 from forged.state.event_values import encoded
 from forged.text.forgetting import words_of
-from tests.capture.pipeline import ONE_CALL, Capture, Putting, captured
+from tests.capture.pipeline import ONE_CALL, Capture, Putting, accept, captured
 from tests.support.clock import later, turns, until
 
 DURABLE = ["compaction", "explicit", "session_end"]
@@ -45,7 +45,7 @@ def one(tmp_path, request):
 
 async def refused(one: Capture, event: Event) -> str:
     """Why an event is not taken."""
-    outcome = await one.pipeline.accept(event)
+    outcome = await accept(one.pipeline, event)
     assert outcome.word == "rejected"
     return outcome.reason
 
@@ -190,7 +190,7 @@ async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one,
     one.leave(left)
     one.begin()
     await asyncio.sleep(0)
-    accepting = asyncio.create_task(one.pipeline.accept(new))
+    accepting = asyncio.create_task(accept(one.pipeline, new))
     await asyncio.sleep(0)
     if is_paused:
         await one.pauses.set(None, True)
@@ -430,8 +430,8 @@ async def test_paused_repository_holds_up_its_own_events_only(one):
     here, there = one.event("here"), one.event("there", roots=(one.user,))
     await one.start()
     await one.pauses.set(one.repo.top, True)
-    one.pipeline._add(here, on_disk=False)
-    one.pipeline._add(there, on_disk=False)
+    one.pipeline._add((here,), on_disk=False)
+    one.pipeline._add((there,), on_disk=False)
     await one.finished(there)
 
     assert (len(one.given), one.state.state) == (1, "waiting")
@@ -1044,7 +1044,7 @@ async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
     with one.held_disk():
         one.begin()
         await turns()
-        accepting = asyncio.create_task(one.pipeline.accept(one.event()))
+        accepting = asyncio.create_task(accept(one.pipeline, one.event()))
         await turns()
         assert not accepting.done()
         one.task.cancel()
@@ -1063,7 +1063,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
     with one.held_disk():
         one.begin()
         await turns()
-        accepting = asyncio.create_task(one.pipeline.accept(new))
+        accepting = asyncio.create_task(accept(one.pipeline, new))
     await one.daemon_state.opened()
     one.task.cancel()
     assert (await accepting).word == "accepted"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from forged.counters import Metrics
 from forged.daemon import listening
-from forged.daemon.connection import FRAME_TIMEOUT_S, READER_TIMEOUT_S, Connection
+from forged.daemon.connection import FRAME_TIMEOUT_S, READER_TIMEOUT_S
 from forged.daemon.server import MAX_CONNECTIONS, Server
 from forged.errors import StoreError
 from forged_client import protocol as wire
@@ -245,7 +245,7 @@ def test_a_connection_hears_what_the_cutter_cuts_under_any_chunking(sizes, chunk
         with ours, theirs:
             server = Server(service := ScriptedService(), Metrics())
             service.replies.update({request.query: wire.Found() for request in requests})
-            connection, cutter = Connection(server), FrameCutter(wire.MAX_CAPTURE_BYTES)
+            connection, cutter = server.connection(), FrameCutter(wire.MAX_CAPTURE_BYTES)
             connection.connection_made(Deaf(ours))
             at, sized = 0, itertools.cycle(chunks)
             while at < len(stream):

@@ -23,6 +23,7 @@ from forged.memory import Memory, Scope, new_id, utc_now
 from forged.state import Document, Event, Intent
 from forged.trust import stored_identity
 from forged_client import protocol as wire
+from tests.capture.pipeline import accept
 from tests.daemon.handlers.test_restoring import files
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -232,7 +233,7 @@ async def test_what_a_kill_interrupted_goes_on_in_its_own_folder_alone(home, rep
 
 async def test_all_of_them_are_listed_and_go_by_their_ids_alone(home, repo):
     async with assembled(home) as parts:
-        await parts.capture.accept(event(repository(repo)))
+        await accept(parts.capture, event(repository(repo)))
         await parts.state.to_review.add([document(repository(repo), waits="it stands beside pasted text")])
         await parts.state.intents.begin(removal(repo, home))
         absent(repo)
@@ -264,7 +265,7 @@ async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
         parts.state.events.journal = meanwhile
         waiting = event(repository(repo))
         parts.state.events.decided(waiting.id, (document(repository(repo)),))
-        await parts.capture.accept(waiting)
+        await accept(parts.capture, waiting)
         await until(lambda: bool(parts.capture._queue.elsewhere()))
         assert not files(repo)
         back(repo)
