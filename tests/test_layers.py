@@ -117,19 +117,28 @@ MAY_CATCH_ALL = {
     "forged_client.messages": "the agent's own objects run their code here",
     "forged_client.hook": "edge of the process: the harness must not hear of it",
 }
+# Modules that may import each other, for type checkers too; a part gets what it needs and not its owner.
+MAY_BE_MUTUAL = {
+    "forged.models=": "holds the contract that its modules are written against, and gives them out",
+}
 
 
 def violations(*packages: Path) -> list[str]:
     """All breaches of the contracts in these package directories, as `file:line: sentence`."""
     modules = {name: file for package in packages for name, file in found(package)}
     doors = {name: listed(ast.parse(file.read_bytes())) for name, file in modules.items() if name[-1] == "="}
+    trees = {name: ast.parse(file.read_bytes()) for name, file in modules.items()}
+    imports = {name: lines_of_imports(name, tree, modules) for name, tree in trees.items()}
     return [
         f"{file.relative_to(packages[0].parent)}:{line}: {sentence}"
         if file.is_relative_to(packages[0].parent)
         else f"{file}:{line}: {sentence}"
         for name, file in sorted(modules.items())
-        for tree in [ast.parse(file.read_bytes())]
-        for line, sentence in (*judged(name, tree, modules), *intruding(name, tree, doors))
+        for line, sentence in (
+            *judged(name, trees[name], modules),
+            *intruding(name, trees[name], doors),
+            *mutual(name, imports),
+        )
     ]
 
 
@@ -146,6 +155,22 @@ def judged(name: str, tree: ast.Module, modules: Modules) -> Iterator[tuple[int,
                 yield node.lineno, f"{name} reads the current directory ({used})"
         if isinstance(node, ast.ExceptHandler) and swallows(node) and not covered(name, MAY_CATCH_ALL):
             yield node.lineno, f"{name} catches everything"
+
+
+def lines_of_imports(name: str, tree: ast.Module, modules: Modules) -> dict[str, int]:
+    """Modules that a module imports anywhere, for type checkers too, and the first line of each."""
+    lines: dict[str, int] = {}
+    for node in ast.walk(tree):
+        for target in imported(node, name, modules):
+            lines.setdefault(target, getattr(node, "lineno", 1))
+    return lines
+
+
+def mutual(name: str, imports: dict[str, dict[str, int]]) -> Iterator[tuple[int, str]]:
+    """Modules that import the module which imports them."""
+    for target, line in imports[name].items():
+        if name in imports.get(target, ()) and not {name, target} & MAY_BE_MUTUAL.keys():
+            yield line, f"{name} and {target} import each other"
 
 
 def intruding(name: str, tree: ast.Module, doors: dict[str, frozenset[str]]) -> Iterator[tuple[int, str]]:
@@ -239,6 +264,8 @@ PLANTED = {
     "forged/map/chains.py": "try:\n    pass\nexcept Exception:\n    pass\nfrom forged.files import roots",
     "forged/files/frontmatter.py": "try:\n    pass\nexcept BaseException:\n    raise",
     "forged/models/__init__.py": "",
+    "forged/map/search.py": "from forged.map.postings import x",
+    "forged/map/postings.py": "if TYPE_CHECKING:\n    from forged.map.search import Search",
     "forged/models/endpoint.py": "import httpx\nfrom . import Embedder",
     "forged/models/openai_compatible.py": "from . import Embedder",
     "forged/retrieval/hyde.py": "from ..models import Kind\nfrom ..capture import queue",
@@ -250,6 +277,7 @@ PLANTED = {
 CAUGHT = [
     "forged/cli/__init__.py:3: forged.cli= imports forged.files.store; forged.cli may not see it",
     "forged/cli/__init__.py:3: forged.cli= takes store from forged.files, behind the door of forged.files",
+    "forged/errors.py:1: forged.errors and forged.memory import each other",
     "forged/errors.py:1: forged.errors imports forged.memory, which is not below it",
     "forged/files/roots.py:2: forged.files.roots reads the environment (environ)",
     "forged/files/roots.py:3: forged.files.roots reads the current directory (getcwd)",
@@ -258,8 +286,11 @@ CAUGHT = [
     "forged/map/chains.py:3: forged.map.chains catches everything",
     "forged/map/chains.py:5: forged.map.chains imports forged.files.roots; forged.map may not see it",
     "forged/map/chains.py:5: forged.map.chains takes roots from forged.files, behind the door of",
+    "forged/map/postings.py:2: forged.map.postings and forged.map.search import each other",
+    "forged/map/search.py:1: forged.map.search and forged.map.postings import each other",
     "forged/maps/builder.py:1: forged.maps.builder imports httpx, whose home is forged.models.endpoint",
     "forged/maps/builder.py:2: forged.maps.builder imports forged_client, whose home is",
+    "forged/memory.py:1: forged.memory and forged.errors import each other",
     "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.capture.queue, which is not below it",
     "forged/scopes/resolve.py:1: forged.scopes.resolve takes watcher from forged.files, behind the door of",
     "forged/scopes/resolve.py:2: forged.scopes.resolve takes x from forged.files.store, behind the door of",
