@@ -55,7 +55,16 @@ class Exchange:
         return arrived
 
     def _hello(self) -> bytes:
-        return encode(protocol.Hello(id=_HELLO_ID, client=self._name, version=__version__, pid=os.getpid()))
+        return encode(
+            protocol.Hello(
+                id=_HELLO_ID,
+                protocol_min=protocol.PROTOCOL_VERSION,
+                protocol_max=protocol.PROTOCOL_VERSION,
+                client=self._name,
+                version=__version__,
+                pid=os.getpid(),
+            )
+        )
 
     def _concerns_connection(self, reply: protocol.Reply) -> bool:
         if isinstance(reply, protocol.Welcome):

@@ -40,6 +40,7 @@ _PATH_KEYS = ((b'"cwd"', False), (b'"workspace_roots"', False), (b'"transcript_p
 _MOST_PATH = 8192
 _SIGNALS = (_signal.SIGALRM, _signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 _PEER_BYTES = 12  # pid, uid, gid
+_MISMATCH = b"\xb1protocol_mismatch"
 _SIGN = "--headless="
 # Between a harness and its hook, and how many of them at most.
 _SHELLS, _MOST_SHELLS = (b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh", b"fish", b"busybox"), 4
@@ -133,7 +134,8 @@ def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = Fals
         return bytes(_beside().refusal(error, payload))
     left_ms = max(int((ends - time.monotonic() - _MARGIN_S) * 1000), 1)
     sock.sendall(_frame(HELLO) + _frame(request(harness, payload, left_ms, headless=headless)))
-    _received(sock)  # to hello: whether it welcomes us shows in the next one
+    if _MISMATCH in (greeting := _received(sock)):
+        return bytes(_beside().another_protocol(fields_of(greeting)[b"message"], payload))
     return output_of(_received(sock))
 
 
@@ -186,14 +188,19 @@ def _paths(payload: bytes) -> "list[tuple[bytes, bool]]":
 
 def output_of(body: bytes) -> bytes:
     """What a `Hooked` has for the harness. Raises LookupError or ValueError for anything else."""
+    fields = fields_of(body)
+    if (fields[b"type"], fields[b"id"]) != (b"hooked", b"\x02"):
+        raise ValueError
+    return fields[b"output"]
+
+
+def fields_of(body: bytes) -> "dict[bytes, bytes]":
+    """The fields of a reply that has only texts, bytes and small numbers. Raises as `output_of`."""
     at, values = 1, list[bytes]()
     while at < len(body):
         value, at = _value(body, at)
         values.append(value)
-    fields = dict(zip(values[::2], values[1::2], strict=True))
-    if (fields[b"type"], fields[b"id"]) != (b"hooked", b"\x02"):
-        raise ValueError
-    return fields[b"output"]
+    return dict(zip(values[::2], values[1::2], strict=True))
 
 
 def _value(body: bytes, at: int) -> tuple[bytes, int]:

@@ -59,12 +59,22 @@ def refusal(error: BaseException, payload: bytes) -> bytes:
     Without it hooks would be silent for good. Raises what json does.
     """
     found = error if isinstance(error, AddressError) else error.__cause__
-    if not isinstance(found, AddressError):
-        return b""
+    return _notice(str(found), payload) if isinstance(found, AddressError) else b""
+
+
+def another_protocol(message: bytes, payload: bytes) -> bytes:
+    """Notice, once a session and in its own words, of a daemon that speaks another protocol.
+
+    Raises what json does.
+    """
+    return _notice(message.decode("utf-8", "replace"), payload)
+
+
+def _notice(why: str, payload: bytes) -> bytes:
     event = json.loads(payload)
     if event.get("hook_event_name") != "SessionStart" or event.get("source") in {"clear", "compact"}:
         return b""
-    return json.dumps({"systemMessage": f"forged has no memory in this session: {found}"}).encode()
+    return json.dumps({"systemMessage": f"forged has no memory in this session: {why}"}).encode()
 
 
 def shortened(payload: bytes, most: int) -> bytes:

@@ -78,11 +78,13 @@ class Welcome(Reply, frozen=True, tag="welcome"):
 
 
 class Hello(Request[Welcome], frozen=True, tag="hello"):
+    """A greeting that names no version speaks the first, whatever the daemon's is."""
+
     effect = "read"
     at_once = True
 
-    protocol_min: int = PROTOCOL_VERSION
-    protocol_max: int = PROTOCOL_VERSION
+    protocol_min: int = 1
+    protocol_max: int = 1
     client: str = ""
     version: str = ""
     pid: int = 0

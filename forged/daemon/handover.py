@@ -30,6 +30,7 @@ from forged_client.dial import attempt, growing_pauses
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
 from forged_client.protocol import (
     MAX_REPLY_BYTES,
+    PROTOCOL_VERSION,
     READY,
     YOURS,
     Failed,
@@ -160,7 +161,9 @@ class _Asking:
     def place(self) -> Place | None:
         try:
             self._peer.settimeout(_ENDING_S)
-            self._peer.sendall(framing.encode(Hello(id=1, client="forged serve", version=__version__)))
+            spoken = {"protocol_min": PROTOCOL_VERSION, "protocol_max": PROTOCOL_VERSION}
+            hello = Hello(id=1, client="forged serve", version=__version__, **spoken)
+            self._peer.sendall(framing.encode(hello))
             self._peer.sendall(framing.encode(HandOver(id=2, pid=os.getpid(), version=__version__)))
             reply = self._reply()
             return self._taken(reply) if isinstance(reply, HandedOver) else None

@@ -145,7 +145,13 @@ def test_the_request_that_is_put_together_by_hand_is_the_protocols(size, within_
         headless=headless,
     )
     assert decode_request(hook.request(b"claude", b"{}", 1)).seen == {}
-    assert decode_request(hook.HELLO) == protocol.Hello(id=1, client="forged-hook", version=__version__)
+    assert decode_request(hook.HELLO) == protocol.Hello(
+        id=1,
+        client="forged-hook",
+        version=__version__,
+        protocol_min=protocol.PROTOCOL_VERSION,
+        protocol_max=protocol.PROTOCOL_VERSION,
+    )
     assert len(body) <= protocol.Hook.limit_bytes
 
 
