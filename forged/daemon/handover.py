@@ -161,8 +161,13 @@ class _Asking:
     def place(self) -> Place | None:
         try:
             self._peer.settimeout(_ENDING_S)
-            spoken = {"protocol_min": PROTOCOL_VERSION, "protocol_max": PROTOCOL_VERSION}
-            hello = Hello(id=1, client="forged serve", version=__version__, **spoken)
+            hello = Hello(
+                id=1,
+                protocol_min=PROTOCOL_VERSION,
+                protocol_max=PROTOCOL_VERSION,
+                client="forged serve",
+                version=__version__,
+            )
             self._peer.sendall(framing.encode(hello))
             self._peer.sendall(framing.encode(HandOver(id=2, pid=os.getpid(), version=__version__)))
             reply = self._reply()

@@ -67,6 +67,40 @@ def test_what_a_session_remembers_is_lost_when_the_daemon_starts_anew_and_files_
     assert contents(after) == contents(before) - {"The walrus sleeps."}
 
 
+def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, repo, tmp_path):
+    """No agent, user or workspace is named; ends that name no agent end it for all of them."""
+    session, other = str(SESSION), f"{SESSION}-other"
+    writers = {"claude": str(repo), "codex": "/", "helper": str(tmp_path)}
+    with daemon.client() as client:
+        for agent_id, workspace in writers.items():
+            for name in (session, other):
+                made = client.remember(
+                    workspace,
+                    f"The walrus of {agent_id} in {name}.",
+                    scope="session",
+                    session_id=name,
+                    agent_id=agent_id,
+                )
+                assert made.status == "ok", made
+        found = {name: in_session(client, name) for name in (session, other, session[:-1], session.upper())}
+        client.capture(str(repo), [], session, kind="session_end")
+        ended = {name: in_session(client, name) for name in (session, other)}
+
+    of_each = [f"The walrus of {name} in" for name in ("claude", "codex", "helper")]
+    assert found == {
+        session: [f"{each} {session}." for each in of_each],
+        other: [f"{each} {other}." for each in of_each],
+        session[:-1]: [],
+        session.upper(): [],
+    }
+    assert ended == {session: [], other: found[other]}
+
+
+def in_session(client: Client, session: str) -> list[str]:
+    """What a recall by this id, and nothing beside it, finds of a session."""
+    return sorted(each for each in contents(client.recall("walrus", session)) if " in " in each)
+
+
 def test_a_person_recalls_and_forgets_at_a_shell(daemon, home):
     with daemon.client() as client:
         made = remember(client, "The walrus sleeps.", metadata={"topic": "debug"})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -156,6 +158,86 @@ def named(client, file):
     """What status says of a file."""
     roots = client.status(str(file.parents[2])).roots
     return next((each.reason for root in roots for each in root.problems if each.path == str(file)), "")
+
+
+def by_branch(ours, mine):
+    git(ours, "switch", "--quiet", "bare")
+    yield
+    git(ours, "switch", "--quiet", "main")
+
+
+def by_stash(ours, mine):
+    git(ours, "rm", "--quiet", "--cached", str(mine))
+    git(ours, "commit", "--quiet", "--message", "not in a commit any more")
+    git(ours, "add", "--force", str(mine))
+    git(ours, "stash", "--quiet")
+    yield
+    git(ours, "stash", "pop", "--quiet", "--index")
+
+
+def by_rebase(ours, mine):
+    """It stops before the commit that brings the file."""
+    git(ours, "rebase", "--quiet", "bare", check=False)
+    yield
+    (ours / "code").write_text("both")
+    git(ours, "add", "code")
+    git(ours, "-c", "core.editor=true", "rebase", "--continue")
+
+
+def by_conflict(ours, mine):
+    git(ours, "switch", "--quiet", "--create", "other", "HEAD~1")
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("Ports are theirs.\n")
+    commit(ours)
+    git(ours, "switch", "--quiet", "main")
+    git(ours, "merge", "--quiet", "other", check=False)
+    assert "<<<<<<<" in mine.read_text()
+    yield
+    git(ours, "checkout", "--quiet", "--ours", "--", str(mine))
+    git(ours, "add", "--force", str(mine))
+    git(ours, "commit", "--quiet", "--message", "ours")
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["same daemon", "next daemon"])
+@pytest.mark.parametrize("way", [by_branch, by_stash, by_rebase, by_conflict])
+def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home, tmp_path, way, restarts):
+    """Importance, metadata, counts and who wrote it, in `state.db` alone; and that it is ours."""
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    git(ours, "init", "--quiet")
+    for name in ("main", "bare"):
+        (ours / "code").write_text(name)
+        git(ours, "add", "code")
+        git(ours, "commit", "--quiet", "--message", name)
+        git(ours, "switch", "--quiet", "--create", "bare" if name == "main" else "back", "HEAD")
+    git(ours, "switch", "--quiet", "main")
+    (ours / "code").write_text("ours")
+    git(ours, "add", "code")
+    git(ours, "commit", "--quiet", "--message", "ours")
+    with running(home) as daemon, daemon.client(trusts=False) as client:
+        told = {"importance": 0.75, "metadata": {"topic": "ports"}, "user_id": "me", "agent_id": "claude"}
+        made = client.remember(str(ours), "Ports start at 9000", **told)
+        commit(ours)
+        assert "9000" in injected(client, ours).text
+        assert client.recall("ports", "s", workspace=str(ours), scopes=["repo"]).memories
+        (before,) = client.get(str(ours), [made.memory_id]).memories
+        assert (before.importance, before.metadata, before.agent_id) == (0.75, {"topic": "ports"}, "claude")
+        assert before.access_count > 0
+
+        steps = way(ours, Path(made.path))
+        next(steps)
+        eventually(lambda: "9000" not in injected(client, ours).text)
+        assert client.get(str(ours), [made.memory_id]).missing == (made.memory_id,)
+        if restarts:
+            daemon.stop()
+            daemon.start()
+        with contextlib.suppress(StopIteration):
+            next(steps)
+        reply = eventually(lambda: found if "9000" in (found := injected(client, ours)).text else None)
+        (after,) = client.get(str(ours), [made.memory_id]).memories
+
+    assert after == before
+    assert reply.notice == ""
 
 
 def test_nobody_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
