@@ -9,6 +9,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import contextlib
+import functools
 import gc
 import inspect
 import itertools
@@ -86,7 +87,12 @@ def pytest_collection(session: pytest.Session):
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this run does not ask for; files with daemons go first, so none is last and alone."""
     config.stash[_DESELECTED] = left_out.leave_out(config, items)
-    items.sort(key=lambda item: item.path.relative_to(_HERE).parts[0] not in _SLOW)
+    items.sort(key=lambda item: _is_quick(item.path))
+
+
+@functools.cache
+def _is_quick(file: Path) -> bool:
+    return file.relative_to(_HERE).parts[0] not in _SLOW
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from tests.faults.amount import SHORT
 from tests.faults.telling import FAST, Telling, classified, facts_in, telling
 from tests.support.provider import Answer, Request, ScriptedProvider
 
+_HERE = Path(__file__).parent
 Row = Callable[[str, int, str], None]
 
 
@@ -83,18 +85,21 @@ def outage() -> Iterator[Outage]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_waits_a_minute)
-    for item in items:
-        if _waits_a_minute(item):
-            item.add_marker(pytest.mark.long)
+    waiting = {item for item in items if _is_of_this_tier(item.path) and _waits_a_minute(item)}
+    for item in waiting:
+        item.add_marker(pytest.mark.long)
+    items.sort(key=waiting.__contains__)
+
+
+@functools.cache
+def _is_of_this_tier(file: Path) -> bool:
+    return file.is_relative_to(_HERE)
 
 
 def _waits_a_minute(item: pytest.Item) -> bool:
-    return bool({"poisoned", "outage"} & set(_asked_for(item)))
-
-
-def _asked_for(item: pytest.Item) -> list[str]:
-    return list(inspect.signature(item.function).parameters) if isinstance(item, pytest.Function) else []
+    return isinstance(item, pytest.Function) and bool(
+        {"poisoned", "outage"} & inspect.signature(item.function).parameters.keys()
+    )
 
 
 @pytest.fixture
