@@ -206,7 +206,6 @@ def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
 # --- a reply that is read while it is written ---
 
 LINES = "Shellfish is eaten.\nTusks are long.\n"
-BABBLE = streamed(LINES + "and " * 9_000, at_once=b"long.", drip_s=0.001)
 THINKING = streamed(
     "Okay, the user wants notes.\nShellfish, maybe?\n" + "and so on",
     at_once=b'"and"}}]}\n\n',
@@ -225,7 +224,7 @@ def known(hyde, auto, repo) -> None:
 
 @pytest.mark.usefixtures("known")
 def test_the_lines_that_a_slow_model_has_written_do_in_time(hyde, repo):
-    hyde.provider.chat = [BABBLE]
+    hyde.provider.chat = [streamed(LINES + "and " * 9_000, at_once=b"long.", drip_s=0.001)]
 
     reply = hyde.ask(repo, "what does it like")
 

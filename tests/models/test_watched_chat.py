@@ -43,7 +43,6 @@ def wishes(provider: ScriptedProvider) -> list[tuple[object, bool]]:
 
 
 LINES = "Tabs are used.\nCI runs on every push.\n"
-BABBLE = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
 
 
 def watch(
@@ -99,7 +98,7 @@ def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(provider, answer)
 
 
 def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider):
-    provider.chat = BABBLE
+    provider.chat = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
 
     found = watch(provider, two_lines)
 
