@@ -195,11 +195,14 @@ def _edit(
     key: str = "",
     cues: Iterable[str] | None = None,
     evidence: Iterable[str] | None = None,
+    relate: Iterable[Edge] = (),
+    unrelate: Iterable[str] = (),
     agent_id: str = "",
 ) -> Edit:
     """Write a new version with another text, category, cues or evidence; what is None stays.
 
-    With `base`, the version that the text was made from, it is refused if there is a newer one by now.
+    `relate` adds links, and `unrelate` takes links to these ids away. With `base`, the version that the text
+    was made from, it is refused if there is a newer one by now.
     """
     return Edit(
         workspace=workspace,
@@ -213,6 +216,8 @@ def _edit(
         key=key,
         cues=None if cues is None else tuple(cues),
         evidence=None if evidence is None else tuple(evidence),
+        relate=tuple(relate),
+        unrelate=tuple(unrelate),
         agent_id=agent_id,
     )
 
@@ -426,7 +431,6 @@ class Verbs:
     get = verb(protocol.GetMemories)
     list = verb(protocol.ListMemories)
     history = verb(protocol.History)
-    relate = verb(protocol.Relate)
     move = verb(protocol.Move)
     forget = verb(protocol.Forget)
     restore = verb(protocol.Restore)

@@ -1,4 +1,4 @@
-"""`forgectl edit`, `relate`, `move` and `restore`: what a person does to one memory.
+"""`forgectl edit`, `move` and `restore`: what a person does to one memory.
 
 An edit that cannot be written is not lost: its text is kept in a file, which is named.
 """
@@ -36,40 +36,34 @@ _allow_secret = click.option(
 @click.option(
     "--evidence", multiple=True, metavar="PATH[:LINES]", help='What it stands on from now on; "" for nothing.'
 )
+@click.option(
+    "--relate", multiple=True, metavar="ID[:RELATIONSHIP]", help="Link it to this memory; repeatable."
+)
+@click.option("--unrelate", multiple=True, metavar="ID", help="Take the link to this one away; repeatable.")
 @click.option("--if-version", "base", default="", metavar="VERSION", help="Only if this is still the newest.")
 @scope_option
 @_allow_secret
 @asks
-def edit_command(call: Invocation, *, memory_id: str, text: str | None, **fields: Any) -> None:
-    """Write a new version of a memory: another text (`-` reads it from stdin), category, cues or evidence.
+def edit_command(
+    call: Invocation, *, memory_id: str, text: str | None, relate: tuple[str, ...], **fields: Any
+) -> None:
+    """Write a new version of a memory: another text (`-`: of stdin), category, cues, evidence or links.
 
     With none of them, the text opens in your editor ($VISUAL or $EDITOR).
     """
     for name in ("cues", "evidence"):
         fields[name] = tuple(filter(None, fields[name])) if fields[name] else None
-    asked = wire.Edit(workspace=call.workspace, memory_id=memory_id, origin="explicit", **fields)
+    fields |= {"memory_id": memory_id, "relate": tuple(map(edge, relate))}
+    asked = wire.Edit(workspace=call.workspace, origin="explicit", **fields)
     with daemon(call) as client:
-        if text is None and not asked.category and asked.cues is asked.evidence is None:
+        others = asked.category or asked.relate or asked.unrelate
+        if text is None and not others and asked.cues is asked.evidence is None:
             asked = _edited(call, client, asked)
         elif text is not None:
             asked = replace(asked, content=stdin_text() if text == "-" else text)
         with _kept(asked.content if text in {None, "-"} else None):
             written = client.ask(asked)
             check_done(written)
-    show(call, written, written_lines(written))
-
-
-@click.command("relate")
-@click.argument("memory_id", metavar="ID")
-@click.argument("related", nargs=-1, metavar="[ID[:RELATIONSHIP]]...")
-@click.option("--remove", multiple=True, metavar="ID", help="Take the link to this memory away; repeatable.")
-@scope_option
-@_allow_secret
-@asks
-def relate_command(call: Invocation, *, related: tuple[str, ...], **fields: Any) -> None:
-    """Link a memory to others of the same scope, or take links away: a new version with the same text."""
-    request = wire.Relate(workspace=call.workspace, related=tuple(map(edge, related)), **fields)
-    written = ask(call, request, check_done)
     show(call, written, written_lines(written))
 
 
@@ -108,7 +102,7 @@ def restore_command(call: Invocation, **fields: Any) -> None:
 def _edited(call: Invocation, client: Client, asked: wire.Edit) -> wire.Edit:
     """The edit with what a person makes of the text. Raises Stop if nobody can, or nothing was changed."""
     if not call.interactive:
-        raise Stop("usage", "edit opens an editor; where there is none, give a TEXT, `-` or --category")
+        raise Stop("usage", "edit opens an editor; where there is none, give a TEXT, `-` or an option")
     chain = client.ask(
         wire.History(
             workspace=asked.workspace, memory_id=asked.memory_id, scope=asked.scope, agent_id=asked.agent_id

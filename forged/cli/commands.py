@@ -36,7 +36,6 @@ VERBS = {
     "why": ("retrieval", "Explain the last injection of a session, or what a query would find."),
     "remember": ("memories", "Write one memory."),
     "edit": ("chains", "Write a new version of a memory."),
-    "relate": ("chains", "Link a memory to others, or take links away."),
     "move": ("chains", "Give a memory another scope."),
     "restore": ("chains", "Take back what was forgotten or undone; list what can come back."),
     "forget": ("memories", "Take a memory and its older versions away."),

@@ -163,7 +163,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         yield from folded(_FORKED.format(len(heads)), width, _INDENT)
         names = short_ids(memory.id for memory in chain.memories) if width else {}
         one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
-        ways = (f"forgectl relate {other} {one}:supersedes", f"forgectl forget --version {one}")
+        ways = (f"forgectl edit {other} --relate {one}:supersedes", f"forgectl forget --version {one}")
         whole = f"  {'   or   '.join(ways)}"
         yield from (whole,) if not width or cells(whole) <= width else (f"  {way}" for way in ways)
 

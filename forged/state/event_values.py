@@ -43,8 +43,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     them were when the event was received. Of a message that is too long for one window the first message may
     be the rest, if the window is `begun`, and the last one only the beginning, if it `goes_on`. `roots` are
     those the workspace sees, repo before user, and `identities` which folder each of them was when the event
-    was accepted. `agent` is who handed it over, or nothing. Of a `headless`
-    one, which a script said, at most explicit requests are kept.
+    was accepted. `agent` is who handed it over, or nothing. Of a `headless` one, which a script said, at most
+    explicit requests are kept.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)

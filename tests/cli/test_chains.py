@@ -13,7 +13,6 @@ from forged_client.protocol import (
     History,
     Move,
     Moved,
-    Relate,
     Remembered,
     Restore,
     Restored,
@@ -112,15 +111,16 @@ def test_a_text_that_is_refused_is_not_lost(daemon, forgectl, monkeypatch, piped
     assert "mem_z" in shown.err
 
 
-def test_relate_adds_and_removes_links(daemon, forgectl):
-    daemon.answers[Relate] = WRITTEN
+def test_edit_adds_and_removes_links_without_an_editor(daemon, forgectl):
+    daemon.answers[Edit] = WRITTEN
+    links = ("--relate", "mem_b", "--relate", "mem_c:refines", "--unrelate", "mem_d")
 
-    shown = forgectl("relate", "mem_a", "mem_b", "mem_c:refines", "--remove", "mem_d", "--scope", "repo")
+    shown = forgectl("edit", "mem_a", *links, "--scope", "repo")
 
     assert shown.out.splitlines() == LINES
-    asked = daemon.asked(Relate)
-    assert asked.related == (Edge("mem_b"), Edge("mem_c", "refines"))
-    assert (asked.remove, asked.scope) == (("mem_d",), "repo")
+    asked = daemon.asked(Edit)
+    assert asked.relate == (Edge("mem_b"), Edge("mem_c", "refines"))
+    assert (asked.content, asked.unrelate, asked.scope) == (None, ("mem_d",), "repo")
 
 
 def test_move_says_what_became_of_it(daemon, forgectl):
@@ -170,4 +170,4 @@ def test_a_fork_is_named_with_what_ends_it(daemon, forgectl):
 
     assert "(fork: mem_a stands, too)" not in out
     assert "2 versions stand beside each other" in out
-    assert "forgectl relate mem_a mem_b:supersedes" in out
+    assert "forgectl edit mem_a --relate mem_b:supersedes" in out

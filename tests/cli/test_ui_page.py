@@ -303,8 +303,8 @@ def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look
     page.press("4")
 
     assert page.texts("#attention .command code")[:2] == [
-        "forgectl relate mem_new mem_fork:supersedes",
-        "forgectl relate mem_fork mem_new:supersedes",
+        "forgectl edit mem_new --relate mem_fork:supersedes",
+        "forgectl edit mem_fork --relate mem_new:supersedes",
     ]
 
 

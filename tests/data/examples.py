@@ -1,22 +1,17 @@
-"""One example of every message of this version, and the golden frames made from them.
+"""One example of every message of the contract, and the golden frames made from them.
 
-`python -m tests.data.examples`, from the repository root, writes the frames that are not there yet. One
-that exists is never rewritten: it is what released clients send, so what breaks it breaks them. A field that
-a message gained later gets a frame of its own, in LATER; the older frame shows what it means without.
+`python -m tests.data.examples`, from the repository root, writes the frames anew: what changed on the wire is
+then a line of the diff.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-from msgspec.structs import replace
-
 from forged_client import protocol as p
 from forged_client.framing import encode
-from forged_client.version import __version__
 
-FOLDER = Path(__file__).parent / "frames"
+FRAMES = Path(__file__).parent / "frames.txt"
 
 _EDGE = p.Edge(id="mem_b", relationship="refines")
 _HIT = p.Hit(
@@ -197,8 +192,16 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Trust(id=19, workspace="/w", action="trust", mode="pin", shown="d"),
     p.Review(id=20, workspace="/w", accept=("mem_a", "01234567"), shown="d"),
     p.Try(id=42),
-    p.Edit(id=43, workspace="/w", memory_id="mem_a", content="text", base="mem_a", key="k"),
-    p.Relate(id=44, workspace="/w", memory_id="mem_a", related=(_EDGE,), remove=("mem_c",), key="k"),
+    p.Edit(
+        id=43,
+        workspace="/w",
+        memory_id="mem_a",
+        content="text",
+        base="mem_a",
+        relate=(_EDGE,),
+        unrelate=("mem_c",),
+        key="k",
+    ),
     p.Move(id=45, workspace="/w", memory_id="mem_a", to="user", key="k"),
     p.Restore(id=46, workspace="/w", memory_id="mem_a", key="k"),
     p.HandOver(id=47, pid=44, version="0.1.0"),
@@ -349,215 +352,6 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Hooked(id=48, output=b'{"systemMessage":"kept"}'),
 )
 
-LATER: dict[str, p.Request | p.Reply] = {
-    "request-retrieve+compacts": p.Retrieve(
-        id=4, workspace="/w", session_id="s", mode="append", compacts=True
-    ),
-    "reply-status_report+agents": p.StatusReport(
-        id=3, agents=(p.AgentReport(agent="claude", last_event="Stop", last_event_at="2026-01-02T03:04:05Z"),)
-    ),
-    "reply-forgotten+cut": p.Forgotten(id=12, ids=("mem_a",), trash="/t", cut_sentences=3, cut_events=2),
-    "reply-status_report+said_again": p.StatusReport(id=3, capture=p.CaptureReport(said_again=1)),
-    "request-capture+window_id": p.Capture(
-        id=8, workspace="/w", session_id="s", messages=_MESSAGES, window_id="0-0123456789abcdef"
-    ),
-    "reply-status_report+endpoints": p.StatusReport(
-        id=3,
-        version="0.1.0",
-        endpoints=(
-            p.EndpointReport(
-                host="h",
-                model="m",
-                uses=("embeddings",),
-                state="failing",
-                last_success_s=61.5,
-                failing_s=3.0,
-                reason="auth",
-                message="no key",
-                next_s=0.0,
-            ),
-        ),
-    ),
-    "reply-status_report+shared": p.StatusReport(
-        id=3,
-        shared=p.SharedReport(
-            server="db.example/team",
-            scopes=("org",),
-            state="failing",
-            failing_s=3.0,
-            message="it cannot be reached",
-            next_s=0.5,
-            waiting=2,
-            refused=("put mem_a: 512 numbers",),
-            writers={"other/1": 4.5},
-        ),
-    ),
-    "reply-status_report+in_step": p.StatusReport(
-        id=3,
-        shared=p.SharedReport(
-            server="db.example/team",
-            in_step=(
-                p.InStepReport(scope="user", owner="ada", behind=2, kept_here=1, refused=1, in_step_s=60.5),
-            ),
-            not_in_step="it is paused",
-        ),
-    ),
-    "reply-status_report+capture": p.StatusReport(
-        id=3,
-        version="0.1.0",
-        capture=p.CaptureReport(
-            state="busy",
-            classifier="builtin:rules",
-            worker_pid=44,
-            turns=1,
-            spooled=2,
-            in_hand="ev_1",
-            tokens_today=9,
-            paused=("/r",),
-        ),
-    ),
-    "request-list+filters": p.ListMemories(
-        id=10,
-        workspace="/w",
-        stale=True,
-        since="2026-01-02T00:00:00Z",
-        session_id="s",
-        origin="typed",
-        all_repos=True,
-    ),
-    "request-retrieve+mode": p.Retrieve(id=4, workspace="/w", session_id="s", mode="append", agent="claude"),
-    "reply-retrieved+heard": p.Retrieved(
-        id=4,
-        memories=(msgspec.structs.replace(_HIT, came="near", stale=("a",)),),
-        heard=1,
-        captured=("kept",),
-    ),
-    "reply-explained+stayed": p.Explained(id=6, stayed=(p.Stayed("mem_c", "/r", "text", "faint", 0.5),)),
-    "request-remember+cues": p.Remember(
-        id=7, workspace="/w", content="text", cues=("a release",), evidence=("src/a.py:3-9",)
-    ),
-    "request-edit+cues": p.Edit(id=43, workspace="/w", memory_id="mem_a", cues=(), evidence=("src/a.py",)),
-    "reply-memories+stale": p.Memories(
-        id=9,
-        memories=(
-            msgspec.structs.replace(_RECORD, origin="typed", cues=("c",), evidence=("a:3",), stale=("a",)),
-        ),
-    ),
-    "request-review+keep": p.Review(
-        id=20, workspace="/w", keep=("mem_a",), drop=("mem_b",), text="text", allow_secret=True
-    ),
-    "reply-reviewed+waiting": p.Reviewed(
-        id=20,
-        waiting=(
-            p.Proposed(
-                id="mem_a",
-                content="text",
-                why="why",
-                beside="beside",
-                scope="repo",
-                category="patterns",
-                root="/r",
-                session_id="s",
-                agent="a",
-                created_at="2026-01-02T03:04:05Z",
-                supersedes="mem_0",
-            ),
-        ),
-        elsewhere=("/r2",),
-        kept=("mem_b",),
-        dropped=("mem_c",),
-    ),
-    "reply-costs+said": p.Costs(id=18, days=(p.DayCost(day="2026-01-02", purpose="capture", said_tokens=7),)),
-    "request-search+rated": p.Search(id=5, workspace="/w", query="q", rated=True),
-    "request-search+hypotheses": p.Search(id=5, workspace="/w", query="", hypotheses=("a", "b")),
-    "request-capture+agent": p.Capture(id=8, workspace="/w", session_id="s", agent="claude"),
-    "request-get+scope": p.GetMemories(id=9, workspace="/w", ids=("mem_a",), scope="user"),
-    "request-history+scope": p.History(id=11, workspace="/w", memory_id="mem_a", scope="user"),
-    "request-forget+scope": p.Forget(id=12, workspace="/w", memory_id="mem_a", scope="repo"),
-    "request-remember+key": p.Remember(
-        id=7, workspace="/w", content="text", scope="repo", category="user-facts", key="0123abcd"
-    ),
-    "request-remember+left_out": p.Remember(id=7, workspace="/w", content="text", supersedes="mem_0"),
-    "request-forget+key": p.Forget(id=12, workspace="/w", memory_id="mem_a", version_only=True, key="k"),
-    "reply-memories+rivals": p.Memories(
-        id=9, memories=(msgspec.structs.replace(_RECORD, rivals=("mem_c",)),), total=1
-    ),
-    "reply-status_report+forks": p.StatusReport(
-        id=3, roots=(p.RootReport(root="/r", scope="repo", state="ready", forks=1, fork_ids=("mem_a",)),)
-    ),
-    "reply-remembered+scope": p.Remembered(id=7, memory_id="mem_b", scope="user", category="patterns"),
-    "reply-remembered+replaced": p.Remembered(
-        id=7, memory_id="mem_b", version=3, replaced="mem_a", base_moved=True, existed=False
-    ),
-    "reply-retrieved+notice": p.Retrieved(id=4, notice="withheld"),
-    "reply-status_report+trust": p.StatusReport(
-        id=3,
-        roots=(p.RootReport(root="/r", scope="repo", state="ready", withheld=2, trust="pin", notice="n"),),
-    ),
-    "request-remember+agent": p.Remember(
-        id=7,
-        workspace="/w",
-        content="text",
-        scope="agent",
-        agent_id="claude",
-        user_id="me",
-        memory_type="learning",
-        importance=0.5,
-        metadata={"topic": "x", "n": [1, None]},
-    ),
-    "request-edit+agent": p.Edit(id=43, workspace="/w", memory_id="mem_a", scope="agent", agent_id="claude"),
-    "request-get+agent": p.GetMemories(id=9, workspace="/w", ids=(), scope="agent", agent_id="claude"),
-    "request-list+agent": p.ListMemories(id=10, workspace="/w", scope="agent", agent_id="claude"),
-    "request-search+agent": p.Search(id=5, workspace="/w", query="q", agent="claude", session_id="s"),
-    "request-why+agent": p.Why(id=6, workspace="/w", session_id="s", agent="claude"),
-    "reply-memories+details": p.Memories(
-        id=9,
-        memories=(
-            msgspec.structs.replace(
-                _RECORD,
-                memory_type="learning",
-                importance=0.5,
-                metadata={"topic": "x"},
-                agent_id="claude",
-                access_count=2,
-                last_accessed="2026-01-02T03:04:05Z",
-            ),
-        ),
-    ),
-    "reply-status_report+scopes": p.StatusReport(
-        id=3,
-        scopes=(
-            p.ScopeReport(
-                scope="session",
-                engine="memory",
-                place="/p",
-                owners=1,
-                memories=2,
-                retrieved=True,
-                lasts_s=3600.0,
-                dropped=3,
-            ),
-        ),
-    ),
-    "request-list+entities": p.ListMemories(id=10, workspace="/w", entities=True),
-    "reply-memories+entities": p.Memories(
-        id=9,
-        memories=(
-            replace(_RECORD, entities=("goose", "Redis"), relations=(p.Relation("goose", "uses", "Redis"),)),
-        ),
-        total=1,
-    ),
-    "reply-found+entities": p.Found(
-        id=5, memories=(replace(_HIT, entities=("goose",), relations=(p.Relation("a", "calls", "b"),)),)
-    ),
-    "reply-recalled+path": p.Recalled(
-        id=60,
-        memories=(
-            p.RecalledMemory(id="mem_a", scope="user", content="text", score=0.5, path="goose uses Redis"),
-        ),
-    ),
-}
-
 
 def name_of(message: p.Request | p.Reply) -> str:
     side = "request" if isinstance(message, p.Request) else "reply"
@@ -568,19 +362,10 @@ def message_types() -> set[type]:
     return {*p.REQUESTS, *p.REPLIES}
 
 
-def examples() -> dict[str, p.Request | p.Reply]:
-    """Every example by the name of its frame."""
-    return {name_of(message): message for message in EXAMPLES} | LATER
-
-
-def write_missing() -> None:
-    folder = FOLDER / __version__
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, message in examples().items():
-        file = folder / f"{name}.hex"
-        if not file.exists():
-            file.write_text(bytes(encode(message)).hex() + "\n")
+def frames() -> str:
+    """The frame of every example, one a line, behind its name."""
+    return "".join(f"{name_of(message)} {bytes(encode(message)).hex()}\n" for message in EXAMPLES)
 
 
 if __name__ == "__main__":
-    write_missing()
+    FRAMES.write_text(frames())

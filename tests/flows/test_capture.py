@@ -42,8 +42,8 @@ def test_a_compaction_is_classified_whatever_the_state_of_the_turn(stage, repo, 
     with stage.hanging(proposal("Builds run on bazel.")):
         stage.capture(repo, "a turn in hand")
         stage.provider.wait_for(1, path=CHAT)
-        stage.capture(repo, "another window", window_id="w")
-        assert stage.capture(repo, f"the {kind}", kind=kind, window_id="c").outcome == "durable"
+        stage.capture(repo, "another window")
+        assert stage.capture(repo, f"the {kind}", kind=kind).outcome == "durable"
         stage.provider.chat = [reply(), reply(proposal("Tests need docker."))]
     stage.settle()
 

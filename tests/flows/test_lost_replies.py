@@ -74,7 +74,7 @@ def test_a_link_is_added_once(daemon, repo, lossy, walrus):
     with daemon.client() as client:
         carpenter = client.remember(str(repo), "the carpenter weeps").memory_id
 
-    reply = lossy.relate(str(repo), walrus, [Edge(carpenter)])
+    reply = lossy.edit(str(repo), walrus, relate=[Edge(carpenter)])
 
     assert reply.status == "ok"
     assert len(versions(daemon, repo, reply.memory_id)) == 2

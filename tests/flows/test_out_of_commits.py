@@ -58,7 +58,7 @@ WRITES: dict[str, tuple[Callable[[Client, Path], list[str]], Callable[[Client, P
     ),
     "relate": (
         lambda client, top: ids(client, top, 2),
-        lambda client, top, there: client.relate(str(top), there[0], [Edge(there[1])]),
+        lambda client, top, there: client.edit(str(top), there[0], relate=[Edge(there[1])]),
     ),
     "move": (
         lambda client, top: [client.remember(str(top), TEXT, scope="user").memory_id],

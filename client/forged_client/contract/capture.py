@@ -39,7 +39,7 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     `agent` is who hands it over, as in `Retrieve`.
 
     `messages` is the whole window: what of it the session has said before is known, and only the rest is
-    judged (of a compaction and an explicit request all is). `window_id` says nothing any more.
+    judged (of a compaction and an explicit request all is).
 
     A window that one frame cannot hold comes in `parts`, numbered from 0 by `part`, in any order, all under
     one `event_id` that the client makes (letters, digits, `_` and `-`, at most 64). With such an id a capture
@@ -60,7 +60,6 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
     kind: str = "turn"
     messages: tuple[Message, ...] = ()
     last_summary_index: int = 0
-    window_id: str = ""
     event_id: str = ""
     part: int = 0
     parts: int = 1

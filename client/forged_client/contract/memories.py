@@ -263,11 +263,13 @@ class History(_Shown[Chain], frozen=True, tag="history"):
 
 
 class Edit(Request[Remembered], frozen=True, tag="edit"):
-    """Write a new version of a memory: another text, category, cues or evidence; the rest stays.
+    """Write a new version of a memory: another text, category, cues, evidence or links; the rest stays.
 
     `content`, `cues` and `evidence` None keep what is there; with another text, what it stands on is looked
-    at anew. `base` is the id (or the number) of the version that the text was made from: if another one is
-    the newest by now, nothing is written and the code is `conflict`. With a `key` it may be sent twice.
+    at anew. `relate` are links to add: one that is there with another relationship gets this one. `unrelate`
+    are ids of links to take away. `base` is the id (or the number) of the version that the text was made of:
+    if another one is the newest by now, nothing is written and the code is `conflict`. With a `key` it may be
+    sent twice.
     """
 
     effect = "write"
@@ -288,32 +290,9 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     key: str = ""
     cues: tuple[str, ...] | None = None
     evidence: tuple[str, ...] | None = None
+    relate: tuple[Edge, ...] = ()
+    unrelate: tuple[str, ...] = ()
     agent_id: str = ""
-
-
-class _RelateOptions(Request[Remembered], frozen=True, kw_only=True):
-    """What else to change, and where it is."""
-
-    remove: tuple[str, ...] = ()
-    scope: str = ""
-    allow_secret: bool = False
-    key: str = ""
-    agent_id: str = ""
-
-
-class Relate(_RelateOptions, frozen=True, tag="relate"):
-    """Write a new version with other links: `related` are added, `remove` are ids of links to take away.
-
-    A link that is there with another relationship gets this one. With a `key` it may be sent twice.
-    """
-
-    effect = "write"
-    needs = ("workspace", "memory")
-    repeatable = False
-
-    workspace: str
-    memory_id: str
-    related: tuple[Edge, ...] = ()
 
 
 class Moved(Reply, frozen=True, tag="moved"):

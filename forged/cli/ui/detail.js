@@ -76,8 +76,8 @@ function troubles(store, entry) {
   if (entry.rivals.length)
     found.push([
       el("p", {}, "Another version stands beside it, and neither replaces the other: ", joined(entry.rivals), "."),
-      run("This one holds: ", "relate", entry.id, `${entry.rivals[0]}:supersedes`),
-      run("The other one holds: ", "relate", entry.rivals[0], `${entry.id}:supersedes`),
+      run("This one holds: ", "edit", entry.id, "--relate", `${entry.rivals[0]}:supersedes`),
+      run("The other one holds: ", "edit", entry.rivals[0], "--relate", `${entry.id}:supersedes`),
     ]);
   if (entry.redacted.length)
     found.push([el("p", {}, "Its file holds what looks like a secret (", joined(entry.redacted), ") and is shown without it.")]);

@@ -62,7 +62,6 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Recall: recall.recall,
     wire.Remember: writing.remember,
     wire.Edit: writing.edit,
-    wire.Relate: writing.relate,
     wire.Move: moving.move,
     wire.Restore: restoring.restore,
     wire.Import: importing.import_,
@@ -92,7 +91,7 @@ HANDLERS: Mapping[type, Handler] = {
 
 
 # Of these the writer knows what each key came to, in the transaction that puts the file on record.
-_ON_RECORD = (wire.Remember, wire.Edit, wire.Relate)
+_ON_RECORD = (wire.Remember, wire.Edit)
 # What these replies say of memories is not on record; the handler finds it again.
 _WITH_TEXTS = (wire.Restored, wire.Undone, wire.Reviewed)
 _RECEIPTS = 1000

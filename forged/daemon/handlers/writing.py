@@ -1,4 +1,4 @@
-"""The verbs that write a memory or a new version of one: `remember`, `edit` and `relate`.
+"""The verbs that write a memory or a new version of one: `remember` and `edit`.
 
 Each replies when what it wrote is on disk, and returns the generation that shows it. What becomes a memory
 passes here: private spans are left out, and a secret is refused unless somebody insists. Raised are
@@ -95,13 +95,17 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
     """Write a new version with what is to be another; what is as it was already is not written again."""
     check_changeable(request.scope)
     place = await within(context, place, request.scope, request.agent_id)
-    if request.content is None and not request.category and request.cues is request.evidence is None:
-        raise InvalidRequest("nothing to change; give a text, a category, cues or evidence")
+    said = request.content is not None or request.category or request.relate or request.unrelate
+    if not said and request.cues is request.evidence is None:
+        raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
     if request.category:
         check_known("category", request.category, Category)
     check_known("origin", request.origin, CLAIMED)
 
-    cues = None if request.cues is None else cues_of(request.cues)
+    cues, added = None if request.cues is None else cues_of(request.cues), tuple[wire.Edge, ...]()
+    if request.relate:
+        at, _ = await on_disk(context, place, request.memory_id, request.scope)
+        added = await _edges(context, at.index, request.relate)
 
     async def changed(base: Memory, root: Root) -> Memory:
         if request.base and request.base not in {base.id, str(base.version)}:
@@ -114,6 +118,7 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
             category=request.category or base.category,
             cues=base.cues if cues is None else cues,
             evidence=await _evidence(request, base, _ground(place, root)),
+            related=_related(base, added, request.unrelate),
         )
         if request.content is None:
             return new
@@ -142,30 +147,20 @@ async def _evidence(request: wire.Edit, base: Memory, root: Root) -> tuple[Evide
     return await looked_at_anew(base.evidence, root)
 
 
-async def relate(context: Context, place: Workplace, request: wire.Relate) -> tuple[wire.Remembered, int]:
-    """Write a new version with other links; links that are as they were already are not written again."""
-    check_changeable(request.scope)
-    place = await within(context, place, request.scope, request.agent_id)
-    if not request.related and not request.remove:
-        raise InvalidRequest("no link to add or to remove; name a memory")
-    at, _ = await on_disk(context, place, request.memory_id, request.scope)
-    added = await _edges(context, at.index, request.related)
-
-    async def changed(base: Memory, _: Root) -> Memory:
-        there = {edge.id: edge for edge in base.related}
-        gone = [_linked(there, wanted) for wanted in request.remove]
-        there |= {edge.id: Related(edge.id, edge.relationship) for edge in added}
-        return msgspec.structs.replace(
-            base, related=tuple(edge for edge in there.values() if edge.id not in gone)
-        )
-
-    return await _next_version(context, place, request, changed)
+def _related(base: Memory, added: Sequence[wire.Edge], gone: Sequence[str]) -> tuple[Related, ...]:
+    """Links of the next version; one that is there with another relationship gets the new one."""
+    if not (added or gone):
+        return base.related
+    there = {edge.id: edge for edge in base.related}
+    left_out = {_linked(there, wanted) for wanted in gone}
+    there |= {edge.id: Related(edge.id, edge.relationship) for edge in added}
+    return tuple(edge for edge in there.values() if edge.id not in left_out)
 
 
 async def _next_version(
     context: Context,
     place: Workplace,
-    request: wire.Edit | wire.Relate,
+    request: wire.Edit,
     changed: Callable[[Memory, Root], Awaitable[Memory]],
 ) -> tuple[wire.Remembered, int]:
     """Write what `changed` makes of the newest version, whichever that is by then."""
@@ -193,7 +188,7 @@ async def _next_version(
 
 
 async def _done_before(
-    context: Context, place: Workplace, request: wire.Edit | wire.Relate
+    context: Context, place: Workplace, request: wire.Edit
 ) -> tuple[wire.Remembered, int] | None:
     """Return the memory that an earlier request of this key has written. Raises NoLongerWanted."""
     await context.daemon.state.opened()

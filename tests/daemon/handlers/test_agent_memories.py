@@ -234,10 +234,8 @@ async def test_nothing_of_an_agent_is_in_a_place_that_does_not_name_it(home, rep
                 wire.History(workspace=workspace, memory_id=memory_id, **scope),
                 wire.Forget(workspace=workspace, memory_id=memory_id, **scope),
                 wire.Edit(workspace=workspace, memory_id=memory_id, content="other", **scope),
-                wire.Relate(
-                    workspace=workspace, memory_id=memory_id, related=(wire.Edge(memory_id),), **scope
-                ),
-                wire.Relate(workspace=workspace, memory_id=mine.memory_id, related=(wire.Edge(memory_id),)),
+                wire.Edit(workspace=workspace, memory_id=memory_id, relate=(wire.Edge(memory_id),), **scope),
+                wire.Edit(workspace=workspace, memory_id=mine.memory_id, relate=(wire.Edge(memory_id),)),
                 wire.Move(workspace=workspace, memory_id=memory_id, to="repo", **scope),
                 wire.Restore(workspace=workspace, memory_id=memory_id, **scope),
             ):

@@ -25,7 +25,6 @@ REQUESTS = {
     wire.History: {"memory_id": "m"},
     wire.Forget: {"memory_id": "m"},
     wire.Edit: {"memory_id": "m", "content": "text"},
-    wire.Relate: {"memory_id": "m"},
     wire.Move: {"memory_id": "m", "to": "user"},
     wire.Restore: {"memory_id": "m"},
     wire.Import: {},

@@ -483,8 +483,11 @@ async def test_forgetting_leaves_nothing_in_turn_cache_and_ledger(home, repo):
 NAMES_A_MEMORY = {"memory_id", "ids", "supersedes", "keep"}
 # Each verb that names a memory, with its request for one that is there.
 BY_ID = {
-    wire.Edit: lambda one, _: {"memory_id": one, "content": "another text"},
-    wire.Relate: lambda one, other: {"memory_id": one, "related": (wire.Edge(other),)},
+    wire.Edit: lambda one, other: {
+        "memory_id": one,
+        "content": "another text",
+        "relate": (wire.Edge(other),),
+    },
     wire.Move: lambda one, _: {"memory_id": one, "to": "user"},
     wire.Remember: lambda one, other: {
         "content": "newer",
@@ -541,7 +544,7 @@ async def test_before_the_state_is_read_no_verb_says_that_a_memory_is_not_there(
 WITHHELD = {
     kind: fields
     for kind, fields in BY_ID.items()
-    if kind in {wire.Edit, wire.Relate, wire.Move, wire.Remember, wire.History}
+    if kind in {wire.Edit, wire.Move, wire.Remember, wire.History}
 }
 
 

@@ -138,7 +138,7 @@ def test_every_verb_that_writes_says_a_full_disk(refused, kind):
 
 
 WRITES = {
-    *(wire.Remember, wire.Edit, wire.Relate, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Import),
+    *(wire.Remember, wire.Edit, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Import),
     *(wire.Capture, wire.Learn, wire.Dead, wire.Pause, wire.Trust, wire.Review, wire.Ingest),
     *(wire.RemoveDocument, wire.Rebuild, wire.Hook, wire.HandOver),
 }

@@ -38,7 +38,7 @@ ASKED: dict[str, Callable[[str], wire.Request]] = {
     "supersede": lambda top: wire.Remember(workspace=top, content="goose is gone", supersedes="mem_x1"),
     "edit": lambda top: wire.Edit(workspace=top, memory_id="mem_x1", content="goose flies", base="mem_x2"),
     "edit category": lambda top: wire.Edit(workspace=top, memory_id="mem_x2", category="patterns", base="2"),
-    "relate": lambda top: wire.Relate(workspace=top, memory_id="mem_x1", related=(wire.Edge("mem_x3"),)),
+    "relate": lambda top: wire.Edit(workspace=top, memory_id="mem_x1", relate=(wire.Edge("mem_x3"),)),
     "move": lambda top: wire.Move(workspace=top, memory_id="mem_x1", to="user"),
     "forget": lambda top: wire.Forget(workspace=top, memory_id="mem_x2"),
     "forget one version": lambda top: wire.Forget(workspace=top, memory_id="mem_x1", version_only=True),

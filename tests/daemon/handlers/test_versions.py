@@ -1,4 +1,4 @@
-"""What a person does to a memory: edit, relate, forget a version in the middle; names and defaults."""
+"""What a person does to a memory: edit, also of links, forget a version in the middle; names and defaults."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_an_id_is_named_by_its_beginning_in_every_verb(home, repo):
         edited = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_x", content="two again"))
         assert edited.replaced == "mem_xyz9"
         linked = await parts.ask(
-            wire.Relate(workspace=str(repo), memory_id="xyz", related=(wire.Edge("abc", "refines"),))
+            wire.Edit(workspace=str(repo), memory_id="xyz", relate=(wire.Edge("abc", "refines"),))
         )
         assert linked.replaced == edited.memory_id
         gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_ab"))
@@ -270,27 +270,31 @@ async def test_edits_at_the_same_moment_line_up(home, repo):
     assert {each.supersedes for each in found.memories[1:]} == {each.id for each in found.memories[:-1]}
 
 
-# --- relate -------------------------------------------------------------------------------------------
+# --- links --------------------------------------------------------------------------------------------
 
 
 async def test_a_link_is_added_changed_and_taken_away_in_new_versions(home, repo):
     put(repo, memory("mem_1", "text"), memory("mem_2", "other"))
     async with assembled(home) as parts:
 
-        async def relate(**fields: object) -> tuple[wire.Edge, ...]:
-            told = await parts.ask(wire.Relate(workspace=str(repo), memory_id="mem_1", **fields))
+        async def linked(**fields: object) -> tuple[wire.Edge, ...]:
+            told = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_1", **fields))
             return (await shown(parts, repo, told.memory_id)).related
 
-        assert await relate(related=(wire.Edge("mem_2"),)) == (wire.Edge("mem_2", "relates-to"),)
-        assert await relate(related=(wire.Edge("mem_2", "refines"),)) == (wire.Edge("mem_2", "refines"),)
-        assert await relate(remove=("2",)) == ()
+        assert await linked(relate=(wire.Edge("mem_2"),)) == (wire.Edge("mem_2", "relates-to"),)
+        assert await linked(relate=(wire.Edge("mem_2", "refines"),)) == (wire.Edge("mem_2", "refines"),)
+        assert await linked(unrelate=("2",)) == ()
+        assert await linked(content="new", relate=(wire.Edge("mem_2"),)) == (
+            wire.Edge("mem_2", "relates-to"),
+        )
+        assert await linked(category="patterns") == (wire.Edge("mem_2", "relates-to"),)
         again = await parts.ask(
-            wire.Relate(workspace=str(repo), memory_id="mem_2", related=(wire.Edge("mem_1"),))
+            wire.Edit(workspace=str(repo), memory_id="mem_2", relate=(wire.Edge("mem_1"),))
         )
         same = await parts.ask(
-            wire.Relate(workspace=str(repo), memory_id="mem_2", related=(wire.Edge("mem_1"),))
+            wire.Edit(workspace=str(repo), memory_id="mem_2", relate=(wire.Edge("mem_1"),))
         )
-        refused = await parts.refusal(wire.Relate(workspace=str(repo), memory_id="mem_2", remove=("mem_9",)))
+        refused = await parts.refusal(wire.Edit(workspace=str(repo), memory_id="mem_2", unrelate=("mem_9",)))
 
     assert (again.existed, same.existed, same.memory_id) == (False, True, again.memory_id)
     assert refused == ("not_found", "it has no link to 'mem_9'")
@@ -329,7 +333,7 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
         ]
 
         await parts.ask(
-            wire.Relate(workspace=str(repo), memory_id="mem_b", related=(wire.Edge("mem_a", "supersedes"),))
+            wire.Edit(workspace=str(repo), memory_id="mem_b", relate=(wire.Edge("mem_a", "supersedes"),))
         )
         ended = await chain(parts, repo, "mem_r")
         status = await parts.ask(wire.Status(workspace=str(repo)))
