@@ -16,6 +16,11 @@ CHANGED: dict[int, str] = {}
 
 def request(kind: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A request of the story as it is asked now."""
+    if kind == "relate":
+        kind = "edit"
+        fields = {
+            {"related": "relate", "remove": "unrelate"}.get(name, name): each for name, each in fields.items()
+        }
     return TYPES.get(kind, kind), {FIELDS.get(name, name): value for name, value in fields.items()}
 
 
