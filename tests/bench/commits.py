@@ -12,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -157,14 +158,17 @@ def checked_out(revision: str, extras: str = "") -> Iterator[Checkout]:
 def _installed(tree: Path, top: Path, extras: str) -> Path:
     """An interpreter with the commit installed, and beside it what this one has, version by version.
 
-    typing_extensions is named because msgspec imports it where it is installed, which every start feels.
+    typing_extensions is named because msgspec imports it where it is installed, which every start feels. What
+    make holds for other environments does not hold here.
     """
     python, versions = top / "venv/bin/python", top / "versions"
     versions.write_bytes(_output(sys.executable, "-m", "pip", "freeze", "--exclude-editable"))
     _output(sys.executable, "-m", "venv", top / "venv")
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", versions]
     server = f"{tree}[{extras}]" if extras else tree
-    _output(*install, "-e", tree / "client", "-e", server, "typing_extensions")
+    held = ("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT")
+    free = {name: value for name, value in os.environ.items() if name not in held}
+    _output(*install, "-e", tree / "client", "-e", server, "typing_extensions", env=free)
     return python
 
 
@@ -194,8 +198,8 @@ def _git(*words: str | Path) -> bytes:
     return _output("git", "-C", HERE.parents[1], *words)
 
 
-def _output(*words: str | Path) -> bytes:
-    done = subprocess.run([str(word) for word in words], capture_output=True)
+def _output(*words: str | Path, env: Mapping[str, str] | None = None) -> bytes:
+    done = subprocess.run([str(word) for word in words], capture_output=True, env=env)
     if done.returncode:
         raise Broken(f"{' '.join(map(str, words[:4]))}: {done.stderr.decode().strip()[-300:]}")
     return done.stdout
