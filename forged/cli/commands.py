@@ -42,7 +42,6 @@ VERBS = {
     "list": ("memories", "List memories, newest first."),
     "show": ("memories", "Print memories whole."),
     "history": ("memories", "Show the versions of a memory, oldest first."),
-    "graph": ("graph", "Print version chains and links as a graph: dot, mermaid or json."),
     "ui": ("ui.verb", "Look at memories, captures and injections in a page of the browser."),
     "learn": ("learning", "Propose memories from past sessions of your agents."),
     "import": ("importing", "Take over memories from other programs' files, or another root."),

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from forged.cli.things import things_of
 from forged.cli.ui import page as pages
 from forged.cli.ui.seen import Seen, Withheld
 from forged_client import protocol as wire
@@ -308,165 +307,6 @@ def test_versions_that_stand_beside_each_other_are_named_with_both_ways_out(look
     ]
 
 
-# --- the graph -----------------------------------------------------------------------------------------
-
-
-def label(page: Page, kind: str) -> str:
-    return str(page.value(f"document.querySelector('#graph .{kind}').getAttribute('aria-label')"))
-
-
-def nodes(page: Page) -> dict[str, tuple[float, float]]:
-    script = """[...document.querySelectorAll("#graph .node")].map((node) =>
-        [node.getAttribute("aria-label"), ...node.getAttribute("transform").match(/[-0-9.]+/g)])"""
-    return {label: (float(x), float(y)) for label, x, y in page.value(script)}
-
-
-def test_the_graph_shows_chain_and_links_of_a_memory_older_to_the_left_and_always_in_the_same_places(look):
-    page = look()
-    search(page, "tuesdays")
-    page.press("Enter")
-    page.press("g")
-
-    drawn = nodes(page)
-    assert set(drawn) == {NEW.content, OLD.content, LINKED.content, "mem_gone: not there"}
-    assert drawn[OLD.content][0] < drawn[NEW.content][0] - 100
-    assert drawn[OLD.content][1] == drawn[NEW.content][1]
-    assert page.texts("#graph text.relation") == ["refines", "relates-to"]
-    assert page.value("document.querySelectorAll('#graph line.replaces').length") == 1
-    assert label(page, "selected") == NEW.content
-    again = look()
-    search(again, "queues")
-    again.press("Enter")
-    again.press("g")
-    assert nodes(again) == drawn
-
-
-def test_a_memory_is_chosen_in_the_graph_by_mouse_or_by_arrows_and_enter(look):
-    page = look()
-    search(page, "tuesdays")
-    page.press("Enter")
-    page.press("g")
-    page.press("ArrowLeft")
-    assert label(page, "focused") == OLD.content
-    page.press("Enter")
-    assert label(page, "selected") == OLD.content
-    page.click(f'#graph [aria-label="{LINKED.content}"] circle')
-    assert label(page, "selected") == LINKED.content
-    page.press("g")
-    assert page.text("#detail h2") == LINKED.content
-
-
-def speaking() -> Seen:
-    """Two memories that are joined by a thing alone, and a thing that is joined to that by a relation."""
-    memories = (
-        record("mem_1", "Invoices are kept in the ledger.", entities=("ledger",)),
-        record(
-            "mem_2",
-            "Closed books stay.",
-            entities=("Ledger", "Policy 7"),
-            relations=(wire.Relation("Ledger", "falls-under", "Policy 7"),),
-        ),
-        record("mem_3", "Of nothing else.", entities=("alone",)),
-    )
-    return Seen(made_at=NOW, workspace=TOP, memories=memories, things=things_of(memories))
-
-
-def test_what_memories_speak_of_joins_them_in_the_graph_where_somebody_wants_it(look):
-    page = look(speaking())
-    search(page, "invoices")
-    page.press("Enter")
-    page.press("g")
-    assert "no other version and no link" in page.text("#graph .hint")
-    page.press("e")
-
-    assert set(nodes(page)) == {
-        "Invoices are kept in the ledger.",
-        "Closed books stay.",
-        "ledger",
-        "Policy 7",
-    }
-    assert len(page.texts("#graph .node.thing")) == 2
-    assert page.value("document.querySelectorAll('#graph line.speaks').length") == 3
-    assert page.texts("#graph text.relation") == ["falls-under"]
-    assert "2 memories with links and 2 things" in page.text("#graph .hint")
-    page.press("e")
-    assert nodes(page) == {}
-
-
-def test_a_thing_is_reached_by_arrows_or_mouse_and_shows_what_is_around_it(look):
-    page = look(speaking())
-    search(page, "invoices")
-    page.press("Enter")
-    page.press("g")
-    page.click("#things")
-    assert page.value("document.querySelector('#things').getAttribute('aria-pressed')") == "true"
-
-    page.click('#graph [aria-label="Policy 7"] rect')
-    assert label(page, "selected") == "Policy 7"
-    page.click('#graph [aria-label="Closed books stay."] circle')
-    assert label(page, "selected") == "Closed books stay."
-    page.press("g")
-    assert page.texts("#detail section h3")[0] == "Speaks of"
-    assert "Ledger falls-under Policy 7" in page.text("#detail")
-
-
-def test_where_nothing_is_spoken_of_by_two_there_is_nothing_to_turn_on(look):
-    page = look()
-    page.press("g")
-    page.press("e")
-
-    assert page.texts("#things") == []
-
-
-def test_plus_minus_and_nought_change_the_size_of_the_graph_and_a_drag_moves_it(look):
-    page = look()
-    search(page, "tuesdays")
-    page.press("Enter")
-    page.press("g")
-    width = "document.querySelector('#graph svg').viewBox.baseVal.width"
-    before = page.value(width)
-    page.press("+")
-    assert page.value(width) < before
-    page.press("-")
-    page.press("-")
-    assert page.value(width) > before
-    page.press("0")
-    assert page.value(width) == before
-
-
-def test_a_graph_that_is_too_large_to_read_begins_at_the_memory_that_was_chosen_and_nought_shows_it_all(look):
-    long = [
-        record(f"mem_{n:02}", f"Rule {n}.", version=n, supersedes=f"mem_{n - 1:02}") for n in range(1, 60)
-    ]
-    page = look(Seen(made_at=NOW, workspace=TOP, memories=tuple(reversed(long))))
-    page.press("g")
-    seen = """[...document.querySelectorAll("#graph .node")].filter((node) => {
-        const [box, room] = [node.getBoundingClientRect(), node.ownerSVGElement.getBoundingClientRect()];
-        return box.right > room.left && box.left < room.right;
-    }).length"""
-
-    assert 1 < page.value(seen) < 10
-    assert page.texts("#graph .node text")
-    page.press("0")
-    assert page.value(seen) == 60
-    assert page.texts("#graph .node text") == []
-
-
-def test_of_very_many_the_nearest_300_are_drawn_and_what_is_alone_shows_all_that_is_linked(look):
-    hub = record("mem_hub", "The hub.")
-    spokes = [record(f"mem_{n}", f"Spoke {n}.", related=(wire.Edge("mem_hub"),)) for n in range(400)]
-    page = look(Seen(made_at=NOW, workspace=TOP, memories=(hub, *spokes)))
-    page.press("g")
-    assert (len(nodes(page)), page.text("#graph .hint")[:21]) == (300, "300 memories with lin")
-
-    alone = look()
-    search(alone, "short sentences")
-    alone.press("Enter")
-    alone.press("g")
-    assert "no other version and no link" in alone.text("#graph .hint")
-    assert set(nodes(alone)) == {NEW.content, OLD.content, LINKED.content, "mem_gone: not there"}
-
-
 # --- captures and injections ---------------------------------------------------------------------------
 
 
@@ -513,9 +353,6 @@ def test_an_empty_store_says_so_in_every_view(look):
         "No turn of an agent has got a memory here in the last 30 days",
         "Nothing waits for you: no memory is stale or withheld, and no proposal waits",
     ]
-    page.press("1")
-    page.press("g")
-    assert "none is linked" in page.text("#graph .hint")
 
 
 # --- keys, themes, windows -----------------------------------------------------------------------------
@@ -684,7 +521,6 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
             made_at=NOW,
             workspace=TOP,
             memories=memories,
-            things=things_of(memories),
             judged=tuple(replace(REFUSED, text=each, reason=each, why=each, agent=each) for each in texts),
             injections=tuple(
                 replace(TURN, agent=each, memories=(replace(TURN.memories[0], id=each, came=each),))
@@ -708,8 +544,6 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
         assert seen_as(text) in facts
     for key in "4321":
         page.press(key)
-    page.press("g")
-    page.press("e")
     assert page.value("typeof window.hacked") == "undefined"
     ours = "script, style, img, base, iframe, object, link, main [onload], main [onerror]"
     assert page.value(f"document.querySelectorAll('{ours}').length") == 3  # the data, the script, the style
@@ -761,7 +595,7 @@ def test_5_000_memories_are_there_at_once_and_only_those_in_sight_are_drawn(brow
         replace(each, entities=(f"part_{at % 700}", f"service_{at % 97}", f"alone_{at}"))
         for at, each in enumerate(many(5000))
     )
-    seen = Seen(made_at=NOW, workspace=TOP, memories=memories, things=things_of(memories))
+    seen = Seen(made_at=NOW, workspace=TOP, memories=memories)
     file.write_text(pages.page(seen))
     page = Page(browser)
 

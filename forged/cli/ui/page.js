@@ -10,7 +10,6 @@ const store = new Store(JSON.parse(byId("data").textContent));
 const ROOTS = store.values("root").map(([root]) => root);
 const state = {
   view: "memories",
-  mode: "text",
   query: "",
   filters: { state: "newest", scope: "", category: "", origin: "", root: "" },
   selected: null,
@@ -18,7 +17,6 @@ const state = {
   injectionDay: "",
 };
 const list = new VirtualList(byId("list"), drawRow, (entry, at) => (select(entry, at), open()));
-const graph = new GraphView(byId("graph"), store, go);
 
 // --- memories ------------------------------------------------------------------------------------------
 
@@ -82,21 +80,10 @@ function go(key) {
 
 function showSelected() {
   const entry = state.selected;
-  const [detail, drawn] = [byId("detail"), byId("graph")];
-  detail.hidden = state.mode !== "text";
-  drawn.hidden = state.mode !== "graph";
-  byId("mode-text").setAttribute("aria-pressed", String(state.mode === "text"));
-  byId("mode-graph").setAttribute("aria-pressed", String(state.mode === "graph"));
-  if (state.mode === "graph") graph.show(entry);
-  else if (entry) detail.replaceChildren(...detailOf(store, entry, markerOf(termsOf(state.query)), go).flat().filter(Boolean));
+  const detail = byId("detail");
+  if (entry) detail.replaceChildren(...detailOf(store, entry, markerOf(termsOf(state.query)), go).flat().filter(Boolean));
   else detail.replaceChildren(nothing(store.entries.length ? "Choose a memory." : "There is no memory yet. Agents that are connected keep what lasts; `forgectl remember` writes one."));
   byId("pane").scrollTop = 0;
-}
-
-function setMode(mode) {
-  state.mode = mode;
-  showSelected();
-  if (mode === "graph") byId("graph").querySelector("svg")?.focus();
 }
 
 /** On a narrow window the text lies over the list. */
@@ -160,7 +147,6 @@ function setTheme(theme) {
 function back() {
   if (document.activeElement === byId("query") && state.query) return ((byId("query").value = state.query = ""), search());
   if (state.view !== "memories") return showView("memories");
-  if (state.mode === "graph") setMode("text");
   close();
 }
 
@@ -175,8 +161,6 @@ const KEYS = {
   Home: () => move(-Infinity),
   End: () => move(Infinity),
   Enter: () => state.selected && (open(), byId("pane").focus()),
-  g: () => (showView("memories"), open(), setMode(state.mode === "graph" ? "text" : "graph")),
-  e: () => state.mode === "graph" && graph.turnThings(),
   t: () => setTheme(isDark() ? "light" : "dark"),
   "?": () => byId("help").showModal(),
   Escape: back,
@@ -221,8 +205,6 @@ function begin() {
   for (const view of VIEWS) byId(`tab-${view}`).addEventListener("click", () => showView(view));
   byId("tabs").addEventListener("keydown", tabKey);
   byId("query").addEventListener("input", (event) => ((state.query = event.target.value), search()));
-  byId("mode-text").addEventListener("click", () => setMode("text"));
-  byId("mode-graph").addEventListener("click", () => setMode("graph"));
   byId("back").addEventListener("click", close);
   byId("theme").addEventListener("click", KEYS.t);
   byId("keys").addEventListener("click", KEYS["?"]);

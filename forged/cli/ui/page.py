@@ -16,7 +16,7 @@ from importlib import resources
 import msgspec
 
 _FILES = resources.files("forged.cli.ui")
-SCRIPTS = ("text.js", "store.js", "list.js", "graph.js", "detail.js", "views.js", "page.js")
+SCRIPTS = ("text.js", "store.js", "list.js", "detail.js", "views.js", "page.js")
 _STYLE = "page.css"
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})

@@ -13,7 +13,6 @@ import msgspec
 from forged import __version__
 from forged.cli import gathering
 from forged.cli.call import check_done
-from forged.cli.things import Things, things_of
 from forged_client import errors
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -27,7 +26,7 @@ class Withheld(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """`made_at` is RFC 3339; lists are newest first, `memories` is all versions, `things` what joins them."""
+    """`made_at` is RFC 3339; lists are newest first, and `memories` is all versions."""
 
     made_at: str
     forged: str = __version__
@@ -36,7 +35,6 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     memories: tuple[wire.MemoryRecord, ...] = ()
     withheld: tuple[Withheld, ...] = ()
     waiting: tuple[wire.Proposed, ...] = ()
-    things: Things = Things()
     judged: tuple[wire.Judged, ...] = ()
     injections: tuple[wire.InjectedTurn, ...] = ()
 
@@ -51,7 +49,6 @@ def look(client: Client, workspace: str, *, all_repos: bool) -> Seen:
         workspace=workspace,
         all_repos=all_repos,
         memories=memories,
-        things=things_of(memories),
         withheld=tuple(
             Withheld(reviewed.root.root, file)
             for reviewed in reviews

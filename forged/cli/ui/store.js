@@ -12,21 +12,17 @@ const STATES = {
   all: ["Everything", () => true],
 };
 
-const SPEAKS_OF = "speaks of";
-
 class Store {
   constructor(data) {
     this.data = data;
-    this.things = new Map();
     this.entries = [
       ...data.memories.map(memoryEntry),
       ...data.withheld.map(({ root, file }) => withheldEntry(root, file)),
       ...data.waiting.map(waitingEntry),
     ];
     this.byKey = new Map(this.entries.map((entry) => [entry.key, entry]));
-    this.links = this.linksOf();
     this.linksAt = new Map();
-    for (const link of this.links)
+    for (const link of this.linksOf())
       for (const key of new Set([link.from, link.to])) this.at(this.linksAt, key).push(link);
     this.turnsOf = new Map();
     for (const turn of data.injections)
@@ -49,22 +45,6 @@ class Store {
         links.push({ from: entry.key, to: keyOf({ root: entry.root, id: edge.id }), name: edge.relationship });
     }
     return links;
-  }
-
-  /** Links and, by key, where they begin or end; with what memories speak of as nodes of its own, if wanted. */
-  net(withThings) {
-    if (!withThings) return this;
-    if (this.spoken) return this.spoken;
-    const keys = this.data.things.things.map(({ name }, place) => keyOf({ root: String(place), id: name }, "thing"));
-    this.things = new Map(keys.map((key, place) => [key, { key, kind: "thing", name: this.data.things.things[place].name }]));
-    const speaks = this.data.things.things.flatMap(({ memories }, place) =>
-      memories.map(([root, id]) => ({ from: keyOf({ root, id }), to: keys[place], name: SPEAKS_OF })),
-    );
-    const ties = this.data.things.ties.map(({ source, target, relation }) => ({ from: keys[source], to: keys[target], name: relation }));
-    const links = [...this.links, ...speaks, ...ties];
-    const linksAt = new Map();
-    for (const link of links) for (const key of new Set([link.from, link.to])) this.at(linksAt, key).push(link);
-    return (this.spoken = { links, linksAt });
   }
 
   /** Every version of the chain that an entry belongs to, oldest first. */

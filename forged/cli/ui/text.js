@@ -13,15 +13,6 @@ const UNSEEN = new RegExp(
 /** An element with attributes, listeners (`onclick: …`) and children; what is null or false is left out. */
 function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
-  return fill(made, attributes, children);
-}
-
-/** The same of SVG. */
-function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
-
-function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
