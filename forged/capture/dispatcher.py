@@ -91,11 +91,10 @@ class Dispatcher:
         vectors: VectorsOf,
         keeper: Keeps,
         off_record: OffRecord,
-        keeps: bool,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
     ) -> None:
-        """`keeps` false drops what is given up; `clock` gives seconds that never go back."""
+        """`clock` gives seconds that never go back."""
         self._queue = queue
         self._events = state.events
         self._pauses = state.pauses
@@ -104,11 +103,10 @@ class Dispatcher:
         self._rank = rank
         self._keeper = keeper
         self._off_record = off_record
-        self._keeps = keeps
         self._clock = clock
         self._judged = state.judged
         self._forgotten = state.forgotten
-        self.news = News(state.judged, classifier=settings.classifier, keeps=keeps)
+        self.news = News(state.judged, classifier=settings.classifier)
         self._looked_at = float("-inf")
         self._changed = asyncio.Event()
         self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
@@ -416,18 +414,14 @@ class Dispatcher:
         return waiting.failed(answer)
 
     async def _bury(self, waiting: Waiting) -> float | None:
-        """Move an event to the dead; None once it is there, else a delay.
-
-        Where nothing that waits may be on disk, nothing that was given up may either: it is dropped.
-        """
-        if self._keeps:
-            waiting.is_leaving = True
-            try:
-                await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
-            except StoreError as error:
-                logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
-                return _GIVE_UP_RETRY_S
-            logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
+        """Move an event to the dead; None once it is there, else a delay."""
+        waiting.is_leaving = True
+        try:
+            await self._events.give_up(waiting.event, waiting.given_up, is_decided=not waiting.cut)
+        except StoreError as error:
+            logger.warning("cannot give up event=%s error=%s", waiting.event.id, error)
+            return _GIVE_UP_RETRY_S
+        logger.warning("event given up event=%s reason=%s", waiting.event.id, waiting.given_up)
         return None
 
 

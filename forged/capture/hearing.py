@@ -113,14 +113,13 @@ class Hearing:
         keeping: Keeping,
         off_record: OffRecord,
         *,
-        keeps: bool,
         is_urgent: Callable[[Sequence[str]], bool] | None,
         refusal: Callable[[tuple[str, ...]], Awaitable[str]],
         add: Add,
         answer: Callable[[Spoken, Intake, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keeps` false leaves all in memory; `is_urgent` says whether something must not wait for more.
+        """`is_urgent` says whether something must not wait for more.
 
         `refusal` says why nothing is taken of these roots now, or nothing; `answer` answers who does not want
         something remembered, or wants it forgotten.
@@ -130,7 +129,6 @@ class Hearing:
         self._queue = queue
         self._keeping = keeping
         self._off_record = off_record
-        self._keeps = keeps
         self._is_urgent = is_urgent
         self._refusal = refusal
         self._add = add
@@ -154,8 +152,7 @@ class Hearing:
                     await self._passed_over(spoken, key)
                 return self._refused(reason)
             if (done := self._state.parts.done(spoken.event_id)) is not None:
-                is_durable = self._keeps and spoken.kind != "turn"
-                return Outcome("durable" if is_durable else "coalesced", slices=done)
+                return Outcome("coalesced" if spoken.kind == "turn" else "durable", slices=done)
             # Fresh, and not with the workspace: a new clone within five seconds is another root.
             identities = await asyncio.to_thread(self._looked_at, spoken.roots)
             spoken = msgspec.structs.replace(spoken, identities=identities)
@@ -170,8 +167,7 @@ class Hearing:
         if new and spoken.kind != "learned":
             watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
             self._state.heard.set(key, watermark)
-            if self._keeps:
-                self._keeping.soon()
+            self._keeping.soon()
 
     def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
         """Return the identity of each root, in a thread; the first one reads the wordings of refusals too."""
@@ -204,7 +200,7 @@ class Hearing:
             if not self._has_room(1, part.size):
                 return self._refused(self._full())
             try:
-                await parts.put(spoken.event_id, spoken.part, part, on_disk=self._keeps)
+                await parts.put(spoken.event_id, spoken.part, part)
             except StoreError as error:
                 return self._refused(f"storage_error: {error}")
         there = parts.of(spoken.event_id)
@@ -326,20 +322,17 @@ class Hearing:
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if not self._has_room(len(events), size):
             return self._refused(self._full())
-        if kind != "turn" and self._keeps:
+        if kind != "turn":
             return await self._store(events, heard)
         if heard.watermark is not None:
             self._state.heard.set(heard.session, heard.watermark)
-        if kind != "turn":
-            self._queue.ripen(heard.session)
         before = len(self._queue)
         self._add(events, on_disk=False, at_once=heard.is_urgent)
         also = [self._state.parts.finishing(heard.event_id, len(events))] if heard.event_id else []
         if heard.event_id:
             self._state.parts.finished(heard.event_id, len(events))
-        if self._keeps:
-            self._keeping.soon(*also)
-        if kind == "turn" and len(self._queue) == before:
+        self._keeping.soon(*also)
+        if len(self._queue) == before:
             self._metrics.captures_coalesced += 1
             return Outcome("coalesced", slices=len(events))
         self._metrics.captures_accepted += 1

@@ -26,14 +26,12 @@ _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this 
 class News:
     """One for the daemon; lives in its event loop.
 
-    `classifier` is the model that judges, or nothing. `keeps` false: what was said goes to no disk, so of
-    what is refused the reason alone is kept.
+    `classifier` is the model that judges, or nothing.
     """
 
-    def __init__(self, judged: Judged, *, classifier: str, keeps: bool) -> None:
+    def __init__(self, judged: Judged, *, classifier: str) -> None:
         self._judged = judged
         self._classifier = classifier
-        self._keeps = keeps
 
     def kept(self, event: Event, documents: Iterable[Document]) -> None:
         """These are on disk now, or wait for a person.
@@ -72,7 +70,7 @@ class News:
             why = "request" if each.asked else ""
             judgement = Judgement(
                 at=time.time(),
-                text=each.text if self._keeps else "",
+                text=each.text,
                 reason=each.reason,
                 session_id=event.session_id,
                 agent=event.agent,

@@ -132,9 +132,8 @@ class Waiting(msgspec.Struct, eq=False):
 class CaptureQueue:
     """The line. One event is in hand at a time."""
 
-    def __init__(self, *, coalesce: bool = True, batch_turns: int = 1) -> None:
-        """An event of `batch_turns` turns is ripe; without `coalesce` each turn is one of its own."""
-        self._coalesce = coalesce
+    def __init__(self, *, batch_turns: int = 1) -> None:
+        """An event of `batch_turns` turns is ripe."""
         self._batch_turns = batch_turns
         self._line: list[Waiting] = []
         self.in_hand: Waiting | None = None
@@ -180,7 +179,7 @@ class CaptureQueue:
         """
         session = session_of(event)
         last = next((w for w in reversed(self._line) if w.session == session), None)
-        if last is None or sealed or not (self._coalesce and last.takes_in(event)):
+        if last is None or sealed or not last.takes_in(event):
             self.ripen(session)  # what is not the last of its session takes nothing in
             self._line.append(Waiting(event, on_disk, ripe_at=now + IDLE_S, sealed=sealed))
             last, grows = self._line[-1], False

@@ -71,8 +71,6 @@ class Pipeline:
         rank: Rank,
         keeper: Keeps,
         vectors: VectorsOf = no_vectors,
-        keeps: bool = True,
-        coalesce: bool = True,
         batch_turns: int = 1,
         off: str = "",
         problem: str = "",
@@ -80,19 +78,18 @@ class Pipeline:
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`keeps` false leaves every event in memory; `off` and `problem` say why nothing can be captured.
+        """`off` and `problem` say why nothing can be captured; `supervisor` makes what keeps the worker.
 
-        `supervisor` makes what keeps the worker; `clock` gives seconds that never go back.
+        `clock` gives seconds that never go back.
         """
         self._state = state
         self._events = state.events
         self._metrics = metrics
-        self._keeps = keeps
         self.off = off
         self._problem = problem
         self._clock = clock
         self.off_record = OffRecord()
-        self._queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
+        self._queue = CaptureQueue(batch_turns=batch_turns)
         self._dispatcher = Dispatcher(
             settings=settings,
             queue=self._queue,
@@ -103,7 +100,6 @@ class Pipeline:
             vectors=vectors,
             keeper=keeper,
             off_record=self.off_record,
-            keeps=keeps,
             make_supervisor=supervisor,
             clock=clock,
         )
@@ -112,14 +108,13 @@ class Pipeline:
         self._taken_up.set()
         self._closing = False
         self._keeping = Keeping(state, self._queue)
-        waits_for_more = settings.classifier and coalesce and batch_turns > 1
+        waits_for_more = settings.classifier and batch_turns > 1
         self.hear = Hearing(
             state,
             metrics,
             self._queue,
             self._keeping,
             self.off_record,
-            keeps=keeps,
             is_urgent=is_urgent if waits_for_more else None,
             refusal=self._refusal,
             add=self._add,
@@ -165,7 +160,7 @@ class Pipeline:
         Raises StoreError.
         """
         await self._taken_up.wait()
-        done = await self._state.parts.cut(unwanted, on_disk=self._keeps)
+        done = await self._state.parts.cut(unwanted)
         done += await self._state.to_review.cut(unwanted)
         for waiting in self._queue.waiting():
             left = await self._without(waiting, unwanted)
@@ -283,7 +278,7 @@ class Pipeline:
         self._closing = True
         await self._dispatcher.settle()
         self._keeping.stop()
-        if not (self._keeping.is_due and self._keeps):
+        if not self._keeping.is_due:
             return
         count = len(self._queue.in_memory())
         try:

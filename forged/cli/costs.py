@@ -37,8 +37,7 @@ def _report(costs: Costs, width: int) -> Iterator[str]:
     else:
         of_limit = "tokens, without a limit (`memory.daily_token_limit`)"
     yield f"today {costs.tokens_today:,} {of_limit}; starts anew at {local_time(costs.resets_at)}"
-    if costs.calls_per_minute:
-        yield f"at most {costs.calls_per_minute:,} calls a minute (`llm.calls_per_minute`)"
+    yield f"at most {costs.calls_per_minute:,} calls a minute"
 
 
 def _counts(day: DayCost) -> tuple[int, ...]:

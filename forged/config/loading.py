@@ -54,7 +54,6 @@ _FIELDS = {
     for field in msgspec.structs.fields(kind)
 }
 _DEFAULTS = {key: _Given(field.default, "default") for key, field in _FIELDS.items()}
-_ALIASES = {"memory.hypothesis_model": "memory.retrieval_model"}  # the Go program's name for it
 _MODEL_KEYS = {
     "memory.embedding_model": "embedder",
     "memory.cjk_embedding_model": "cjk",
@@ -191,21 +190,14 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[str, _Given]:
-    """Keep the known keys of one source under their own names."""
+    """Keep the known keys of one source."""
     kept: dict[str, _Given] = {}
-    for written, found in source:
-        key = _ALIASES.get(written, written)
+    for key, found in source:
         if key not in _FIELDS:
             warnings.append(f"unknown key {key} ({found.origin}) is ignored{_suggestion(key, _FIELDS)}")
-        elif key in kept and kept[key].value != found.value:
-            raise ConfigError(f"{key} and its other name {_other_name(key)} differ ({found.origin})")
         elif not (key.endswith("base_url") and found.value == ""):  # "" means: not set
             kept[key] = found
     return kept
-
-
-def _other_name(key: str) -> str:
-    return next(alias for alias, name in _ALIASES.items() if name == key)
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

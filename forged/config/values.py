@@ -53,7 +53,6 @@ class MemoryConfig(Section, frozen=True):
     injection_token_budget: TokenBudget = 0
     standing_token_budget: TokenBudget = 600
     classifier_model: str = ""
-    classifier_timeout_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
     daily_token_limit: Annotated[int, msgspec.Meta(ge=0)] = 0
     git: Literal["exclude", "commit"] = "exclude"
 
@@ -67,7 +66,6 @@ class LlmConfig(Section, frozen=True):
     model: str = ""
     base_url: str = OPENAI_URL
     api_key: str = OWN_KEY
-    calls_per_minute: Annotated[int, msgspec.Meta(ge=0)] = 60
     command: str = ""
 
 
@@ -75,8 +73,6 @@ class CaptureConfig(Section, frozen=True):
     """`[capture]`: whether finished turns become memories, and what is done with those that wait."""
 
     enabled: bool = True
-    spool: bool = True
-    coalesce: bool = True
     batch_turns: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
     tell: bool = True
 
@@ -90,16 +86,12 @@ class TrustConfig(Section, frozen=True):
 class ScopesConfig(Section, frozen=True):
     """`[scopes]`: memories of sessions, agents and an organization, beside the others.
 
-    `retrieve` names those that an injection may hold, too, by blanks or commas. The limits are of a recall.
+    `retrieve` names those that an injection may hold, too, by blanks or commas.
     """
 
     retrieve: str = ""
     session_ttl_minutes: Annotated[int, msgspec.Meta(ge=1, le=1440)] = 60
     session_max_memories: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    session_limit: TopK = 10
-    user_limit: TopK = 5
-    agent_limit: TopK = 3
-    org_limit: TopK = 5
     max_results: TopK = 10
     min_importance: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
 
@@ -134,8 +126,6 @@ class SharedConfig(Section, frozen=True):
     scopes: str = "org"
     user_id: str = ""
     dimension: Annotated[int, msgspec.Meta(ge=1, le=4000)] = 384
-    ef_search: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
-    pool_size: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
 
 
 class NetworkConfig(Section, frozen=True):

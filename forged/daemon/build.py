@@ -54,6 +54,9 @@ from forged.writing import Writer
 from forged_client import address
 from forged_client.autostart import LOG_NAME
 
+CALLS_PER_MINUTE = 60
+"""After so many model calls within a minute capture waits; a retrieve never does."""
+
 
 class Models(msgspec.Struct, frozen=True):
     """The models in use and why one of them is missing; a test brings its own.
@@ -126,9 +129,7 @@ def build(
     `remembered` is what an earlier daemon of this process knew of models.
     """
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
-    governor = Governor(
-        daily_token_limit=config.memory.daily_token_limit, calls_per_minute=config.llm.calls_per_minute
-    )
+    governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = Trust(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
@@ -185,8 +186,6 @@ def build(
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
             keeper=Keeper(indexer, writer, state.forgotten, state.to_review, vectors, promotion=promotion),
             vectors=vectors,
-            keeps=config.capture.spool,
-            coalesce=config.capture.coalesce,
             batch_turns=config.capture.batch_turns,
             off=capture_off(config),
             problem=models.no_classifier,

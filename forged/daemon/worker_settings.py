@@ -16,25 +16,26 @@ from forged.errors import ConfigError
 from forged.models import classifier_key
 from forged_client import address
 
+CLASSIFIER_TIMEOUT_S = 60.0  # for one event
+
 
 def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
     """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
-    timeout_s = config.memory.classifier_timeout_s
     if config.classifier == BUILTIN_RULES:
-        return WorkerSettings(timeout_s=timeout_s), ""
+        return WorkerSettings(timeout_s=CLASSIFIER_TIMEOUT_S), ""
     if is_program(config.classifier):
         return _program_settings(config, env)
     key, lacking = classifier_key(config, env)
     base_url, network = "" if lacking else config.llm.base_url, config.network
     settings = WorkerSettings(
-        config.classifier, base_url, key, timeout_s, network.proxy, network.plain_http_hosts
+        config.classifier, base_url, key, CLASSIFIER_TIMEOUT_S, network.proxy, network.plain_http_hosts
     )
     return settings, "" if capture_off(config) else lacking
 
 
 def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
     """The same where a program is the classifier."""
-    settings = WorkerSettings(config.classifier, timeout_s=config.memory.classifier_timeout_s)
+    settings = WorkerSettings(config.classifier, timeout_s=CLASSIFIER_TIMEOUT_S)
     try:
         program = find_program(config, env)
     except ConfigError as error:

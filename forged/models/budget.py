@@ -69,7 +69,7 @@ class Governor:
         self, *, daily_token_limit: int, calls_per_minute: int, clock: Callable[[], float] = time.time
     ) -> None:
         self._token_limit = daily_token_limit
-        self._minute_limit = calls_per_minute
+        self.calls_per_minute = calls_per_minute
         self._clock = clock
         self._slots: deque[float] = deque()  # when each call of the last minute falls out
         self._under_way = 0
@@ -181,12 +181,12 @@ class Governor:
         # A clock that was set back leaves slots that would never fall out.
         while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
             self._slots.popleft()
-        if not self._minute_limit or len(self._slots) < self._minute_limit:
+        if not self.calls_per_minute or len(self._slots) < self.calls_per_minute:
             return None
-        wait_s = self._slots[-self._minute_limit] - now
+        wait_s = self._slots[-self.calls_per_minute] - now
         message = (
-            f"the calls of the last minute reach the limit of {self._minute_limit:,}; the next may go in "
-            f"{math.ceil(wait_s)} s, `llm.calls_per_minute` sets it"
+            f"the calls of the last minute reach the limit of {self.calls_per_minute:,}; the next may go in "
+            f"{math.ceil(wait_s)} s"
         )
         return Refusal("calls_per_minute", wait_s, message)
 

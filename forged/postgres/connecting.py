@@ -28,6 +28,8 @@ OLDEST_PGVECTOR = (0, 8)
 
 CONNECT_S = 5
 """A server that has not let us in after so many seconds is taken for gone."""
+EF_SEARCH = 100
+"""How widely the graph is searched."""
 _CANCEL_S = 0.3
 
 
@@ -97,7 +99,7 @@ def shut(connection: Connection) -> None:
         twin.shutdown(socket.SHUT_RDWR)
 
 
-async def set_up(connection: Connection, settings: Settings) -> None:
+async def set_up(connection: Connection) -> None:
     """Make a new connection ready: vectors as arrays, our schema, an index scan that fills its limit.
 
     Every statement is planned for its values: what is best for one owner's ten rows is not for a million.
@@ -113,7 +115,7 @@ async def set_up(connection: Connection, settings: Settings) -> None:
         # The two steps over entities cost much by the planner's guess and a millisecond in truth: compiling
         # them for a second is all that a recall would wait for.
         " set_config('jit', 'off', false)",
-        (found[1], str(settings.ef_search)),
+        (found[1], str(EF_SEARCH)),
     )
     await register_vector_async(connection)
 

@@ -22,7 +22,7 @@ _REFUSALS = (
     ("certificate verify failed", "its certificate is not one that sslrootcert in shared.url vouches for"),
     ("root certificate file", "the file of sslrootcert in shared.url is missing"),
     ("no pg_hba.conf entry", "its pg_hba.conf lets no such role in from here"),
-    ("too many connections", "it has no connection left: lower shared.pool_size, or raise max_connections"),
+    ("too many connections", "it has no connection left: raise its max_connections"),
 )
 # What it says to everybody while it starts or stops; after a kill it says more than one of these.
 _PASSING = (

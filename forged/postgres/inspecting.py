@@ -14,6 +14,7 @@ import msgspec
 from forged.postgres.connecting import Connection, is_local, parameters
 from forged.postgres.failures import translated
 from forged.postgres.migrating import migrations, require_current, statements
+from forged.postgres.pool import CONNECTIONS
 from forged.postgres.schema import suffix
 from forged.postgres.values import Settings
 
@@ -169,26 +170,14 @@ async def _rows(connection: Connection, settings: Settings) -> AsyncIterator[Fin
 async def _server(connection: Connection, settings: Settings) -> AsyncIterator[Finding]:
     ((most,),) = await _all_rows(connection, "SELECT current_setting('max_connections')::int")
     yield Finding("server", "ok", f"PostgreSQL {server(connection).version}, {most} connections at most")
-    if settings.pool_size * 5 > most:
+    if most < CONNECTIONS * 5:
         yield Finding(
             "connections",
             "warn",
-            f"this daemon takes up to {settings.pool_size} of {most}",
-            "lower shared.pool_size, or raise max_connections",
+            f"this daemon takes up to {CONNECTIONS} of {most}",
+            "raise its max_connections",
         )
     yield _tls(parameters(settings), encrypted=connection.pgconn.ssl_in_use)
-    if settings.ef_search < _LEAST_EF:
-        yield Finding(
-            "ef_search",
-            "warn",
-            f"{settings.ef_search} finds too little",
-            f"set shared.ef_search to {_GOOD_EF}",
-        )
-    else:
-        yield Finding("ef_search", "ok", str(settings.ef_search))
-
-
-_LEAST_EF, _GOOD_EF = 40, 100
 
 
 def _tls(given: dict[str, Any], *, encrypted: bool) -> Finding:

@@ -27,6 +27,8 @@ from forged.postgres.migrating import require_current
 from forged.postgres.values import Settings
 from forged.slots import logged
 
+CONNECTIONS = 4
+"""The most that a daemon has."""
 _LEAST_MS = 1
 # So much of its time the server has, so that its word still arrives before the deadline.
 _EARLIER = 0.95
@@ -45,7 +47,7 @@ class Pool:
         """Raises ConfigError for a URL that is none."""
         parameters(settings)
         self._settings = settings
-        self._slots = asyncio.Semaphore(settings.pool_size)
+        self._slots = asyncio.Semaphore(CONNECTIONS)
         self._idle: list[Connection] = []
         self._limits = WeakKeyDictionary[Connection, int]()
         self._is_closed = False
@@ -129,7 +131,7 @@ class Pool:
             connection = await connect(self._settings)
             try:
                 with shut_at(deadline, connection):
-                    await set_up(connection, self._settings)
+                    await set_up(connection)
                     await require_current(connection, self._settings.models)
                     await self._limit(connection, deadline)
             except BaseException:

@@ -37,8 +37,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[Scope] = frozenset({Scope.ORG})
     user_id: str = ""
     model: EmbeddingModel
-    ef_search: int = 100
-    pool_size: int = 4
 
     @property
     def models(self) -> Mapping[str, EmbeddingModel]:
@@ -103,8 +101,6 @@ def settings_of(config: Config, env: Mapping[str, str]) -> Settings | None:
         scopes=scopes_of(shared.scopes),
         user_id=shared.user_id or getpass.getuser(),
         model=EmbeddingModel(config.embedder, shared.dimension),
-        ef_search=shared.ef_search,
-        pool_size=shared.pool_size,
     )
 
 

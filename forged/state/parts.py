@@ -80,16 +80,15 @@ class Parts:
         """The parts of a capture that are there, by their numbers."""
         return dict(self._parts.get(event_id, {}))
 
-    async def put(self, event_id: str, number: int, part: Part, *, on_disk: bool) -> None:
+    async def put(self, event_id: str, number: int, part: Part) -> None:
         """Keep a part, which may be there already. Raises StoreError."""
         now = int(self._clock())
-        if on_disk:
-            try:
-                data = msgspec.msgpack.encode(part)
-            except UnicodeEncodeError as error:
-                raise StoreError("it holds text that is not Unicode") from error
-            gone = self._too_old(now - KEPT_S)
-            await self._database.run(partial(_put, f"{event_id}/{number}", now, data, gone))
+        try:
+            data = msgspec.msgpack.encode(part)
+        except UnicodeEncodeError as error:
+            raise StoreError("it holds text that is not Unicode") from error
+        gone = self._too_old(now - KEPT_S)
+        await self._database.run(partial(_put, f"{event_id}/{number}", now, data, gone))
         self._keep(event_id, number, part, now)
 
     def _keep(self, event_id: str, number: int, part: Part, at: int) -> None:
@@ -98,7 +97,7 @@ class Parts:
         self.bytes += part.size - (others[number].size if number in others else 0)
         others[number] = part
 
-    async def cut(self, unwanted: Sequence[Words], *, on_disk: bool) -> Cut:
+    async def cut(self, unwanted: Sequence[Words]) -> Cut:
         """Take sentences that hold an unwanted text out of all parts; what was done. Raises StoreError."""
         done = Cut()
         for event_id, parts in list(self._parts.items()):
@@ -107,9 +106,8 @@ class Parts:
                 if sentences:
                     done += Cut(sentences, 1)
                     self._keep(event_id, number, left, self._begun_at[event_id])
-                    if on_disk:
-                        row = (f"{event_id}/{number}", self._begun_at[event_id], msgspec.msgpack.encode(left))
-                        await self._database.run(partial(_put, *row, ()))
+                    row = (f"{event_id}/{number}", self._begun_at[event_id], msgspec.msgpack.encode(left))
+                    await self._database.run(partial(_put, *row, ()))
         return done
 
     def _too_old(self, before: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Rows of the shared engine: a recall's statements and what they find, beside plain pgvector.
 
 Plain is one table with one HNSW index, the same rows, the same server's settings. `engine_report.py` prints
-what there is besides ratios: sizes, times, and what a larger `shared.ef_search` finds and costs.
+what there is besides ratios: sizes, times, and what a larger `hnsw.ef_search` finds and costs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = (
     Row(
         "engine-found-100k",
         "share of the ten nearest of 100,000 pieces that is found, real sentences and noise / all of them",
-        Goal(0.95, "what is shipped as shared.ef_search finds nearly all", at_least=True),
+        Goal(0.95, "what is shipped as hnsw.ef_search finds nearly all", at_least=True),
         inside("found", 100_000),
         fixed(1.0),
         unit="share",

@@ -22,17 +22,15 @@ from psycopg.types.json import Jsonb
 from stores import DIMENSION, LIMITS, Asked, Part
 from vectors import Vectors as Vector
 
-from forged.config.values import SharedConfig
 from forged.memory import Scope
 from forged.postgres import searching
-from forged.postgres.connecting import connect
+from forged.postgres.connecting import EF_SEARCH, connect
 from forged.postgres.migrating import migrate
 from forged.postgres.schema import table
 from forged.postgres.tables import TABLES
 from forged.postgres.values import EmbeddingModel, Settings, Stored
 from tests.support.scratch_server import ScratchServer
 
-EF_SEARCH = SharedConfig().ef_search
 _SERVER = {
     "shared_buffers": "2GB",
     "maintenance_work_mem": "4GB",  # the graph of a million rows is built in memory

@@ -21,9 +21,9 @@ def document(name: str, text: str, why: str = "", **fields: object) -> Document:
     return Document(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, keeps: bool = True, classifier: str = "") -> tuple[News, Judged]:
+def told(*, classifier: str = "") -> tuple[News, Judged]:
     judged = Judged(Database("/nowhere/state.db"), clock=lambda: 0.0)
-    return News(judged, classifier=classifier, keeps=keeps), judged
+    return News(judged, classifier=classifier), judged
 
 
 def event(session: str = "s", **fields: object) -> Event:
@@ -61,14 +61,6 @@ def test_what_nobody_asked_for_is_refused_on_record_only():
 
     assert news.of("s") == ()
     assert [(each.text, each.why) for each in judged.listed()] == [("a page's order", "")]
-
-
-def test_where_nothing_that_was_said_goes_to_disk_a_refusal_has_its_reason_alone():
-    news, judged = told(keeps=False)
-    news.refused(event(), [Refused("what I said", "why")])
-
-    assert news.of("s") == ("not kept: why",)
-    assert "what I said" not in str(judged.listed())
 
 
 def test_a_compaction_does_not_refuse_a_second_time():

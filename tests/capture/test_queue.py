@@ -195,13 +195,6 @@ def test_an_event_that_was_tried_or_taken_up_grows_no_more(queue):
     ]
 
 
-def test_without_coalescing_every_turn_waits():
-    queue = CaptureQueue(coalesce=False)
-
-    assert not any(queue.add(turn(number), on_disk=False) for number in range(5))
-    assert drained(queue) == [0, 1, 2, 3, 4]
-
-
 # When an event is ripe.
 
 
@@ -288,10 +281,9 @@ SESSIONS = "abcd"
 class Line(RuleBasedStateMachine):
     """`alive` are the texts that were added and not finished or dropped; all else is asked of the queue."""
 
-    @initialize(coalesce=st.booleans(), batch_turns=st.sampled_from([1, 3]))
-    def begin(self, coalesce, batch_turns):
-        self.coalesce = coalesce
-        self.queue = CaptureQueue(coalesce=coalesce, batch_turns=batch_turns)
+    @initialize(batch_turns=st.sampled_from([1, 3]))
+    def begin(self, batch_turns):
+        self.queue = CaptureQueue(batch_turns=batch_turns)
         self.now, self.count = 0.0, 0
         self.alive: dict[int, Event] = {}
         self.held: set[str] = set()
@@ -316,7 +308,7 @@ class Line(RuleBasedStateMachine):
         grew = self.queue.add(event, on_disk=stored, now=self.now, at_once=at_once)
         self.alive[self.count] = event
         assert len(self.queue) == len(before) + (not grew)
-        assert not grew or (self.coalesce and kind == "turn")
+        assert not grew or kind == "turn"
 
     @rule()
     def take(self):

@@ -101,16 +101,11 @@ async def test_other_kinds_are_on_disk_when_they_are_acknowledged(one):
         assert one.state.spooled == count
 
 
-@pytest.mark.parametrize(
-    ("one", "kind"),
-    [({}, "turn"), *(({"keeps": False}, kind) for kind in DURABLE)],
-    indirect=["one"],
-)
-async def test_turn_and_without_a_spool_anything_is_only_in_memory(one, kind):
-    assert await one.accepted(one.event(kind=kind)) == ["accepted"]
-    assert (one.rows(), one.state.spooled, one.state.turns) == ([], 0, kind == "turn")
+async def test_a_turn_is_only_in_memory(one):
+    assert await one.accepted(one.event()) == ["accepted"]
+    assert (one.rows(), one.state.spooled, one.state.turns) == ([], 0, 1)
     await one.stop()
-    assert len(one.rows()) == (kind == "turn")
+    assert len(one.rows()) == 1
 
 
 async def test_a_waiting_turn_grows_by_what_its_session_says_next(one):
@@ -769,7 +764,7 @@ async def test_each_event_takes_one_of_the_calls_of_a_minute(one):
     await turns()
 
     assert (len(one.given), one.state.state) == (2, "waiting")
-    assert "`llm.calls_per_minute` sets it" in one.state.reason
+    assert "the calls of the last minute reach the limit" in one.state.reason
 
 
 @options(model=True, limits=(1000, 0))
@@ -791,12 +786,11 @@ async def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_min
 # --- a worker that dies -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("one", [{}, {"keeps": False}], indirect=True, ids=["spool", "no spool"])
-async def test_event_that_killed_three_workers_is_among_the_dead_or_without_a_spool_nowhere(one):
+async def test_event_that_killed_three_workers_is_among_the_dead(one):
     event = await killed_thrice(one, one.event(kind="explicit"))  # the next worker has it at once
 
     state, dead = await one.idle(), await one.events.dead()
-    assert [found.event for found in dead] == [event] * one.pipeline._keeps
+    assert [found.event for found in dead] == [event]
     assert all(found.reason == "the worker died 3 times over it: signal SIGSEGV" for found in dead)
     assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
 

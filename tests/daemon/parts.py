@@ -73,7 +73,7 @@ class Parts:
         self._trusting = trusting and not disabled
         metrics = Metrics()
         self.watcher = StandInWatcher()
-        self.governor = Governor(daily_token_limit=0, calls_per_minute=0)
+        self.governor = Governor(daily_token_limit=0, calls_per_minute=60)
         self.folder = home / "state"
         self.state = State(str(self.folder), self.governor)
         self.trust = Trust(self.state)

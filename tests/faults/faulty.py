@@ -1,8 +1,9 @@
 """`forged` as it is, but for calls of the system that fail, or are the last, on order (`orders`).
 
 Started as `python -m tests.faults.faulty serve`. A spawned worker imports its parent's main module again,
-under another name, so it is wrapped as well. Nothing of forged is changed: what is wrapped is `os`, what
-SQLite commits, what `multiprocessing` sends and receives, and descriptors that pass through a socket.
+under another name, so it is wrapped as well. Of forged nothing is changed but the limit on calls, which is
+lifted: what is wrapped is `os`, what SQLite commits, what `multiprocessing` sends and receives, and
+descriptors that pass through a socket.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from multiprocessing.queues import Queue
 import msgspec
 
 from forged.__main__ import main
+from forged.daemon import build
 from tests.faults.orders import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
@@ -184,4 +186,5 @@ if ORDERS in os.environ:
     install("daemon" if __name__ == "__main__" else "worker", os.environ[ORDERS])
 
 if __name__ == "__main__":
+    build.CALLS_PER_MINUTE = 0
     main()

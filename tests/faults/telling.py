@@ -32,7 +32,7 @@ from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, prop
 DISK_BYTES = 1 << 20
 REPO = Path(__file__).parents[2]
 PARTS = ("http", "grpc", "admin")
-_ENV = {"PYTHONPATH": str(REPO), "FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
+_ENV = {"PYTHONPATH": str(REPO), "FORGED_CAPTURE__BATCH_TURNS": "1"}
 # What Python says when a process is being spawned and the one that spawns it is killed, and when the process
 # ends between the removal of a semaphore and the note to the resource tracker that it is gone.
 _CUT_SHORT = re.compile(

@@ -18,12 +18,11 @@ from forged.memory import Memory, Scope
 from forged_client.protocol import Remembered
 from tests.faults.amount import times
 from tests.support.clock import eventually
-from tests.support.daemon import DaemonProcess, configuration
+from tests.support.daemon import ALTERED, UNLIMITED, DaemonProcess, configuration
 from tests.support.provider import Answer, Request, ScriptedProvider, proposal, reply
 
 _VERSIONS = times(100, 8)
 _FORGETS = times(200, 12)
-_ENV = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
 
 
 class Racing:
@@ -54,7 +53,7 @@ class Racing:
 
 @contextlib.contextmanager
 def racing(home: Path, config: str = "") -> Iterator[Racing]:
-    daemon = DaemonProcess(home, env=_ENV, config=config)
+    daemon = DaemonProcess(home, config=config, command=(*ALTERED, UNLIMITED))
     with contextlib.closing(daemon):
         daemon.start()
         one = Racing(home, daemon)

@@ -263,9 +263,10 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
 
 
 def test_a_limit_of_calls_per_minute_holds_events_back(home, repo):
-    with capturing(home, classifier_model="m", env={"FORGED_LLM__CALLS_PER_MINUTE": "2"}) as stage:
+    limit = ("forged.daemon.build:CALLS_PER_MINUTE=2",)
+    with capturing(home, constants=limit, classifier_model="m") as stage:
         for session in range(4):
             stage.capture(repo, "hello", session=f"s{session}")
-        waiting = stage.until(lambda now: "calls_per_minute" in now.reason)
+        waiting = stage.until(lambda now: "calls of the last minute" in now.reason)
 
         assert (waiting.state, waiting.finished, waiting.turns, len(stage.chats)) == ("waiting", 2, 2, 2)

@@ -16,7 +16,6 @@ import re
 import shutil
 import socket
 import stat
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +39,17 @@ from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
 from tests.data.secrets import ALNUM, TOKENS, Draw, Planted, planted
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import DaemonProcess, Stage, children_of, configuration, contents, on_disk, said
+from tests.support.daemon import (
+    ALTERED,
+    UNLIMITED,
+    DaemonProcess,
+    Stage,
+    children_of,
+    configuration,
+    contents,
+    on_disk,
+    said,
+)
 from tests.support.provider import CHAT, Answer, Request, ScriptedProvider, completion, proposal, reply
 
 pytestmark = pytest.mark.long
@@ -51,7 +60,7 @@ KEY = "sk-" + Draw("the daemon's key").of(ALNUM, 40)
 URL_KEY = "k" + Draw("the key in a url").of(ALNUM, 30)
 
 # A shell that becomes `forged serve --log-level debug`, since the fixture adds "serve" itself.
-_DEBUG = ("/bin/sh", "-c", 'exec "$0" -m forged "$1" --log-level debug', sys.executable)
+_DEBUG = ("/bin/sh", "-c", 'exec "$0" "$@" --log-level debug', *ALTERED, UNLIMITED)
 
 
 class Debugged(Stage):
@@ -141,7 +150,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debugged]:
         )
         url = provider.base_url.replace("://", f"://forged:{URL_KEY}@")
         env = {
-            "FORGED_LLM__CALLS_PER_MINUTE": "0",
             "FORGED_CAPTURE__BATCH_TURNS": "1",
             "FORGED_LLM__API_KEY": KEY,
             "FORGED_MEMORY__EMBEDDING_BASE_URL": url,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forged_client.observer import Observer
-from tests.support.daemon import Stage, capturing, contents, on_disk, stored
+from tests.support.daemon import Stage, contents, on_disk, stored
 from tests.support.provider import CHAT, proposal
 
 pytestmark = pytest.mark.long
@@ -195,25 +195,6 @@ def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
 
     assert not Path(f"/proc/{worker}").exists()
     assert any("anything" in prompt for prompt in alone.prompts)
-
-
-def test_without_a_spool_nothing_of_a_conversation_is_on_disk(home, repo):
-    """capture.spool = false: nothing is promised beyond the daemon's life."""
-    with capturing(home, classifier_model="m", env={"FORGED_CAPTURE__SPOOL": "false"}) as stage:
-        with stage.hanging():
-            outcomes = [
-                stage.capture(repo, f"this {kind}", session=kind, kind=kind).outcome
-                for kind in ("turn", "compaction", "session_end", "explicit")
-            ]
-            stage.until(lambda now: now.in_hand)
-            _restart(stage)
-            stage.provider.received.clear()
-        stage.capture(repo, "after the restart")
-        stage.settle()
-
-        assert outcomes == ["accepted"] * 4
-        assert _on_disk(stage) == []
-        assert [("after the restart" in prompt) for prompt in stage.prompts] == [True]
 
 
 # --- nothing to do ------------------------------------------------------------------------------------

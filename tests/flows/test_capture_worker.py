@@ -44,7 +44,8 @@ def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
 
 def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, repo):
     """The time limit here is a second."""
-    with capturing(home, classifier_model="m", classifier_timeout_s=1) as stage:
+    limit = ("forged.daemon.worker_settings:CLASSIFIER_TIMEOUT_S=1",)
+    with capturing(home, constants=limit, classifier_model="m") as stage:
         never = threading.Event()
         stage.provider.chat = [Answer(hold=never), reply(proposal("The second is heard."))]
         try:
@@ -60,7 +61,7 @@ def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, r
 
 def test_an_event_whose_calls_fail_five_times_is_set_aside_with_its_reason(home, repo):
     """And the endpoint is left alone: after two failures in a row calls wait."""
-    with capturing(home, clocked=True, classifier_model="m") as alone:
+    with capturing(home, classifier_model="m") as alone:
         alone.provider.chat = Answer(body=b"<html>", status=500, headers={"retry-after-ms": "20"})
         alone.capture(repo, "never understood", kind="compaction")
         dead = eventually(lambda: _or_a_minute_later(alone, alone.state))

@@ -212,10 +212,8 @@ def in_log(scene: Scene) -> tuple[int, int, int]:
 
 def test_the_record_agrees_with_the_providers_own_log_to_the_call(home, repo):
     """Builds, the gate, queries, hypotheses, captures; retries, refusals, hang-ups and silence; a restart."""
-    free = {"FORGED_LLM__CALLS_PER_MINUTE": "0"}
     with capturing(
         home,
-        env=free,
         embedding_model="m",
         retrieval_model="h",
         classifier_model="c",

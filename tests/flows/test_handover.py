@@ -107,7 +107,7 @@ def test_a_restart_by_systemd_under_eight_agents_does_neither(home, repo):
                 manager.systemctl("restart", "forged.service")
                 agents.go_on()
             assert client.status().pid != before
-            eventually(lambda: client.status().capture.state == "idle")
+            eventually(lambda: client.status().capture.state == "idle", 3 * PATIENCE_S)
 
         asked = [text for request in provider.requests(EMBEDDINGS) for text in request.inputs]
         assert_nobody_noticed(agents, repo, asked)

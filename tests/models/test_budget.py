@@ -93,7 +93,7 @@ def test_of_a_minute_so_many_calls_are_admitted_and_the_next_waits_for_the_oldes
     refusal = limited.admit(1)
 
     assert (refusal.reason, refusal.wait_s) == ("calls_per_minute", 40)
-    assert "40 s, `llm.calls_per_minute` sets it" in refusal.message
+    assert "the next may go in 40 s" in refusal.message
     clock.now += refusal.wait_s
     assert limited.admit(1) is None
     assert limited.admit(1).wait_s == 20  # and a refused call has taken no slot

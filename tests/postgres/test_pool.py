@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 from forged.errors import ConfigError, SharedError
 from forged.postgres.connecting import parameters
 from forged.postgres.health import ServerHealth
-from forged.postgres.pool import Pool
+from forged.postgres.pool import CONNECTIONS, Pool
 from forged.postgres.values import Settings
 from tests.support.clock import PATIENCE_S, until
 from tests.support.postgres import MODEL, Database, migrated
@@ -171,8 +172,9 @@ async def test_who_asks_after_a_restart_does_not_notice_it(own):
 
 
 async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_told(database):
-    one = Settings(url=database.url, model=MODEL, pool_size=1)
-    async with Using(one) as pool, pool.connection(soon()):
+    async with Using(database.settings()) as pool, contextlib.AsyncExitStack() as held:
+        for _ in range(CONNECTIONS):
+            await held.enter_async_context(pool.connection(soon()))
         with pytest.raises(SharedError, match="was free in time") as caught:
             await ask(pool, deadline=soon(0.05))
         assert caught.value.reason == "busy"

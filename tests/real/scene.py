@@ -70,6 +70,6 @@ def real_scene(
         **settings,
     }
     lines = [f"{key} = {value!r}" for key, value in chosen.items()]
-    config = "\n".join(["[memory]", *lines, "[llm]", f'base_url = "{chat_url}"', "calls_per_minute = 0", ""])
+    config = "\n".join(["[memory]", *lines, "[llm]", f'base_url = "{chat_url}"', ""])
     with running(home, config=config) as daemon, daemon.client() as client:
         yield RealScene(daemon, client)

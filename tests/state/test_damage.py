@@ -76,7 +76,7 @@ async def filled(directory: Path) -> None:
         assert state.trust.note(found)
         state.heard.set("of-a-session", Watermark(b"12345678", ((1, 7),)))
         await state.events.put_all([], state.heard.writing())
-        await state.parts.put("a-capture", 0, Part((), b""), on_disk=True)
+        await state.parts.put("a-capture", 0, Part((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
         known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]

@@ -16,7 +16,7 @@ _FIXES = {
     "auth": "set the key of this endpoint; `forgectl config show --origin` says where it comes from",
     "bad_reply": "look at the base URL (is /v1 missing?) and at the name of the model",
     "unreachable": "start the server, or mend the base URL",
-    "rate_limited": "it goes on by itself; `llm.calls_per_minute` keeps below a limit",
+    "rate_limited": "it goes on by itself",
     "slow": "take a smaller model, or a longer `memory.retrieval_timeout_s`; until then it is skipped",
 }
 _OTHERWISE = "its own log says more; it is asked again by itself"

@@ -315,7 +315,7 @@ def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
 
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     """What model calls have cost, newest day first."""
-    governor, config = context.daemon.governor, context.daemon.config
+    governor = context.daemon.governor
     days = governor.days(min(max(request.days, 1), _MOST_DAYS))
     return wire.Costs(
         days=tuple(
@@ -323,8 +323,8 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
             for day in days
         ),
         tokens_today=governor.tokens_today,
-        token_limit=config.memory.daily_token_limit,
-        calls_per_minute=config.llm.calls_per_minute,
+        token_limit=context.daemon.config.memory.daily_token_limit,
+        calls_per_minute=governor.calls_per_minute,
         resets_at=governor.resets_at,
     )
 

@@ -40,8 +40,6 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
 async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> str:
     """Hand over what was said; why it was not taken, or nothing."""
     daemon = context.daemon
-    if not daemon.config.capture.spool:
-        return "what waits may not be kept on disk here (`capture.spool` is off), so nothing can be reviewed"
     if daemon.state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
     found = await heard(request.messages, 0)

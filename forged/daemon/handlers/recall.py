@@ -44,7 +44,9 @@ from forged.state import metadata_problem
 from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
-_FOUR = (Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG)
+# How many memories each scope gives at most, in the order in which equals come.
+_MOST = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
+_FOUR = tuple(_MOST)
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
@@ -144,15 +146,7 @@ def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
 
 
 def _limits(config: Config, place: Workplace) -> Limits:
-    scopes = config.scopes
-    of = {
-        Scope.SESSION: scopes.session_limit,
-        Scope.USER: scopes.user_limit,
-        Scope.AGENT: scopes.agent_limit,
-        Scope.ORG: scopes.org_limit,
-        Scope.REPO: place.settings.retrieval_top_k,
-    }
-    return Limits(of, scopes.max_results)
+    return Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, config.scopes.max_results)
 
 
 async def _place(context: Context, place: Workplace, request: wire.Recall, scope: Scope) -> Asked | None:

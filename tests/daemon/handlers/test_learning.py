@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.config import Config
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
@@ -97,16 +96,6 @@ async def test_where_too_much_waits_nothing_more_is_taken_and_nothing_of_it_goes
 
     assert (reply.outcome, reply.to_review) == ("rejected", MOST_LEARNED)
     assert "`forgectl review`" in reply.reason
-
-
-async def test_where_nothing_may_be_kept_on_disk_nothing_is_learned(home, repo):
-    config = Config()
-    config = msgspec.structs.replace(config, capture=msgspec.structs.replace(config.capture, spool=False))
-    async with assembled(home, config=config) as parts:
-        reply = await parts.ask(past(repo, "We use make."))
-
-    assert reply.outcome == "rejected"
-    assert "`capture.spool` is off" in reply.reason
 
 
 async def test_a_pause_holds_for_past_sessions(home, repo):

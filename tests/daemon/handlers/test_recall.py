@@ -336,16 +336,16 @@ async def test_nothing_is_recalled_while_memory_is_paused_or_off(home):
     assert (off.status, off.reason) == ("disabled", "memory.enabled is false")
 
 
-async def test_limits_and_importance_come_from_the_configuration(home):
-    scopes = ScopesConfig(session_limit=2, min_importance=0.2)
+async def test_a_session_gives_ten_memories_at_most_and_importance_is_the_configurations(home):
+    scopes = ScopesConfig(min_importance=0.2)
     async with assembled(home, config=Config(scopes=scopes)) as parts:
-        for number in range(5):
+        for number in range(12):
             said(parts, f"walrus {number}", importance=0.3)
         said(parts, "walrus of no weight", importance=0.1)
 
         reply = await asked(parts, session_id="s1")
 
-    assert len(reply.memories) == 2
+    assert len(reply.memories) == 10
     assert "walrus of no weight" not in contents(reply)
 
 

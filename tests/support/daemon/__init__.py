@@ -14,7 +14,7 @@
 
 from tests.support.daemon.activated import Activated, activated, needs_activation
 from tests.support.daemon.agents import Agents
-from tests.support.daemon.capturing import FREE, Stage, capturing, contents, on_disk, said
+from tests.support.daemon.capturing import FREE, UNLIMITED, Stage, capturing, contents, on_disk, said
 from tests.support.daemon.fd_keeper import FdKeeper, fd_keeper
 from tests.support.daemon.peer import (
     FakeDaemon,
@@ -29,7 +29,7 @@ from tests.support.daemon.peer import (
     needs_two_users,
     stopped_server,
 )
-from tests.support.daemon.process import DaemonProcess, running
+from tests.support.daemon.process import ALTERED, DaemonProcess, running
 from tests.support.daemon.processes import (
     Usage,
     children_of,
@@ -47,9 +47,11 @@ from tests.support.daemon.stored import stored
 from tests.support.daemon.user_manager import UserManager, needs_user_manager, user_manager
 
 __all__ = [
+    "ALTERED",
     "FORGECTL",
     "FORGED",
     "FREE",
+    "UNLIMITED",
     "Activated",
     "Agents",
     "DaemonProcess",

@@ -23,12 +23,14 @@ from tests.support.daemon.process import running
 from tests.support.daemon.scene import Scene, configuration
 from tests.support.provider import CHAT, ScriptedProvider, reply
 
-# No leg that calls anybody, and no limit on calls that a test did not ask for.
+# No leg that calls anybody.
 _QUIET = {"embedding_model": "builtin:lexical"}
 # What a classifier says that finds nothing worth keeping: anything but JSON would be a failure.
 NOTHING = ("[]",)
-# And every turn goes to the classifier as soon as it can.
-FREE = {"FORGED_LLM__CALLS_PER_MINUTE": "0", "FORGED_CAPTURE__BATCH_TURNS": "1"}
+# Every turn goes to the classifier as soon as it can.
+FREE = {"FORGED_CAPTURE__BATCH_TURNS": "1"}
+# A test that did not ask for a limit on calls has none.
+UNLIMITED = "forged.daemon.build:CALLS_PER_MINUTE=0"
 
 
 def said(*texts: object) -> list[object]:
@@ -124,16 +126,20 @@ def contents(memories: Sequence[Memory]) -> list[str]:
 
 @contextlib.contextmanager
 def capturing(
-    home: Path, *, env: Mapping[str, str] | None = None, clocked: bool = False, **settings: object
+    home: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    constants: Sequence[str] = (UNLIMITED,),
+    **settings: object,
 ) -> Iterator[Stage]:
-    """A provider and a daemon that may use it; `settings` are those of `[memory]`."""
+    """A provider and a daemon that may use it, in which minutes pass; `settings` are those of `[memory]`."""
     with (
         ScriptedProvider(dimension=3) as provider,
         running(
             home,
             config=configuration(provider, **{**_QUIET, **settings}),
             env={**FREE, **(env or {})},
-            clocked=clocked,
+            constants=constants,
         ) as daemon,
         daemon.client() as client,
     ):

@@ -22,7 +22,7 @@ from tests.support.daemon.trusting import trusting
 _MINUTE_S = 60.0
 _HEALS_S = 6.0
 T = TypeVar("T")
-CLOCKED = (sys.executable, str(Path(__file__).with_name("clocked.py")))
+ALTERED = (sys.executable, str(Path(__file__).with_name("altered.py")))
 # Python's own words in a worker whose daemon was killed while it was being started.
 _UNBORN = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?  .* in spawn_main\n(?:  .*\n)*"
@@ -124,8 +124,8 @@ class DaemonProcess:
                 client.trust(str(top), action="trust")
 
     def pass_a_minute(self) -> None:
-        """Put the clock of a `clocked` daemon forward, while it has nothing in hand."""
-        assert self._command[1] == CLOCKED[1], "this daemon goes by the real clock"
+        """Put the clock of an altered daemon forward, while it has nothing in hand."""
+        assert self._command[1] == ALTERED[1], "this daemon goes by the real clock"
         with self.client(trusts=False) as client:
             before = client.status().uptime_s
             os.kill(self.pid, signal.SIGUSR2)
@@ -174,10 +174,18 @@ class DaemonProcess:
 
 @contextlib.contextmanager
 def running(
-    home: Path, *, env: Mapping[str, str] | None = None, config: str = "", clocked: bool = False
+    home: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    config: str = "",
+    clocked: bool = False,
+    constants: Sequence[str] = (),
 ) -> Iterator[DaemonProcess]:
-    """A started daemon; at the end it is gone and its log holds no traceback. See `clocked` for minutes."""
-    command = {"command": CLOCKED} if clocked else {}
+    """A started daemon; at the end it is gone and its log holds no traceback.
+
+    Minutes pass in a `clocked` one; `constants` have other values there, as `altered.py` takes them.
+    """
+    command = {"command": (*ALTERED, *constants)} if clocked or constants else {}
     daemon = DaemonProcess(home, env=env, config=config, **command)
     try:
         daemon.start()
