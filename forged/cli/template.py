@@ -11,16 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.config import (
-    CaptureConfig,
-    KnowledgeConfig,
-    LlmConfig,
-    MemoryConfig,
-    NetworkConfig,
-    ScopesConfig,
-    SharedConfig,
-    TrustConfig,
-)
+from forged.config import Config
 
 _HEAD = """\
 # Configuration of forged. A line that starts with # is off; what it shows is the default.
@@ -79,16 +70,7 @@ MEANINGS = {
 
 def template() -> str:
     """The file's text: valid TOML in which only the section headers are not comments."""
-    sections = (
-        ("memory", MemoryConfig()),
-        ("llm", LlmConfig()),
-        ("capture", CaptureConfig()),
-        ("network", NetworkConfig()),
-        ("trust", TrustConfig()),
-        ("scopes", ScopesConfig()),
-        ("knowledge", KnowledgeConfig()),
-        ("shared", SharedConfig()),
-    )
+    sections = msgspec.structs.asdict(Config()).items()
     return _HEAD + "".join("\n".join(("", *_section(name, values), "")) for name, values in sections)
 
 

@@ -9,7 +9,6 @@ pydantic-settings would do the layering but costs 180 ms of start-up.
 
 from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for
 from forged.config.installed import (
-    Missing,
     data_folder,
     install_command,
     lacks_onnxruntime,
@@ -21,10 +20,8 @@ from forged.config.keys import resolve_key, shown_url
 from forged.config.known_models import (
     BUILTIN_LEXICAL,
     BUILTIN_RULES,
-    DEFAULT_MIN_SCORE,
     LOCAL,
     bare_name,
-    known_model,
     runs_in_process,
     unusable,
 )
@@ -33,18 +30,12 @@ from forged.config.program_names import AGENTS, is_program, parts_of
 from forged.config.programs import find_program
 from forged.config.repository import RepoConfig, apply, repo_identity, repo_overrides
 from forged.config.values import (
-    CaptureConfig,
     Config,
     KnowledgeConfig,
-    LlmConfig,
     Loaded,
     MemoryConfig,
     NetworkConfig,
-    ScopesConfig,
     Setting,
-    SharedConfig,
-    TrustConfig,
-    is_loopback,
     is_usable_url,
 )
 
@@ -52,22 +43,15 @@ __all__ = [
     "AGENTS",
     "BUILTIN_LEXICAL",
     "BUILTIN_RULES",
-    "DEFAULT_MIN_SCORE",
     "LOCAL",
-    "CaptureConfig",
     "Config",
     "KeyName",
     "KnowledgeConfig",
-    "LlmConfig",
     "Loaded",
     "MemoryConfig",
-    "Missing",
     "NetworkConfig",
     "RepoConfig",
-    "ScopesConfig",
     "Setting",
-    "SharedConfig",
-    "TrustConfig",
     "apply",
     "bare_name",
     "config_path",
@@ -75,11 +59,9 @@ __all__ = [
     "endpoint_key",
     "find_program",
     "install_command",
-    "is_loopback",
     "is_program",
     "is_usable_url",
     "key_reference",
-    "known_model",
     "lacks_onnxruntime",
     "load",
     "made_folder",

@@ -8,21 +8,14 @@ Pure but for `reading`, which opens files as somebody else's: WorkspaceError is 
 nothing can be read.
 """
 
-from forged.documents.cutting import Cut, cut
-from forged.documents.pieces import FROM_DOCUMENT, document_id, piece_id, pieces
-from forged.documents.reading import MOST_BYTES, Document, File, Refused, found, read
+from forged.documents.pieces import pieces
+from forged.documents.reading import Document, File, Refused, found, read
 
 __all__ = [
-    "FROM_DOCUMENT",
-    "MOST_BYTES",
-    "Cut",
     "Document",
     "File",
     "Refused",
-    "cut",
-    "document_id",
     "found",
-    "piece_id",
     "pieces",
     "read",
 ]

@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
     from forged.entities.names import LONGEST_NAME, entity_id
     from forged.entities.naming import may_name, named_in
-    from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS, Spoken, spoken_of
+    from forged.entities.rules import Spoken, spoken_of
     from forged.entities.spoken import spoken_by
     from forged.entities.walking import Reached, two_hops
 
 __all__ = [
     "LONGEST_NAME",
-    "MOST_ENTITIES",
-    "MOST_RELATIONS",
     "EntityGraph",
     "Reached",
     "Spoken",
@@ -40,7 +38,7 @@ __getattr__ = door(
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),
     naming=("may_name", "named_in"),
-    rules=("MOST_ENTITIES", "MOST_RELATIONS", "Spoken", "spoken_of"),
+    rules=("Spoken", "spoken_of"),
     spoken=("spoken_by",),
     walking=("Reached", "two_hops"),
 )

@@ -15,7 +15,7 @@ from forged.files.arrivals import refusal_of as arrivals_refusal
 from forged.files.arrivals import tidy as tidy_arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
-from forged.files.frontmatter import MAX_FILE_BYTES, parse, read, render
+from forged.files.frontmatter import MAX_FILE_BYTES, parse, render
 from forged.files.headers import front_matter
 from forged.files.pace import Pace
 from forged.files.relinked import relinked
@@ -31,9 +31,9 @@ from forged.files.roots import (
     resolve,
     upwards,
 )
-from forged.files.scan import no_memories, open_folder, scan
+from forged.files.scan import no_memories, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
-from forged.files.store import NOTE, MemoryStore, Removed, kept_by_root
+from forged.files.store import NOTE, MemoryStore, kept_by_root
 
 if TYPE_CHECKING:
     from forged.files.watcher import Watcher
@@ -51,7 +51,6 @@ __all__ = [
     "MemoryStore",
     "NewFile",
     "Pace",
-    "Removed",
     "Root",
     "Snapshot",
     "Watcher",
@@ -68,11 +67,9 @@ __all__ = [
     "made_org_root",
     "no_memories",
     "one_per_id",
-    "open_folder",
     "org_root",
     "parse",
     "printable",
-    "read",
     "relinked",
     "render",
     "repo_root",

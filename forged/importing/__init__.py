@@ -14,22 +14,18 @@ path that nothing can be read from, StoreError for an export that cannot be writ
 """
 
 from forged.importing.copying import Copy, copied, export, new_file
-from forged.importing.forge import MANIFEST, Manifest, Part
+from forged.importing.forge import Manifest
 from forged.importing.plan import Move, Place, Places, edges, planned
 from forged.importing.reading import FORMS, Asked, joined, taken
-from forged.importing.values import Item, Left, Link, Taken
+from forged.importing.values import Left, Taken
 
 __all__ = [
     "FORMS",
-    "MANIFEST",
     "Asked",
     "Copy",
-    "Item",
     "Left",
-    "Link",
     "Manifest",
     "Move",
-    "Part",
     "Place",
     "Places",
     "Taken",

@@ -15,7 +15,7 @@ from forged.integrations.connecting import (
 )
 from forged.integrations.disk import NotDone
 from forged.integrations.machine import Machine, machine_of
-from forged.integrations.rows import Row, rows
+from forged.integrations.rows import rows
 from forged.integrations.standing import AgentState, report
 from forged.integrations.surroundings import TURNS, Classifier, Server, classifiers, keys, servers
 
@@ -25,7 +25,6 @@ __all__ = [
     "Classifier",
     "Machine",
     "NotDone",
-    "Row",
     "Server",
     "classifiers",
     "connect",

@@ -11,7 +11,7 @@ worker needs them, and does not need numpy.
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.map.chains import NO_CHAINS, Chains, hops, link, replaced_by
+from forged.map.chains import Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
     from forged.map.admission import Verdict, is_hopeless, is_near, leads, room, verdicts
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CANDIDATES",
     "LEAST_DIMENSION",
-    "NO_CHAINS",
     "UNGATED",
     "Baseline",
     "Candidate",

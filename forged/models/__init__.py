@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from forged import door
 from forged.errors import ProviderError
-from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Trouble, Waiting
+from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Waiting
 from forged.models.layers import LAYERS, first_layers, gives_layers, query_vectors
 from forged.models.texts import sendable
 
@@ -54,7 +54,6 @@ __all__ = [
     "Condition",
     "Door",
     "Embedder",
-    "Enough",
     "GovernedChat",
     "Governor",
     "Health",
@@ -63,7 +62,6 @@ __all__ = [
     "ProgramChat",
     "Prompt",
     "Purpose",
-    "Trouble",
     "Vectors",
     "Waiting",
     "classifier_key",

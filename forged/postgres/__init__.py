@@ -13,34 +13,26 @@ from forged import door
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
     from forged.postgres.inspecting import Finding, Server, check, examine, server
-    from forged.postgres.listening import Change
     from forged.postgres.machines import Machines, OwnMarks
-    from forged.postgres.migrating import Step, migrate, require_current
-    from forged.postgres.pool import Pool
+    from forged.postgres.migrating import migrate, require_current
     from forged.postgres.relating import Reached
     from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
-    from forged.postgres.shared import LIMITS, Shared, SharedCondition
+    from forged.postgres.shared import Shared
     from forged.postgres.stock import Held, Stock
-    from forged.postgres.values import EmbeddingModel, Settings, Stored, settings_of
+    from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
-    "LIMITS",
-    "Change",
     "Connection",
-    "EmbeddingModel",
     "Finding",
     "Held",
     "Machines",
     "Member",
     "OwnMarks",
     "Owner",
-    "Pool",
     "Reached",
     "Server",
     "Settings",
     "Shared",
-    "SharedCondition",
-    "Step",
     "Stock",
     "Stored",
     "check",
@@ -61,12 +53,10 @@ __getattr__ = door(
     connecting=("Connection", "connect"),
     inspecting=("Finding", "Server", "check", "examine", "server"),
     roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
-    migrating=("Step", "migrate", "require_current"),
-    pool=("Pool",),
+    migrating=("migrate", "require_current"),
     relating=("Reached",),
-    listening=("Change",),
     machines=("Machines", "OwnMarks"),
-    shared=("LIMITS", "Shared", "SharedCondition"),
+    shared=("Shared",),
     stock=("Held", "Stock"),
-    values=("EmbeddingModel", "Settings", "Stored", "settings_of"),
+    values=("Settings", "Stored", "settings_of"),
 )

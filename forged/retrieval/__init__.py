@@ -15,7 +15,7 @@ from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
 from forged.retrieval.standing import personas, standing
 from forged.retrieval.tuning import ModelsInUse, Tuning
-from forged.retrieval.turns import Injected, TurnKey, Turns
+from forged.retrieval.turns import Injected, TurnKey
 from forged.retrieval.values import Answer, Ask, Sources
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "Tuning",
     "Turn",
     "TurnKey",
-    "Turns",
     "before",
     "combined",
     "compared_by",

@@ -30,7 +30,6 @@ try:
     from forged.files.roots import Root
     from forged.files.scan import scan as look
     from forged.map import (
-        NO_CHAINS,
         Baseline,
         Candidate,
         DenseLeg,
@@ -43,6 +42,7 @@ try:
         verdicts,
         weigh,
     )
+    from forged.map.chains import NO_CHAINS
     from forged.memory import Memory, Scope
     from forged.models import Purpose
     from forged.models.local import local_embedder

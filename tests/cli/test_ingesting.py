@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.documents import MOST_BYTES
+from forged.documents.reading import MOST_BYTES
 from forged_client.protocol import (
     Document,
     DocumentFate,

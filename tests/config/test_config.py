@@ -13,20 +13,14 @@ import pytest
 
 from forged import config
 from forged.config import (
-    CaptureConfig,
     Config,
     KnowledgeConfig,
-    LlmConfig,
     Loaded,
     MemoryConfig,
     NetworkConfig,
     RepoConfig,
-    ScopesConfig,
-    SharedConfig,
-    TrustConfig,
     apply,
     config_path,
-    is_loopback,
     load,
     missing,
     model_folder,
@@ -35,6 +29,14 @@ from forged.config import (
 )
 from forged.config.keys import resolve_key
 from forged.config.known_models import known_model
+from forged.config.values import (
+    CaptureConfig,
+    LlmConfig,
+    ScopesConfig,
+    SharedConfig,
+    TrustConfig,
+    is_loopback,
+)
 from forged.errors import ConfigError
 from tests.support.provider import fill, hide, plant
 

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from forged.config import Config, LlmConfig, MemoryConfig, NetworkConfig, endpoint_key, load, proxy_for
+from forged.config import Config, MemoryConfig, NetworkConfig, endpoint_key, load, proxy_for
+from forged.config.values import LlmConfig
 from forged.errors import ConfigError
 
 OPENAI = "https://api.openai.com/v1"

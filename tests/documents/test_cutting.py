@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.documents import cut
-from forged.documents.cutting import MOST_BACK
+from forged.documents.cutting import MOST_BACK, cut
 from forged.text import tokens
 from tests.faults.amount import times
 

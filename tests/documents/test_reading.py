@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from forged.documents import MOST_BYTES, Document, File, Refused, found, read, reading
+from forged.documents import Document, File, Refused, found, read, reading
+from forged.documents.reading import MOST_BYTES
 from forged.errors import WorkspaceError
 
 

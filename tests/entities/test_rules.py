@@ -7,7 +7,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from forged.entities import MOST_ENTITIES, MOST_RELATIONS, entity_id, spoken_by, spoken_of
+from forged.entities import entity_id, spoken_by, spoken_of
+from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS
 from forged.memory import Entity, Relation
 from tests.data.memories import memory
 

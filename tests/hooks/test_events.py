@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.hooks import Event, PayloadError, event_of, output
+from forged.hooks import Event, event_of, output
+from forged.hooks.events import PayloadError
 from forged.text.harnesses import HOOKS
 from tests.support.hooks import PAYLOADS, payload
 

@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from forged.importing import Item, Left, Link, Place, Places, edges, planned
-from forged.importing.values import fitting_cues, new_id
+from forged.importing import Left, Place, Places, edges, planned
+from forged.importing.values import Item, Link, fitting_cues, new_id
 
 FORMS = ["NFC", "NFD"]
 HERE = Places("/w/shop", "shop", {"blog": "/w/blog"})

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from forged.capture import WorkerSettings
-from forged.config import Config, LlmConfig, Loaded, MemoryConfig, install_command
+from forged.config import Config, Loaded, MemoryConfig, install_command
+from forged.config.values import LlmConfig
 from forged.daemon.build import build, choose_models
 from forged.models import Door, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder

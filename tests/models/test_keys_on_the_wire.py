@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from forged.config import Config, LlmConfig, MemoryConfig, NetworkConfig
+from forged.config import Config, MemoryConfig, NetworkConfig
+from forged.config.values import LlmConfig
 from forged.errors import ConfigError, ProviderError
 from forged.models import Door
 from forged.models.endpoint import Endpoint

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from forged.capture import WorkerSettings
-from forged.config import AGENTS, Config, LlmConfig, MemoryConfig, load
-from forged.config.values import Loaded
+from forged.config import AGENTS, Config, MemoryConfig, load
+from forged.config.values import LlmConfig, Loaded
 from forged.counters import Departure
 from forged.daemon.build import choose_models
 from forged.errors import ConfigError, ProviderError

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.config import Config, SharedConfig
+from forged.config import Config
+from forged.config.values import SharedConfig
 from forged.daemon.handlers import follow_documents
 from forged.errors import MemoryNotFound
 from forged.memory import Scope

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.postgres import EmbeddingModel
+from forged.postgres.values import EmbeddingModel
 from forged_client import Client
 from tests.support.clock import eventually
 from tests.support.daemon.process import DaemonProcess

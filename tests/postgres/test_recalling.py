@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from forged.config import Config, SharedConfig
+from forged.config import Config
+from forged.config.values import SharedConfig
 from forged.files import render
 from forged.memory import Relation, Scope
 from forged_client import protocol as wire

@@ -12,7 +12,8 @@ from forged.counters import Departure
 from forged.errors import SharedError
 from forged.memory import Scope
 from forged.models import Door
-from forged.postgres import EmbeddingModel, Shared
+from forged.postgres import Shared
+from forged.postgres.values import EmbeddingModel
 from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database

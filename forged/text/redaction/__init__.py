@@ -24,7 +24,7 @@ from forged.text.redaction.looks import PLACEHOLDER
 from forged.text.redaction.phrases import PHRASES
 from forged.text.redaction.shapes import TOKENS, Shape
 
-__all__ = ["INLINE_LENGTH", "PLACEHOLDER", "Redacted", "redact", "shapes_in"]
+__all__ = ["INLINE_LENGTH", "PLACEHOLDER", "redact", "shapes_in"]
 
 # Characters that may be looked through on an event loop, 1 to 2 ms; more belongs in a thread.
 INLINE_LENGTH = 16_000

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from forged.capture import Spoken
 from forged.capture.hearing import Outcome
-from forged.config import CaptureConfig, Config, MemoryConfig
+from forged.config import Config, MemoryConfig
+from forged.config.values import CaptureConfig
 from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
 from forged.memory import Trigger
 from forged.transcripts import read_tail

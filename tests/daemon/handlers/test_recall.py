@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.config import Config, MemoryConfig, ScopesConfig
+from forged.config import Config, MemoryConfig
+from forged.config.values import ScopesConfig
 from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory

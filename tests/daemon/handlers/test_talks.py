@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forged.capture.hearing import Outcome
-from forged.config import CaptureConfig, Config
+from forged.config import Config
+from forged.config.values import CaptureConfig
 from forged.daemon.handlers import hand_over_all, talks
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.hook import hand_over_due
