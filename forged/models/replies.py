@@ -182,11 +182,6 @@ _COMPLETION = ("completion_tokens", "output_tokens")
 _MOST_TOKENS = 1_000_000_000
 
 
-def read_completion(where: str, body: bytes, sent: Sequence[str]) -> Completion:
-    """Return what the first choice says; see `completion_of`. Raises ProviderError: bad_reply."""
-    return completion_of(where, read_said(where, body), sent)
-
-
 def read_said(where: str, body: bytes) -> Said:
     """Return the first choice of a reply in one piece. Raises ProviderError with reason bad_reply."""
     reply = _decoded(where, body, _CHAT)

@@ -206,7 +206,6 @@ _INVALID = (
 )
 _ROW_SECURITY = "SELECT relname FROM pg_class WHERE relnamespace = 'forged'::regnamespace AND relrowsecurity"
 _IS_OWN = "SELECT forged.may('user', %s)"
-_POLICIES = "SELECT policyname || ' ' || tablename FROM pg_policies WHERE schemaname = 'forged'"
 _EXPIRED = "SELECT count(*) FROM forged.session_memories{end} WHERE expires_at < now() - interval '1 hour'"
 _BARE = """
 SELECT (SELECT count(*) FROM forged.user_memories{end} WHERE embedding IS NULL AND is_head)

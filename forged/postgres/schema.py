@@ -11,7 +11,6 @@ import re
 from forged.memory import Scope
 
 SCHEMA = "forged"
-PARTITIONS = 16
 MAIN = ""
 """The set of the embedding model that the configuration names."""
 

@@ -20,7 +20,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, Door, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
-from forged.models.replies import order, read_completion
+from forged.models.replies import completion_of, order, read_said
 from forged.text.tokens import estimate
 from tests.faults.amount import times
 from tests.models.calls import KEY, SCHEMA, chat, chatter, embed, embedder, refused, sizes, using
@@ -589,7 +589,7 @@ def test_a_completion_is_read(provider, answer, text):
 def test_thoughts_are_cut_in_linear_time():
     body = completion("<think>" * 400_000).payload()
 
-    assert read_completion("here", body, ()).text == ""
+    assert completion_of("here", read_said("here", body), ()).text == ""
 
 
 def counting(usage: object) -> Answer:

@@ -132,9 +132,6 @@ class Names:
                     ends[place] = end
                     yield place, start, end
 
-    def all_in(self, low: str) -> list[str]:
-        return [low[start:end] for _, start, end in self.found_in(low)]
-
     def replace(self, low: str, by: Mapping[str, str]) -> str:
         """The text with something else in place of each name."""
         parts, at = list[str](), 0
