@@ -23,7 +23,6 @@ from typing import Any, Protocol
 
 from forged.counters import Metrics
 from forged.daemon import peer
-from forged.daemon.failures import failed, undecodable
 from forged.errors import ForgedError
 from forged.in_turn import Line, Place
 from forged.slots import logged
@@ -229,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
             return framing.encode(self._broken(reply.id, type(reply).__name__, error)), False
         if len(frame) <= _MAX_FRAME_BYTES:
             return frame, not isinstance(reply, Failed)
-        return framing.encode(failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
+        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
 
     # --- requests ---
 
@@ -239,14 +238,14 @@ class Connection(asyncio.BufferedProtocol):
             request = framing.decode_request(body)
         except MalformedFrame as error:
             self._metrics.bad_frames += 1
-            self.send(undecodable(body, error))
+            self.send(_undecodable(body, error))
             return
         if len(body) > request.limit_bytes:
             self._metrics.bad_frames += 1
-            self.send(failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
             return
         if not self.greeted and not isinstance(request, protocol.Hello):
-            self.send(failed(request.id, "hello_required", "the first request is hello"))
+            self.send(_failed(request.id, "hello_required", "the first request is hello"))
             return
         if request.at_once:
             self._carry_out(request)
@@ -340,10 +339,26 @@ class Connection(asyncio.BufferedProtocol):
 
     def _guarded(self, request: Request[Any], error: Exception) -> Reply:
         if isinstance(error, ForgedError):
-            return failed(request.id, error.code, str(error))
+            return _failed(request.id, error.code, str(error))
         return self._broken(request.id, type(request).__name__, error)
 
     def _broken(self, number: int, verb: str, error: Exception) -> Failed:
         self._metrics.internal_errors += 1
         logger.error("request failed verb=%s", verb, exc_info=error)
-        return failed(number, "internal", "the daemon's log says more")
+        return _failed(number, "internal", "the daemon's log says more")
+
+
+def _failed(number: int, code: str, message: str) -> Failed:
+    return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
+
+
+def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
+    """A frame of an unknown verb still gets its id back; anything else is only called invalid."""
+    try:
+        head = framing.decode_head(body)
+    except MalformedFrame:
+        head = framing.Head()
+    known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
+    if head.type and head.type not in known:
+        return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
+    return _failed(head.id, "invalid", str(error))

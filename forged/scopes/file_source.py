@@ -17,12 +17,15 @@ import msgspec
 from forged import in_turn
 from forged.map import (
     CANDIDATES,
+    UNGATED,
+    Baseline,
     Candidate,
     Cosines,
     Found,
     Reading,
     Verdict,
     is_hopeless,
+    is_near,
     leads,
     search_maps,
     verdicts,
@@ -30,7 +33,6 @@ from forged.map import (
 )
 from forged.scopes.heads import Place, rank
 from forged.scopes.source import GIVEN, Question, Ranked, Rows, Stayed
-from forged.scopes.tiers import rated
 from forged.scopes.together import Waiting, joined
 from forged.scopes.view import View
 
@@ -107,7 +109,7 @@ class FileSource:
         candidates = list(self._candidates(found, question, question.top_k).values())
         ranked = _unheard(self._ranked(candidates, question), question)
         if question.strong is not None:
-            ranked = rated(found, self._view.baseline, candidates, ranked, question.strong)
+            ranked = _rated(found, self._view.baseline, candidates, ranked, question.strong)
         return Rows(ranked, fit)
 
     def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
@@ -223,3 +225,34 @@ def _alone(question: Question) -> Question:
     """The message without what it goes on from."""
     vectors = None if question.vectors is None else question.vectors[:1]
     return msgspec.structs.replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
+
+
+def _rated(
+    found: Found,
+    baseline: Baseline | None,
+    candidates: Sequence[Candidate],
+    ranked: Sequence[Ranked],
+    strong: float,
+) -> tuple[Ranked, ...]:
+    """Answers of which nothing is held back, each with a word for its own evidence, as the gate would say it.
+
+    Where there is nothing to compare with, and of what a link led to, nothing is said. `strong` is the
+    evidence that lets a request pass.
+    """
+    reading = weigh(found, baseline)
+    if reading.evidence == UNGATED:
+        return tuple(ranked)
+    words: dict[tuple[str, str], str] = {}
+    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+    for each, own in zip(candidates, evidence, strict=True):
+        home = found.maps[each.map_index]
+        key = (home.root, home.chains.head(home.at(each.row).id))
+        words[key] = word(own, strong)
+    return tuple(msgspec.structs.replace(each, came=words.get(each.key, each.came)) for each in ranked)
+
+
+def word(evidence: float, strong: float) -> str:
+    """Evidence as a person is told of it."""
+    if evidence >= strong:
+        return "strong"
+    return "near" if is_near(evidence, strong) else "weak"

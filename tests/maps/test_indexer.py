@@ -13,10 +13,9 @@ import pytest
 from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import calibrations
-from forged.maps import builds, malloc_trim
+from forged.maps import builds
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
-from forged.maps.retrying import retry_after
 from forged.memory import Scope
 from forged.models import Health
 from forged.scopes import FileRoots
@@ -308,7 +307,7 @@ def limited(asked_s):
 def test_the_next_attempt_is_when_the_endpoint_wants_it_within_limits_else_twice_as_late(
     error, before, pause
 ):
-    assert retry_after(error, before) == pause
+    assert builds.retry_after(error, before) == pause
 
 
 @BOTH
@@ -765,7 +764,7 @@ async def test_what_large_rows_took_is_given_back_when_they_are_laid_out_anew(re
     monkeypatch.setattr(builds, "_LARGE", 1)
     async with indexing(None) as indexer:
         index = await opened(indexer, root)
-        monkeypatch.setattr(malloc_trim, "give_back", returned.set)
+        monkeypatch.setattr(builds, "give_back", returned.set)
         edit(repo)
         await built(index)
         await until(returned.is_set)

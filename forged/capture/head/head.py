@@ -11,17 +11,24 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 from array import array
 from collections.abc import Iterable
 
 import msgspec
 
-from forged.capture.head.features import signs
+from forged.capture.rules.requests import asks
 from forged.memory import Category, Scope
 from forged.text.linear import Linear, Weights
 from forged.text.pieces import pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
+SIGNS = 9
+
+_LONG = 200
+_ASKS = re.compile(r"[?？]\s*$")
+_QUOTES = re.compile('["“«「`]')
+_MARKED = re.compile(r"\W*[->#$|+]")
 
 
 class Numbers(msgspec.Struct, frozen=True):
@@ -114,3 +121,22 @@ def head() -> Head:
     with open(FILE, "rb") as file:
         numbers = msgspec.msgpack.decode(file.read(), type=HeadFile)
     return Head(Judge(numbers.by_rows), Judge(numbers.by_words))
+
+
+def signs(text: str) -> tuple[float, ...]:
+    """Return what the form of a text says, in numbers from 0 to 2; the last is always 1.
+
+    One is a rule's answer: whether it asks by itself that something be remembered. What a text is made of is
+    `forged.text.pieces`.
+    """
+    return (
+        bool(_ASKS.search(text)),
+        "?" in text or "？" in text,
+        min(len(text), _LONG) / (_LONG / 2),
+        text[:1].isupper(),
+        bool(_QUOTES.search(text)),
+        "\n" in text,
+        bool(_MARKED.match(text)),
+        asks(text),
+        1.0,
+    )

@@ -9,25 +9,33 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 
 from forged import __version__
 from forged.config import Config
-from forged.daemon.handlers import capture, endpoints, hook, sharing
+from forged.daemon.handlers import capture, endpoints, hook
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
-from forged.daemon.handlers.scope_reports import scope_reports
 from forged.daemon.handlers.trust import in_status
-from forged.files import Root, arrivals_refusal, kept_by_root, no_memories
+from forged.files import (
+    Root,
+    agent_ids,
+    agent_root,
+    arrivals_refusal,
+    kept_by_root,
+    no_memories,
+    org_root,
+)
 from forged.maps import BuildEvent, RootIndex
+from forged.memory import Scope
 from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
-_CUT_SHOWN = 10
+_CUT_SHOWN = _REFUSED_SHOWN = 10
 _EVENTS_WAITING = 1024
 
 
@@ -91,8 +99,8 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         endpoints=endpoints.reports(daemon),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
-        scopes=await scope_reports(daemon),
-        shared=sharing.report(daemon),
+        scopes=await _scope_reports(daemon),
+        shared=_shared_report(daemon),
     )
 
 
@@ -119,7 +127,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     broken = broken or stuck or bool(daemon.state.trouble or daemon.refused_writes.sentence)
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
     broken = broken or endpoints.is_failing(daemon)
-    broken = broken or sharing.is_failing(daemon)
+    broken = broken or _is_shared_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
@@ -230,3 +238,101 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
             )
     finally:
         stop()
+
+
+async def _scope_reports(daemon: Daemon) -> tuple[wire.ScopeReport, ...]:
+    """The scopes beside a workspace's roots; how those fare, their own reports tell."""
+    agents, org = await asyncio.to_thread(_counted, daemon.resolver.home)
+    rows = sum(1 for _ in daemon.session_memories.all())
+    wanted, home = daemon.config.scopes.retrieved, daemon.resolver.home
+    return (
+        wire.ScopeReport(
+            scope=Scope.SESSION,
+            engine="memory",
+            owners=daemon.session_memories.sessions,
+            memories=rows,
+            retrieved=Scope.SESSION in wanted,
+            lasts_s=daemon.session_memories.ttl_s,
+            dropped=daemon.session_memories.dropped,
+        ),
+        wire.ScopeReport(
+            scope=Scope.AGENT,
+            engine="files",
+            place=os.path.dirname(agent_root(home, "any").top),
+            owners=len(agents),
+            memories=sum(agents),
+            retrieved=Scope.AGENT in wanted,
+        ),
+        wire.ScopeReport(
+            scope=Scope.ORG,
+            engine="files",
+            place=org_root(home).top,
+            owners=int(org > 0),
+            memories=org,
+            retrieved=Scope.ORG in wanted,
+        ),
+    )
+
+
+def _counted(home: str) -> tuple[list[int], int]:
+    """How many files each agent has, and how many the documents take."""
+    agents = [_files_in(agent_root(home, each)) for each in agent_ids(home)]
+    return agents, _files_in(org_root(home))
+
+
+def _files_in(root: Root) -> int:
+    names = 0
+    for directory in root.directories:
+        try:
+            names += sum(name.endswith(".md") and not name.startswith(".") for name in os.listdir(directory))
+        except OSError:
+            continue
+    return names
+
+
+def _shared_report(daemon: Daemon) -> wire.SharedReport | None:
+    """How the team's server fares, None where there is none."""
+    if daemon.shared is None:
+        return None
+    told = daemon.shared.condition()
+    return wire.SharedReport(
+        server=told.server,
+        scopes=told.scopes,
+        state=told.health.state,
+        last_success_s=_rounded(told.health.last_success_s),
+        failing_s=_rounded(told.health.failing_s),
+        message=told.health.message,
+        next_s=_rounded(told.health.next_s),
+        problem=told.problem,
+        waiting=told.waiting,
+        without_vector=told.without_vector,
+        refused=told.refused[:_REFUSED_SHOWN],
+        replayed_s=_rounded(told.replayed_s),
+        listening=told.is_listening,
+        writers={name: round(age_s, 1) for name, age_s in told.writers.items()},
+        in_step=tuple(_in_step(daemon)),
+        not_in_step=daemon.machines.problem if daemon.machines is not None else "",
+    )
+
+
+def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
+    found = daemon.machines.standing if daemon.machines is not None else {}
+    for (scope, owner), standing in found.items():
+        yield wire.InStepReport(
+            scope=scope,
+            owner=owner,
+            behind=standing.behind,
+            kept_here=standing.kept_here,
+            refused=standing.refused,
+            in_step_s=_rounded(time.time() - standing.at) if standing.at else None,
+        )
+
+
+def _is_shared_failing(daemon: Daemon) -> bool:
+    """Whether the team's server cannot be used, or refuses what was written."""
+    told = _shared_report(daemon)
+    return told is not None and bool(told.state == "failing" or told.problem or told.refused)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from forged.capture.head.choosing import chosen, score
-from forged.capture.head.features import SIGNS, signs
-from forged.capture.head.head import FILE, HeadFile, Judge, Leanings, Numbers, head
+from forged.capture.head.head import FILE, SIGNS, HeadFile, Judge, Leanings, Numbers, head, signs
 from forged.capture.head.units import SHORT, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
