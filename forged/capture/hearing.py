@@ -36,7 +36,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import DIGEST_BYTES, Also, Event, Kind, Part, Progress, State, Watermark, new_event_id
+from forged.state import DIGEST_BYTES, Change, Event, Kind, Part, Progress, State, Watermark, new_event_id
 from forged.text.redaction import INLINE_LENGTH
 from forged.trust import stored_identity
 
@@ -166,7 +166,7 @@ class Hearing:
         new = _new(row, stands, (now,) * len(stands))
         if new and spoken.kind != "learned":
             watermark = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
-            self._state.heard.set(key, watermark)
+            self._state.heard.update({key: watermark})
             self._keeping.soon()
 
     def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
@@ -266,13 +266,13 @@ class Hearing:
             return spoken.said_at
         if spoken.kind == "learned":
             return (0.0,) * count
-        if self._known(key).digests or not self._state.forgotten.known:
+        if self._known(key).digests or not self._state.forgotten:
             return (now,) * count
         roles = [each.utterance.role if each is not None else "" for each in messages]
         newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
         if spoken.parts > 1:
             return (0.0,) * count
-        others, turn = self._state.heard.all(), spoken.said[newest:][:_MOST_COMPARED]
+        others, turn = tuple(self._state.heard.items()), spoken.said[newest:][:_MOST_COMPARED]
         before = await asyncio.to_thread(_said_before, turn, others) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
@@ -283,7 +283,7 @@ class Hearing:
 
     def _known(self, key: str) -> Watermark:
         """What the session has said, live and as it was read afterwards."""
-        live, learned = self._state.heard.of(key), self._state.learned.of(key)
+        live, learned = self._state.heard.of(key), self._state.learned.get(key)
         if learned is None:
             return live
         count = len(learned.digests) // DIGEST_BYTES
@@ -292,7 +292,7 @@ class Hearing:
     def _heard(self, spoken: Spoken, key: str, new: Sequence[tuple[bytes, float]], now: float) -> Heard:
         """Build the record of new messages that is stored with the events: digests and times."""
         if spoken.kind == "learned":
-            before = self._state.learned.of(key)
+            before = self._state.learned.get(key)
             digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
             progress = Progress(
                 agent=spoken.agent, session_id=spoken.session_id, mark=spoken.mark, digests=digests, at=now
@@ -325,7 +325,7 @@ class Hearing:
         if kind != "turn":
             return await self._store(events, heard)
         if heard.watermark is not None:
-            self._state.heard.set(heard.session, heard.watermark)
+            self._state.heard.update({heard.session: heard.watermark})
         before = len(self._queue)
         self._add(events, on_disk=False, at_once=heard.is_urgent)
         also = [self._state.parts.finishing(heard.event_id, len(events))] if heard.event_id else []
@@ -342,23 +342,21 @@ class Hearing:
         """Take what has to be on disk before it is answered, and with it what its session said before."""
         before = self._state.heard.of(heard.session)
         if heard.watermark is not None:
-            self._state.heard.set(heard.session, heard.watermark)
+            self._state.heard.update({heard.session: heard.watermark})
         self._queue.ripen(heard.session)
-        parts, also = self._state.parts, list[Also]()
+        parts, also = self._state.parts, list[Change]()
         if heard.event_id:
             also.append(parts.finishing(heard.event_id, len(events)))
         if heard.learned is not None:
-            also.append(self._state.learned.writing(heard.session, heard.learned))
+            also.append(self._state.learned.change({heard.session: heard.learned}))
         try:
             await self._keeping.write(events, *also)
         except StoreError as error:
             if heard.watermark is not None:
-                self._state.heard.set(heard.session, before)
+                self._state.heard.update({heard.session: before})
             return self._refused(f"storage_error: {error}")
         if heard.event_id:
             parts.finished(heard.event_id, len(events))
-        if heard.learned is not None:
-            self._state.learned.set(heard.session, heard.learned)
         self._add(events, on_disk=True)
         self._metrics.captures_durable += 1
         return Outcome("durable", slices=len(events))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from forged.capture.queue import CaptureQueue
 from forged.errors import StoreError
 from forged.slots import logged
-from forged.state import Also, Event, State
+from forged.state import Change, Event, State
 
 _AFTER_S = 0.5
 
@@ -26,14 +26,14 @@ class Keeping:
         self._state = state
         self._queue = queue
         self._writer: asyncio.Task[None] | None = None
-        self._also: tuple[Also, ...] = ()
+        self._also: tuple[Change, ...] = ()
 
     @property
     def is_due(self) -> bool:
         """Whether something is not on disk."""
-        return bool(self._also or self._state.heard.changed or self._queue.in_memory())
+        return bool(self._also or not self._state.heard.is_saved or self._queue.in_memory())
 
-    def soon(self, *also: Also) -> None:
+    def soon(self, *also: Change) -> None:
         """Have everything written, and this done in the same transaction."""
         self._also += also
         if self._writer is None:
@@ -53,15 +53,14 @@ class Keeping:
         finally:
             self._writer = None
 
-    async def write(self, events: Sequence[Event], *also: Also) -> None:
+    async def write(self, events: Sequence[Event], *also: Change) -> None:
         """Store these events and all that is not stored. Raises StoreError."""
         waiting = self._queue.in_memory()
         stored = [each.event for each in waiting]
-        changed, due, self._also = self._state.heard.changed, self._also, ()
+        due, self._also = self._also, ()
         try:
-            await self._state.events.put_all([*stored, *events], self._state.heard.writing(), *due, *also)
+            await self._state.events.put_all([*stored, *events], self._state.heard.pending(), *due, *also)
         except StoreError:
-            self._state.heard.unwritten(changed)
             self._also = (*due, *self._also)
             raise
         for each, event in zip(waiting, stored, strict=True):

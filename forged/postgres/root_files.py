@@ -70,7 +70,7 @@ class RootFiles:
     async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
         wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
         found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
-        return {each: Carried(data, self._details.get(self._root.top, each)) for each, data in found.items()}
+        return {each: Carried(data, self._details.of(self._root.top, each)) for each, data in found.items()}
 
     async def write(self, files: Mapping[str, Carried]) -> Taken:
         odd = self._odd(files)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from forged.state.absences import Absence, Absences
     from forged.state.accesses import Access, Accesses
     from forged.state.cutting import Cut, Left, cut
+    from forged.state.database import Change
     from forged.state.details import (
         TYPES,
         UNSAID,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         problem_of,
     )
     from forged.state.digests import digest
-    from forged.state.events import Also, Events
+    from forged.state.events import Events
     from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Heard, Watermark
@@ -68,8 +69,8 @@ __all__ = [
     "Absences",
     "Access",
     "Accesses",
-    "Also",
     "Begun",
+    "Change",
     "Cut",
     "DeadEvent",
     "Detail",
@@ -132,10 +133,11 @@ __getattr__ = door(
     __name__,
     absences=("Absence", "Absences"),
     accesses=("Access", "Accesses"),
+    database=("Change",),
     cutting=("Cut", "Left", "cut"),
     details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
     digests=("digest",),
-    events=("Also", "Events"),
+    events=("Events",),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Heard", "Watermark"),

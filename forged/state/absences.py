@@ -40,7 +40,3 @@ class Absences(MemoryRows[Absence]):
             elif known.last < day:
                 counted[key] = Absence(known.first, day, known.days + 1)
         return self.change(counted, renew=False)
-
-    def missing(self, root: str) -> dict[str, Absence]:
-        """Return all that is missing in a root, by id."""
-        return self.trashed(root, self.ids(root))

@@ -6,23 +6,18 @@ Counts and never text; written as spending is, now and then. The days of the las
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
 
 from forged.memory import utc
-from forged.state import tables
-from forged.state.database import Damaged, Database
-from forged.state.soft_rows import SoftRows
+from forged.state.database import Database
+from forged.state.rows import Rows
 from forged.text.local_time import day_of
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-_DAYS_KEPT = 31
-_TABLE = "agents"
+_KEPT_S = 31 * 24 * 3600.0
 
 
 class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,25 +34,11 @@ class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
     last_failure_at: str = ""
 
 
-# Agent and day, what was told.
-AgentRow = tuple[str, str, AgentDay]
-_decoder = msgspec.msgpack.Decoder(AgentDay)
-
-
-class Agents:
-    """The record, in memory and in the file. `clock` gives Unix seconds."""
+class Agents(Rows[AgentDay]):
+    """The record, by agent and day. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._rows = SoftRows(database, _TABLE, "what agents' hooks tell is")
-        self._clock = clock
-        self._days: dict[tuple[str, str], AgentDay] = {}
-
-    def restore(self, found: Sequence[AgentRow]) -> None:
-        """Take over what a file holds, as it is opened; what came by then is added to it."""
-        for agent, day, kept in found:
-            new = self._days.get((agent, day), AgentDay())
-            self._days[agent, day] = _together(kept, new)
-        self._rows.restore(tuple(_row(*each) for each in found))
+        super().__init__(database, "agents", AgentDay, keep_s=_KEPT_S, merge=_together, clock=clock)
 
     def saw(self, agent: str, event: str, version: str = "") -> None:
         """An event came."""
@@ -79,30 +60,23 @@ class Agents:
             agent, replace(known, failed=known.failed + 1, last_failure=why, last_failure_at=self._now())
         )
 
-    def newest(self) -> tuple[AgentRow, ...]:
-        """The newest day of each agent."""
-        found = {agent: (agent, day, self._days[agent, day]) for agent, day in sorted(self._days)}
-        return tuple(found.values())
+    def newest(self) -> tuple[tuple[str, str, AgentDay], ...]:
+        """Return the newest day of each agent: its name, the day, what was counted."""
+        found = {key.partition(" ")[0]: (key, day) for key, day in sorted(self.items(), key=itemgetter(0))}
+        return tuple((agent, key.partition(" ")[2], day) for agent, (key, day) in found.items())
 
     @property
     def today(self) -> str:
         return day_of(self._clock(), 0)
 
-    async def save(self) -> None:
-        """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        await self._rows.save(tuple(_row(*key, kept) for key, kept in self._days.items()))
-
     def _now(self) -> str:
         return utc(round(self._clock()))
 
     def _today(self, agent: str) -> AgentDay:
-        return self._days.get((agent, self.today), AgentDay())
+        return self.get(f"{agent} {self.today}", AgentDay())
 
     def _put(self, agent: str, known: AgentDay) -> None:
-        self._days[agent, self.today] = known
-        oldest = day_of(self._clock(), _DAYS_KEPT - 1)
-        if any(day < oldest for _, day in self._days):
-            self._days = {key: kept for key, kept in self._days.items() if key[1] >= oldest}
+        self.update({f"{agent} {self.today}": known})
 
 
 def _together(old: AgentDay, new: AgentDay) -> AgentDay:
@@ -112,20 +86,3 @@ def _together(old: AgentDay, new: AgentDay) -> AgentDay:
         before, after = getattr(old, name), getattr(new, name)
         both[name] = before + after if isinstance(after, int) else after or before
     return AgentDay(**both)
-
-
-def all_agents(connection: Connection) -> tuple[AgentRow, ...]:
-    """All rows. Raises Damaged."""
-    try:
-        return tuple(_agent(row) for row in tables.rows(connection, _TABLE))
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what agents' hooks told cannot be read: {error}") from error
-
-
-def _agent(row: tables.Columns) -> AgentRow:
-    agent, _, day = str(row[0]).partition(" ")
-    return agent, day, _decoder.decode(row[1] if isinstance(row[1], bytes) else b"")
-
-
-def _row(agent: str, day: str, kept: AgentDay) -> tables.Columns:
-    return (f"{agent} {day}", msgspec.msgpack.encode(kept))

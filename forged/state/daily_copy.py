@@ -8,37 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.files import atomic
 from forged.state import tables
-from forged.state.tables import Columns
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 logger = logging.getLogger(__name__)
 
-TABLES = (
-    "forgotten",
-    "pauses",
-    "spending",
-    "roots",
-    "own_files",
-    "approvals",
-    "outbound",
-    "brought",
-    "excludes",
-)
 _DIGEST_BYTES = 16
-_DECODER = msgspec.msgpack.Decoder(dict[str, tuple[tuple[str | int, ...], ...]])
+Rows = tuple[tuple[str, float, bytes], ...]
 
 
-def contents(connection: Connection) -> bytes:
-    """The copy of what a file holds now."""
-    said = msgspec.msgpack.encode({table: tuple(tables.rows(connection, table)) for table in TABLES})
+class _Copy(msgspec.Struct, frozen=True):
+    """What the file holds: rows by table, without checksums, in a format of `state.db`."""
+
+    format: int
+    tables: dict[str, Rows]
+
+
+_DECODER = msgspec.msgpack.Decoder(_Copy)
+
+
+def contents(names: Iterable[str], connection: Connection) -> bytes:
+    """The copy of what these tables hold now."""
+    held = {name: tuple(tables.rows(connection, name)) for name in names}
+    said = msgspec.msgpack.encode({"format": tables.FORMAT, "tables": held})
     return _digest(said) + said
 
 
@@ -48,20 +48,21 @@ def write(path: str, data: bytes) -> None:
         atomic.replace(path, data)
 
 
-def read(path: str) -> dict[str, tuple[Columns, ...]]:
-    """Rows by table."""
+def read(path: str) -> dict[str, Rows]:
+    """Rows by table; none of a copy of another format."""
     try:
         with open(path, "rb") as file:
             data = file.read()
         if data[:_DIGEST_BYTES] != _digest(data[_DIGEST_BYTES:]):
             logger.warning("copy of the state is damaged path=%s", path)
             return {}
-        return dict(_DECODER.decode(data[_DIGEST_BYTES:]))
+        copy = _DECODER.decode(data[_DIGEST_BYTES:])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         logger.warning("copy of the state not read path=%s error=%s", path, error)
         return {}
+    return copy.tables if copy.format == tables.FORMAT else {}
 
 
 def _digest(data: bytes) -> bytes:

@@ -1,8 +1,9 @@
-"""A damaged `state.db` is set aside as it is, and its readable rows go into a new one.
+"""A `state.db` that is damaged or of an older format is set aside as it is, and a new one takes its place.
 
-What they do not say about forgotten texts, pauses and spending, the daily copy does. The new file remembers
-that this has happened until a person acts: nobody knows for sure any more what was paused. It is made whole
-under another name before the old one is moved, and a start finishes what a kill has interrupted.
+Of a damaged file the readable rows go into the new one; what they do not say the daily copy does, of the
+tables that it holds. An older format is not read. The new file remembers what has happened until a person
+acts: nobody knows for sure any more what was paused. It is made whole under another name before the old one
+is moved, and a start finishes what a kill has interrupted.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.memory import utc_now
 from forged.state import daily_copy, tables
-from forged.state.database import Damaged, connect, explained, transaction
-from forged.state.event_rows import dead_row
+from forged.state.database import Damaged, Registered, connect, explained, transaction
+from forged.state.event_rows import Dead
 from forged.state.event_values import Event, is_event_id
 from forged.state.tables import Columns
 
@@ -32,135 +36,185 @@ logger = logging.getLogger(__name__)
 # Of a row in `meta`: what happened, and the name of the file that was set aside.
 NOTE, ASIDE = "damage", "set_aside"
 
+_OF_FORMAT = ".format-"
 _PAGE = 4096
 _SIZE_IN_PAGES = slice(28, 32)
 _BESIDE = ("", "-wal", "-journal")
 
 
-def open_whole(path: str, copy: str) -> Connection:
-    """Open the file at `path`, or what takes its place if it is damaged, or gone though it has a `copy`.
+def open_whole(path: str, copy: str, known: Sequence[Registered]) -> Connection:
+    """Open the file at `path`, or what takes its place if it is not whole, or gone though it has a `copy`.
 
-    Raises StoreError if it cannot be used for another reason.
+    `known` are its tables. Raises StoreError if it cannot be used for another reason.
     """
-    _finish(path)
+    state = _State(path, copy, known)
+    state.finish()
     try:
-        return _opened(path, copy)
+        return state.opened()
+    except tables.Outdated as error:
+        logger.warning("state is set aside path=%s problem=%s", path, error)
+        state.set_aside(error)
     except Damaged as error:
         logger.error("state is damaged path=%s problem=%s", path, error)  # noqa: TRY400 - it is explained
-        _make_fresh(path, copy, str(error))
-        _swap(path)
-        return connect(path)
+        state.mend(error)
+    return connect(path)
 
 
 def set_aside(path: str) -> list[str]:
     """Paths of all that was set aside of a file, and of what a kill has left half done."""
-    parts = ("damaged-*", "fresh*", "salvage*")
+    parts = ("damaged-*", "format-*", "fresh*", "salvage*")
     return [found for part in parts for found in glob.glob(f"{glob.escape(path)}.{part}")]
 
 
-def _opened(path: str, copy: str) -> Connection:
-    connection = connect(path)
-    try:
-        with explained(path):
-            tables.start(connection, expected=os.path.exists(copy))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+class _State:
+    """The file, its daily copy and its tables."""
 
+    def __init__(self, path: str, copy: str, known: Sequence[Registered]) -> None:
+        self._path, self._copy, self._known = path, copy, known
+        self._names = [table.name for table in known]
 
-# --- the new file ---------------------------------------------------------------------------------------
+    def opened(self) -> Connection:
+        connection = connect(self._path)
+        try:
+            with explained(self._path):
+                tables.start(connection, self._names, expected=os.path.exists(self._copy))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
+    # --- the new file -------------------------------------------------------------------------------------
 
-def _make_fresh(path: str, copy: str, problem: str) -> None:
-    aside = _unused(f"{path}.damaged-{time.strftime('%Y%m%d', time.gmtime())}")
-    found, filling = _readable(path), daily_copy.read(copy)
-    _remove(f"{path}.fresh")
-    connection = connect(f"{path}.fresh")
-    with contextlib.closing(connection), explained(path), transaction(connection):
-        tables.create(connection)
-        for table in daily_copy.TABLES:
-            for row in filling.get(table, ()):
-                tables.put(connection, table, *row)
-        for table, rows in found.items():
-            for row in rows:
-                _take(connection, table, row, aside)
+    def set_aside(self, problem: tables.Outdated) -> None:
+        """Put an empty file in the place of one of an older format, which a person is told of."""
+        aside = self._aside(f"format-{problem.number}")
+        with contextlib.closing(connect(self._path)) as connection, explained(self._path):
+            held = _counted(connection)
+        note = (
+            f"state.db is of an older forged (format {problem.number}) and is not read; it is {aside} now, "
+            f"with {held}; nothing is injected and captured and nobody is trusted, because a pause of yours "
+            "may be lost; `forgectl resume --all` ends that; any `forgectl forget` deletes that file"
+        )
+        self._make_fresh({}, {}, aside, note)
+        self._swap()
+
+    def mend(self, problem: Damaged) -> None:
+        """Put a file with what can be read in the place of a damaged one."""
+        aside = self._aside("damaged")
         note = (
             f"state.db was damaged ({problem}); what could be read was taken over, the damaged file is "
             f"{aside}; nothing is injected and captured, because a pause of yours may be lost; "
             "`forgectl resume --all` ends that"
         )
-        tables.put(connection, "meta", NOTE, note)
-        tables.put(connection, "meta", ASIDE, aside)
+        self._make_fresh(daily_copy.read(self._copy), self._readable(), aside, note)
+        self._swap()
+
+    def _make_fresh(
+        self, filling: dict[str, daily_copy.Rows], found: dict[str, list[Columns]], aside: str, note: str
+    ) -> None:
+        fresh, copied = f"{self._path}.fresh", [table.name for table in self._known if table.is_copied]
+        _remove(fresh)
+        connection = connect(fresh)
+        with contextlib.closing(connection), explained(self._path), transaction(connection):
+            tables.create(connection, self._names)
+            for name in copied:
+                for filled in filling.get(name, ()):
+                    tables.put(connection, name, *filled)
+            for name, rows in found.items():
+                for row in rows:
+                    _take(connection, name, row, aside)
+            tables.put(connection, "meta", NOTE, note)
+            tables.put(connection, "meta", ASIDE, aside)
+
+    def _aside(self, why: str) -> str:
+        number, first = 1, f"{self._path}.{why}-{time.strftime('%Y%m%d', time.gmtime())}"
+        candidate = first
+        while os.path.lexists(candidate):
+            number += 1
+            candidate = f"{first}-{number}"
+        return candidate
+
+    def _swap(self) -> None:
+        fresh = f"{self._path}.fresh"
+        with contextlib.closing(connect(fresh)) as connection:
+            aside = tables.value_of(connection, ASIDE)
+        with atomic.explained(f"cannot set {self._path} aside"):
+            for suffix in reversed(_BESIDE):
+                if os.path.lexists(self._path + suffix):
+                    os.rename(self._path + suffix, aside + suffix)
+            if _OF_FORMAT in aside and os.path.lexists(self._copy):
+                os.rename(self._copy, f"{aside}-copy")
+            os.rename(fresh, self._path)
+            _sync(os.path.dirname(self._path))
+
+    def finish(self) -> None:
+        """Do the rest of a change that was killed in its middle."""
+        _remove(f"{self._path}.salvage")
+        fresh = f"{self._path}.fresh"
+        if not os.path.exists(fresh):
+            return
+        with contextlib.closing(connect(fresh)) as connection:
+            is_whole = not tables.is_new(connection)
+        if is_whole:
+            self._swap()
+        else:
+            _remove(fresh)
+
+    # --- what can still be read ---------------------------------------------------------------------------
+
+    def _readable(self) -> dict[str, list[Columns]]:
+        """Rows by table, with their checksums, of a copy of the damaged file, which itself stays as it is."""
+        for mended in (False, True):
+            scratch = f"{self._path}.salvage"
+            _remove(scratch)
+            try:
+                _copy(self._path, scratch)
+                if mended:
+                    self._mend_first_page(scratch)
+                with contextlib.closing(connect(scratch)) as connection, explained(scratch):
+                    there = tables.names_in(connection)
+                    if "meta" in there and "events" in there:
+                        return {name: _rows(connection, name) for name in self._names if name in there}
+            except (OSError, StoreError) as error:
+                logger.warning("damaged state not read path=%s error=%s", self._path, error)
+            finally:
+                _remove(scratch)
+        return {}
+
+    def _mend_first_page(self, scratch: str) -> None:
+        """Give a file the first page that every file of these tables begins with: what they are and where."""
+        pattern = f"{scratch}-empty"
+        _remove(pattern)
+        with contextlib.closing(connect(pattern)) as connection, transaction(connection):
+            tables.create(connection, self._names)
+        with open(pattern, "rb") as file:
+            page = bytearray(file.read(_PAGE))
+        _remove(pattern)
+        page[_SIZE_IN_PAGES] = bytes(4)  # look at the file itself
+        with open(scratch, "r+b") as file:
+            file.write(page)
+
+
+def _counted(connection: Connection) -> str:
+    """What a file holds, as a list for a sentence."""
+    counts = []
+    for name in sorted(tables.names_in(connection) - {"meta"}):
+        (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608
+        if count:
+            counts.append(f"{count} of {name}")
+    return f"rows in it: {', '.join(counts)}" if counts else "nothing in it"
 
 
 def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
     """Write a row as it was; of one that is not whole only what can be told from its key."""
     if tables.is_whole(table, row):
-        if table != "meta":
-            tables.put(connection, table, *row[:-1])
+        tables.put(connection, table, *row[:-1])
         return
     event_id = str(row[0])
     if table in ("events", "dead") and is_event_id(event_id):
         reason = f"unreadable since state.db was damaged; {aside} has its bytes"
-        tables.put(connection, "dead", *dead_row(Event(id=event_id, received_at=""), reason, utc_now(), None))
-
-
-def _unused(path: str) -> str:
-    number, candidate = 1, path
-    while os.path.lexists(candidate):
-        number += 1
-        candidate = f"{path}-{number}"
-    return candidate
-
-
-def _swap(path: str) -> None:
-    fresh = f"{path}.fresh"
-    with contextlib.closing(connect(fresh)) as connection:
-        aside = tables.value_of(connection, ASIDE)
-    with atomic.explained(f"cannot set {path} aside"):
-        for suffix in reversed(_BESIDE):
-            if os.path.lexists(path + suffix):
-                os.rename(path + suffix, aside + suffix)
-        os.rename(fresh, path)
-        _sync(os.path.dirname(path))
-
-
-def _finish(path: str) -> None:
-    """Do the rest of a change that was killed in its middle."""
-    _remove(f"{path}.salvage")
-    fresh = f"{path}.fresh"
-    if not os.path.exists(fresh):
-        return
-    with contextlib.closing(connect(fresh)) as connection:
-        is_whole = not tables.is_new(connection)
-    if is_whole:
-        _swap(path)
-    else:
-        _remove(fresh)
-
-
-# --- what can still be read -----------------------------------------------------------------------------
-
-
-def _readable(path: str) -> dict[str, list[Columns]]:
-    """Rows by table, with their checksums, of a copy of the damaged file, which itself stays as it is."""
-    for mended in (False, True):
-        scratch = f"{path}.salvage"
-        _remove(scratch)
-        try:
-            _copy(path, scratch)
-            if mended:
-                _mend_first_page(scratch)
-            with contextlib.closing(connect(scratch)) as connection, explained(scratch):
-                named = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-                if named.issuperset(tables.OF_VERSION[1]):
-                    return {table: _rows(connection, table) for table in tables.TABLES if table in named}
-        except (OSError, StoreError) as error:
-            logger.warning("damaged state not read path=%s error=%s", path, error)
-        finally:
-            _remove(scratch)
-    return {}
+        lost = Dead(Event(id=event_id, received_at=""), reason, utc_now())
+        tables.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
 
 
 def _rows(connection: Connection, table: str) -> list[Columns]:
@@ -179,20 +233,6 @@ def _copy(path: str, scratch: str) -> None:
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(path + suffix, scratch + suffix)
-
-
-def _mend_first_page(scratch: str) -> None:
-    """Give a file the first page that every file of these tables begins with: what they are and where."""
-    pattern = f"{scratch}-empty"
-    _remove(pattern)
-    with contextlib.closing(connect(pattern)) as connection, transaction(connection):
-        tables.create(connection)
-    with open(pattern, "rb") as file:
-        page = bytearray(file.read(_PAGE))
-    _remove(pattern)
-    page[_SIZE_IN_PAGES] = bytes(4)  # look at the file itself
-    with open(scratch, "r+b") as file:
-        file.write(page)
 
 
 def _remove(path: str) -> None:

@@ -27,7 +27,7 @@ from forged.state.holder import Holder, in_use
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["Change", "Damaged", "Database", "Registered", "connect", "explained", "transaction"]
+__all__ = ["Change", "Damaged", "Database", "Registered", "Written", "connect", "explained", "transaction"]
 
 T = TypeVar("T")
 
@@ -56,13 +56,29 @@ class Registered(Protocol):
 
 
 class Change(Protocol):
-    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread."""
+    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread.
 
+    `name` is the table's.
+    """
+
+    name: str
     is_empty: bool
 
     def write(self, connection: Connection) -> object: ...
 
     def apply(self) -> object: ...
+
+
+class Written:
+    """A change that is in the file alone."""
+
+    is_empty = False
+
+    def __init__(self, name: str, write: Callable[[Connection], object]) -> None:
+        self.name, self.write = name, write
+
+    def apply(self) -> None:
+        """Leave memory as it is."""
 
 
 class Database:

@@ -3,7 +3,8 @@
 Details never stand in the file, so files stay what a person wrote. They are put in the transaction that puts
 the write itself on record, before the file has a name: whoever finds a memory finds its details, and a kill
 between leaves a row that nobody reads until the request comes again. A new version takes over the details of
-the one that it replaces, but for what it says itself. Answered from memory, in any thread.
+the one that it replaces, but for what it says itself. Answered from memory, in any thread. There is room for
+131,072 memories and 64 MiB.
 
 What a caller gives is checked by `problem_of`: metadata is a JSON object of at most 32 keys and 4 KiB.
 """
@@ -11,19 +12,20 @@ What a caller gives is checked by `problem_of`: metadata is a JSON object of at 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from forged.memory import Scope
-from forged.state import tables
-from forged.state.database import Damaged, Database
+from forged.state.database import Change, Database
+from forged.state.rows import MemoryRows, key_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+# Of memories in all; the details that were put longest ago go first.
+MOST, MOST_IN_ALL = 1 << 17, 64 << 20
 MOST_KEYS, MOST_BYTES, _MOST_KEY_CHARACTERS, _DEEPEST = 32, 4096, 128, 8
 TYPES: Mapping[str, tuple[str, ...]] = {
     Scope.USER: ("fact", "preference", "summary"),
@@ -74,83 +76,31 @@ class Detailing(msgspec.Struct, frozen=True):
     said: Said = UNSAID
 
 
-class Details:
+class Details(MemoryRows[Detail]):
     """One for the daemon. All roots together, by the root's path and the memory's id."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._known: dict[str, Detail] = {}
+        super().__init__(database, "details", Detail, durable=True, most=MOST, most_bytes=MOST_IN_ALL)
 
-    def restore(self, rows: Iterable[tuple[str, Detail]]) -> None:
-        """Take over what a file holds, as it is opened; what was written by then is newer."""
-        self._known = dict(rows) | self._known
-
-    def get(self, root: str, memory_id: str) -> Detail:
+    def of(self, root: str, memory_id: str) -> Detail:
         """Those of a memory; the defaults where nobody said anything."""
-        return self._known.get(key_of(root, memory_id), _DEFAULT)
-
-    def wrote(self, details: Iterable[tuple[str, Detail]]) -> None:
-        """These rows are in the file by now."""
-        self._known.update(details)
+        return self.get(key_of(root, memory_id), _DEFAULT)
 
     async def put(self, root: str, details: Mapping[str, Detail]) -> None:
         """Let these be the details of memories of a root, durably. Raises StoreError."""
-        rows = [(key_of(root, each), detail) for each, detail in details.items() if detail != _DEFAULT]
-        if rows:
-            await self._database.run(partial(_put_all, rows))
-            self.wrote(rows)
+        said = {each: detail for each, detail in details.items() if detail != _DEFAULT}
+        await self.database.commit(self.returned(root, said))
 
-    async def forget(self, root: str, memory_ids: Collection[str]) -> None:
-        """Keep nothing of these memories of a root; durably. Raises StoreError."""
-        keys = [key for each in memory_ids if (key := key_of(root, each)) in self._known]
-        if keys:
-            await self._database.run(
-                lambda connection: [tables.remove(connection, "details", key) for key in keys]
-            )
-        for key in keys:
-            self._known.pop(key, None)
-
-
-def key_of(root: str, memory_id: str) -> str:
-    """The key of a memory in the tables that have rows of memories. No path of a root ends in a newline."""
-    return f"{root}\n{memory_id}"
-
-
-def put_detail(write: Detailing, connection: Connection) -> tuple[str, Detail] | None:
-    """Put the details of a write within its transaction; the row, if there is anything to say."""
-    before = _of(write.root, write.base, connection) if write.base else _DEFAULT
-    detail = write.said.over(before)
-    if detail == _DEFAULT:
-        return None
-    key = key_of(write.root, write.id)
-    _put(key, detail, connection)
-    return key, detail
-
-
-def all_details(connection: Connection) -> tuple[tuple[str, Detail], ...]:
-    """All rows. Raises Damaged."""
-    return tuple((str(key), _decoded(said)) for key, said in tables.rows(connection, "details"))
-
-
-def _of(root: str, memory_id: str, connection: Connection) -> Detail:
-    row = tables.row_of(connection, "details", key_of(root, memory_id))
-    return _DEFAULT if row is None else _decoded(row[1])
-
-
-def _put_all(rows: Iterable[tuple[str, Detail]], connection: Connection) -> None:
-    for key, detail in rows:
-        _put(key, detail, connection)
-
-
-def _put(key: str, detail: Detail, connection: Connection) -> None:
-    tables.put(connection, "details", key, msgspec.msgpack.encode(detail))
-
-
-def _decoded(row: tables.Value) -> Detail:
-    try:
-        return msgspec.msgpack.decode(row if isinstance(row, bytes) else b"", type=Detail)
-    except msgspec.DecodeError as error:
-        raise Damaged(f"the details of a memory cannot be read: {error}") from error
+    def following(self, writes: Iterable[Detailing], connection: Connection) -> Change:
+        """Return the details of writes that share a transaction: one may replace another one of them."""
+        fresh: dict[str, Detail | None] = {}
+        for write in writes:
+            base = key_of(write.root, write.base)
+            before = (fresh.get(base) or self.read(connection, base)) if write.base else None
+            detail = write.said.over(before or _DEFAULT)
+            if detail != _DEFAULT:
+                fresh[key_of(write.root, write.id)] = detail
+        return self.change(fresh)
 
 
 # --- what may be said ----------------------------------------------------------------------------------

@@ -1,23 +1,21 @@
-"""Rows of capture events as they are read back, and the rows of those that were given up.
+"""Capture events as they lie in the file: those that wait, what they come to, and those that were given up.
 
-Each function is done in the thread of the database, within a transaction. `events` waits, `journal` says what
-an event comes to, `dead` holds what was given up. What is read is checked: Damaged says that a row is not
-what was written.
+Each method is done in the thread of the database, within a transaction. Damaged says that a row is not what
+was written.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state import tables
 from forged.state.cutting import Cut, cut
-from forged.state.database import Damaged
-from forged.state.event_values import DeadEvent, Document, Event, encoded
-from forged.state.tables import Columns
+from forged.state.database import Database
+from forged.state.event_values import DeadEvent, Document, Event
+from forged.state.tables import Row, Table
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _Documents = tuple[Document, ...]
-
-_EVENT = msgspec.msgpack.Decoder(Event)
-_DOCUMENTS = msgspec.msgpack.Decoder(_Documents)
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -39,102 +34,90 @@ class Stored(msgspec.Struct, frozen=True):
     dead: int = 0
 
 
-def stored(connection: Connection) -> Stored:
-    """All that waits. Raises Damaged."""
-    return Stored(
-        tuple((_event(row[1]), len(_blob(row[1]))) for row in tables.rows(connection, "events")),
-        tuple((str(row[0]), _documents(row[1]) or ()) for row in tables.rows(connection, "journal")),
-        _count_dead(connection),
-    )
+class Dead(msgspec.Struct, frozen=True):
+    """The row of an event that was given up: why, when (UTC), and what was decided about it, if anything."""
+
+    event: Event
+    reason: str
+    died_at: str
+    documents: _Documents | None = None
 
 
-def dead_row(event: Event, reason: str, died_at: str, documents: _Documents | None) -> Columns:
-    """The row of an event that was given up."""
-    decided = None if documents is None else encoded(documents)
-    return (event.id, event.kind, reason, died_at, encoded(event), decided)
+class EventTables:
+    """The three tables; `restored` is called with what they hold when the file is open."""
+
+    def __init__(self, database: Database, restored: Callable[[Stored], object]) -> None:
+        self._restored = restored
+        self.waiting = Table(database, "events", Event, load=self._load)
+        self.journal = Table(database, "journal", tuple[Document, ...])
+        self._dead = Table(database, "dead", Dead)
+
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        stored = Stored(
+            tuple((row.value, row.size) for row in self.waiting.read_all(connection)),
+            tuple((row.key, row.value) for row in self.journal.read_all(connection)),
+            self._dead.rows_in(connection),
+        )
+        return lambda: self._restored(stored)
+
+    def remove(self, connection: Connection, event_id: str) -> None:
+        """Forget an event that waits, and what was decided about it."""
+        self.waiting.erase(connection, event_id)
+        self.journal.erase(connection, event_id)
+
+    def give_up(self, connection: Connection, dead: Dead, most_bytes: int) -> int:
+        """Move an event to the dead, which are kept to `most_bytes` if turns can pay for it.
+
+        Returns how many there are.
+        """
+        self._dead.write(connection, dead.event.id, dead)
+        self._trim(connection, most_bytes)
+        self.remove(connection, dead.event.id)
+        return self._dead.rows_in(connection)
+
+    def _trim(self, connection: Connection, most_bytes: int) -> None:
+        sizes = self._dead.sizes(connection)
+        over = sum(sizes.values()) - most_bytes
+        for event_id, size in sizes.items():
+            if over <= 0:
+                return
+            found = self._dead.read(connection, event_id)
+            if found is not None and found.event.kind == "turn":
+                self._dead.erase(connection, event_id)
+                over -= size
+                logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
+
+    def dead(self, connection: Connection) -> tuple[DeadEvent, ...]:
+        """All that were given up, oldest first."""
+        return tuple(map(_dead_event, self._dead.read_all(connection)))
+
+    def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
+        found = self._dead.read(connection, event_id)
+        if found is None or not found.event.window:
+            return None
+        self.waiting.write(connection, event_id, found.event)
+        if found.documents is not None:
+            self.journal.write(connection, event_id, found.documents)
+        self._dead.erase(connection, event_id)
+        return found.event, len(self.waiting.encode(found.event)), found.documents
+
+    def drop(self, event_ids: Sequence[str], connection: Connection) -> int:
+        return self._dead.erase(connection, *event_ids)
+
+    def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[Cut, int]:
+        """Take sentences out of all dead events; what was done, and how many of them are gone with it."""
+        done, gone = Cut(), 0
+        for row in tuple(self._dead.read_all(connection)):
+            left = cut(row.value.event, row.value.documents, unwanted)
+            done += left.cut
+            if left.sentences and left.is_empty:
+                gone += self.drop([row.key], connection)
+            elif left.sentences:
+                rest = msgspec.structs.replace(row.value, event=left.event, documents=left.documents)
+                self._dead.write(connection, row.key, rest)
+        return done, gone
 
 
-def put_dead(connection: Connection, row: Columns, most_bytes: int) -> int:
-    """Add a row to the dead, which are kept to `most_bytes` if turns can pay for it; how many there are."""
-    tables.put(connection, "dead", *row)
-    _trim(connection, most_bytes)
-    return _count_dead(connection)
-
-
-def _trim(connection: Connection, most_bytes: int) -> None:
-    query = "SELECT id, kind, length(event) + ifnull(length(documents), 0) FROM dead ORDER BY id"
-    sizes = connection.execute(query).fetchall()
-    over = sum(size for _, _, size in sizes) - most_bytes
-    for event_id, kind, size in sizes:
-        if over > 0 and kind == "turn":
-            tables.remove(connection, "dead", event_id)
-            over -= size
-            logger.warning("dead turn erased, there are too many event=%s bytes=%d", event_id, size)
-
-
-def _count_dead(connection: Connection) -> int:
-    (count,) = connection.execute("SELECT count(*) FROM dead").fetchone()
-    return int(count)
-
-
-def dead(connection: Connection) -> tuple[DeadEvent, ...]:
-    return tuple(_dead_event(row) for row in tables.rows(connection, "dead"))
-
-
-def revive(event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
-    row = tables.row_of(connection, "dead", event_id)
-    found = None if row is None else _dead_event(row)
-    if found is None or not found.event.window:
-        return None
-    data = encoded(found.event)
-    tables.put(connection, "events", event_id, data)
-    if found.documents is not None:
-        tables.put(connection, "journal", event_id, encoded(found.documents))
-    tables.remove(connection, "dead", event_id)
-    return found.event, len(data), found.documents
-
-
-def drop(event_ids: Sequence[str], connection: Connection) -> int:
-    return sum(tables.remove(connection, "dead", event_id) for event_id in event_ids)
-
-
-def cut_dead(unwanted: Sequence[Words], connection: Connection) -> tuple[Cut, int]:
-    """Take sentences out of all dead events; what was done, and how many of them are gone with it."""
-    done, gone = Cut(), 0
-    for item in dead(connection):
-        left = cut(item.event, item.documents, unwanted)
-        done += left.cut
-        if left.sentences and left.is_empty:
-            gone += drop([item.event.id], connection)
-        elif left.sentences:
-            row = dead_row(left.event, item.reason, item.died_at, left.documents)
-            tables.put(connection, "dead", *row)
-    return done, gone
-
-
-# --- values ---------------------------------------------------------------------------------------------
-
-
-def _event(data: object) -> Event:
-    try:
-        return _EVENT.decode(_blob(data))
-    except msgspec.DecodeError as error:
-        raise Damaged(f"an event cannot be read: {error}") from error
-
-
-def _documents(data: object) -> _Documents | None:
-    try:
-        return None if data is None else _DOCUMENTS.decode(_blob(data))
-    except msgspec.DecodeError as error:
-        raise Damaged(f"documents cannot be read: {error}") from error
-
-
-def _dead_event(row: Columns) -> DeadEvent:
-    _, _, reason, died_at, event, documents = row
-    size = len(_blob(event)) + len(_blob(documents or b""))
-    return DeadEvent(_event(event), str(reason), str(died_at), size, _documents(documents))
-
-
-def _blob(data: object) -> bytes:
-    assert isinstance(data, bytes)
-    return data
+def _dead_event(row: Row[Dead]) -> DeadEvent:
+    dead = row.value
+    return DeadEvent(dead.event, dead.reason, dead.died_at, row.size, dead.documents)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 from forged.errors import StoreError
 from forged.memory import utc_now
 from forged.slots import logged
-from forged.state import event_rows, tables
 from forged.state.cutting import Cut, Left
-from forged.state.database import Database
-from forged.state.event_rows import Stored
+from forged.state.database import Change, Database
+from forged.state.event_rows import Dead, EventTables, Stored
 from forged.state.event_values import DeadEvent, Document, Event, encoded
 from forged.text.forgetting import Words
 
@@ -36,9 +35,6 @@ _REASON_LENGTH = 2000
 
 T = TypeVar("T")
 _Documents = tuple[Document, ...]
-_Rows = Sequence[tuple[str, bytes]]
-# What is done in the same transaction.
-Also = Callable[["Connection"], object]
 
 
 class Events:
@@ -58,6 +54,7 @@ class Events:
         retry_s: float = _RETRY_S,
     ) -> None:
         self._database = database
+        self._tables = EventTables(database, self.restore)
         self._max_bytes = max_bytes
         self._max_events = max_events
         self._max_dead_bytes = max_dead_bytes
@@ -135,7 +132,7 @@ class Events:
         await self.put_all([event])
         return True
 
-    async def put_all(self, events: Sequence[Event], *also: Also) -> None:
+    async def put_all(self, events: Sequence[Event], *also: Change) -> None:
         """Store events in place of those with their ids, and what belongs to them, whatever room there is."""
         rows = [(event.id, encoded(event)) for event in events]
         before = {event_id: self._sizes.get(event_id) for event_id, _ in rows}
@@ -144,7 +141,7 @@ class Events:
         fresh = {event_id for event_id, size in before.items() if size is None}
         self._storing |= fresh
         try:
-            await self._run(partial(_put, rows, also))
+            await self._commit(self._tables.waiting.change({event.id: event for event in events}), *also)
         except StoreError:
             for event_id, size in before.items():
                 if size is None:
@@ -163,7 +160,7 @@ class Events:
         """Return once it is durable what was decided about an event, as it is by then."""
         written: _Documents | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
-            await self._run(partial(_journal, event_id, encoded(documents)))
+            await self._commit(self._tables.journal.change({event_id: documents}))
             written = documents
         self._journalled.add(event_id)
 
@@ -172,13 +169,11 @@ class Events:
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
             self._documents[event_id] = left.documents
-        rows = [("events", encoded(left.event))] * (event_id in self._sizes)
-        if event_id in self._journalled and left.documents is not None:
-            rows.append(("journal", encoded(left.documents)))
-        if rows:
-            await self._run(partial(_rewrite, event_id, rows))
+        there = event_id in self._sizes, event_id in self._journalled
+        if any(there):
+            await self._run(partial(self._rewrite, left, *there))
         if event_id in self._sizes:
-            self._sizes[event_id] = len(rows[0][1])
+            self._sizes[event_id] = len(encoded(left.event))
 
     async def remove(self, event_id: str) -> None:
         """Forget an event, or see to it as soon as the disk allows. Raises nothing.
@@ -194,7 +189,7 @@ class Events:
 
     async def _removed(self, event_id: str) -> bool:
         try:
-            await self._run(partial(_remove, event_id))
+            await self._run(partial(self._remove, event_id))
         except StoreError as error:
             if event_id not in self._unremoved:
                 logger.warning("event stays event=%s error=%s", event_id, error)
@@ -226,19 +221,19 @@ class Events:
         Unless it `is_decided` it will be found out anew what it comes to.
         """
         documents = self._documents.get(event.id) if is_decided else None
-        row = event_rows.dead_row(event, reason[:_REASON_LENGTH], utc_now(), documents)
-        self.dead_count = await self._run(partial(_give_up, row, self._max_dead_bytes))
+        dead = Dead(event, reason[:_REASON_LENGTH], utc_now(), documents)
+        self.dead_count = await self._run(partial(self._give_up, dead))
         self._gone(event.id)
 
     async def dead(self) -> tuple[DeadEvent, ...]:
         """Events that were given up, oldest first."""
-        found = await self._run(event_rows.dead)
+        found = await self._run(self._tables.dead)
         self.dead_count = len(found)
         return found
 
     async def revive(self, event_id: str) -> Event | None:
         """Let a dead event wait again, whatever room there is; None if there is none that could be read."""
-        found = await self._run(partial(event_rows.revive, event_id))
+        found = await self._run(partial(self._tables.revive, event_id))
         if found is None:
             return None
         event, size, documents = found
@@ -251,13 +246,13 @@ class Events:
 
     async def drop(self, event_id: str) -> bool:
         """Erase a dead event; false if there is none of this id."""
-        dropped = await self._run(partial(event_rows.drop, [event_id]))
+        dropped = await self._run(partial(self._tables.drop, [event_id]))
         self.dead_count -= dropped
         return dropped > 0
 
     async def cut_dead(self, unwanted: Sequence[Words]) -> Cut:
         """Take the sentences that hold an unwanted text out of dead events; empty ones are erased."""
-        done, gone = await self._run(partial(event_rows.cut_dead, unwanted))
+        done, gone = await self._run(partial(self._tables.cut_dead, unwanted))
         self.dead_count -= gone
         return done
 
@@ -277,33 +272,26 @@ class Events:
         self.trouble = ""
         return result
 
+    async def _commit(self, *changes: Change) -> None:
+        try:
+            await self._database.commit(*changes)
+        except StoreError as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = ""
 
-# --- in the thread of the database, each in one transaction -----------------------------------------------
+    # --- in the thread of the database, each in one transaction -----------------------------------------
 
+    def _rewrite(self, left: Left, waits: bool, is_journalled: bool, connection: Connection) -> None:
+        event_id = left.event.id
+        # What is not there went while this waited for its turn.
+        if waits and self._tables.waiting.erase(connection, event_id):
+            self._tables.waiting.write(connection, event_id, left.event)
+        if is_journalled and left.documents is not None and self._tables.journal.erase(connection, event_id):
+            self._tables.journal.write(connection, event_id, left.documents)
 
-def _put(rows: _Rows, also: Sequence[Also], connection: Connection) -> None:
-    for event_id, data in rows:
-        tables.put(connection, "events", event_id, data)
-    for each in also:
-        each(connection)
+    def _remove(self, event_id: str, connection: Connection) -> None:
+        self._tables.remove(connection, event_id)
 
-
-def _journal(event_id: str, data: bytes, connection: Connection) -> None:
-    tables.put(connection, "journal", event_id, data)
-
-
-def _rewrite(event_id: str, rows: _Rows, connection: Connection) -> None:
-    for table, data in rows:
-        if tables.remove(connection, table, event_id):  # else it went while this waited for its turn
-            tables.put(connection, table, event_id, data)
-
-
-def _remove(event_id: str, connection: Connection) -> None:
-    tables.remove(connection, "events", event_id)
-    tables.remove(connection, "journal", event_id)
-
-
-def _give_up(row: tables.Columns, most_dead_bytes: int, connection: Connection) -> int:
-    count = event_rows.put_dead(connection, row, most_dead_bytes)
-    _remove(str(row[0]), connection)
-    return count
+    def _give_up(self, dead: Dead, connection: Connection) -> int:
+        return self._tables.give_up(connection, dead, self._max_dead_bytes)

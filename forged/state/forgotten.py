@@ -11,69 +11,45 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from forged.state import tables
 from forged.state.database import Database
 from forged.state.digests import digest, digest_of_id, digests_within
+from forged.state.rows import Rows
 from forged.text.redaction import INLINE_LENGTH
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 KEPT = 10_000
 HELD_S = 7 * 24 * 3600.0
 
 
-class Forgotten:
-    """The digests, answered from memory; `known` holds them all with when they were added, in Unix ms."""
+class Forgotten(Rows[int]):
+    """The digests with when they were added, in Unix milliseconds. They hold at once, and are durable."""
 
     def __init__(self, database: Database, kept: int = KEPT, clock: Callable[[], float] = time.time) -> None:
         """Of more than `kept` digests the newest count. `clock` gives Unix seconds."""
-        self._database = database
-        self._kept = kept
-        self._clock = clock
-        self.known: dict[str, int] = {}
-
-    def restore(self, known: Iterable[tuple[str, int]]) -> None:
-        """Take over what a file holds, as it is opened."""
-        self.known = dict(sorted((*known, *self.known.items()), key=lambda item: item[1]))
+        super().__init__(database, "forgotten", int, most=kept, keep_s=HELD_S, is_copied=True, clock=clock)
 
     async def add(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Remember texts of a root and ids of its memories, durably on return. Raises StoreError."""
         fresh = await _digests(top, texts)
         fresh += [digest_of_id(top, each) for each in ids]
-        if not fresh:
-            return
-        now = math.ceil(self._clock() * 1000)
-        for each in fresh:
-            self.known.pop(each, None)
-            self.known[each] = now
-        old = [each for each, at in self.known.items() if at <= now - HELD_S * 1000]
-        old += list(self.known)[: max(0, len(self.known) - self._kept)]
-        await self._database.run(partial(_change, [(each, now) for each in fresh], old))
-        for each in old:
-            self.known.pop(each, None)
+        await self.store(dict.fromkeys(fresh, math.ceil(self._clock() * 1000)))
 
     async def withdraw(self, top: str, texts: Iterable[str], ids: Iterable[str] = ()) -> None:
         """Let texts and memories of a root come back, durably on return. Raises StoreError."""
         old = await _digests(top, texts)
         old += [digest_of_id(top, each) for each in ids]
-        old = [each for each in old if self.known.pop(each, None) is not None]
-        if old:
-            await self._database.run(partial(_change, (), old))
+        await self.store({each: None for each in old if each in self})
 
     @property
     def newest(self) -> float:
         """Time of the last forget anywhere, in Unix seconds; 0 for never."""
-        return max(self.known.values(), default=0) / 1000
+        return max(self.values(), default=0) / 1000
 
     def digests(self) -> frozenset[str]:
         """Those of the last 7 days."""
         since = (self._clock() - HELD_S) * 1000
-        return frozenset(each for each, at in self.known.items() if at > since)
+        return frozenset(each for each, at in self.items() if at > since)
 
     def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
         """Return the last time a text was forgotten in one of these roots (Unix seconds), or None.
@@ -81,11 +57,11 @@ class Forgotten:
         A text counts as forgotten that holds a forgotten one as some of its sentences; so does the memory of
         an id that was.
         """
-        if not self.known:
+        if not self:
             return None
         ids = (digest_of_id(top, memory_id) for top in tops if memory_id)
         digests = chain(digests_within(tops, text), ids)
-        at = max((self.known.get(each, 0) for each in digests), default=0) / 1000
+        at = max((self.get(each, 0) for each in digests), default=0) / 1000
         return at if at > self._clock() - HELD_S else None
 
 
@@ -97,10 +73,3 @@ async def _digests(top: str, texts: Iterable[str]) -> list[str]:
         return list(dict.fromkeys(digest(top, text) for text in texts))
 
     return made() if sum(map(len, texts)) < INLINE_LENGTH else await asyncio.to_thread(made)
-
-
-def _change(fresh: Sequence[tuple[str, int]], old: Iterable[str], connection: Connection) -> None:
-    for row in fresh:
-        tables.put(connection, "forgotten", *row)
-    for each in old:
-        tables.remove(connection, "forgotten", each)

@@ -7,20 +7,15 @@ may be lost. Entries go after 30 days, and of too many the oldest; what is forgo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from forged.state import tables
-from forged.state.database import Damaged, Database
-from forged.state.soft_rows import ChangedRows
+from forged.state.database import Database
+from forged.state.rows import Rows
 from forged.text.quoted import one_line
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 MOST, KEPT_S = 2000, 30 * 24 * 3600.0
 _NAMED, _NAME_CHARACTERS = ("session_id", "agent", "turn_id"), 200
@@ -52,75 +47,27 @@ class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     memories: tuple[Given, ...] = ()
 
 
-Row = tuple[str, InjectedTurn]
-_decoder = msgspec.msgpack.Decoder(InjectedTurn)
-
-
-class Injections:
-    """One for the daemon; lives in its event loop. `clock` gives Unix seconds."""
+class Injections(Rows[InjectedTurn]):
+    """One for the daemon. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._known: dict[str, InjectedTurn] = {}  # oldest first
-        self._changed = ChangedRows(database, "injections", "what was injected is")
-
-    def restore(self, rows: Iterable[Row]) -> None:
-        """Take over what a file holds, as it is opened; what is known already is newer."""
-        found = dict(rows) | self._known
-        self._known = dict(sorted(found.items(), key=lambda item: item[1].at))
-        self._tidy()
+        super().__init__(database, "injections", InjectedTurn, most=MOST, keep_s=KEPT_S, clock=clock)
 
     def listed(self) -> tuple[InjectedTurn, ...]:
         """All that are known, newest first."""
-        self._tidy()
-        return tuple(reversed(self._known.values()))
+        self.tidy()
+        return tuple(self.values())[::-1]
 
     def add(self, injected: InjectedTurn) -> None:
         """Take note of an injection; an agent's names for its session and turn are cut if they are long."""
         names = {field: one_line(getattr(injected, field), _NAME_CHARACTERS) for field in _NAMED}
-        key = token_hex(_KEY_BYTES)
-        self._known[key] = replace(injected, **names)
-        self._changed.add(key)
-        self._tidy()
+        self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
         """Let these memories of a root be in no injection; durably. Raises StoreError."""
-        for key, each in tuple(self._known.items()):
+        changed: dict[str, InjectedTurn | None] = {}
+        for key, each in self.items():
             left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)
-            if not left:
-                self._drop(key)
-            elif left != each.memories:
-                self._known[key] = replace(each, memories=left)
-                self._changed.add(key)
-        await self._changed.write(self._row)
-
-    async def save(self) -> None:
-        """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        await self._changed.save(self._row)
-
-    def _tidy(self) -> None:
-        oldest = self._clock() - KEPT_S
-        too_many = len(self._known) - MOST
-        for number, (key, each) in enumerate(tuple(self._known.items())):
-            if number >= too_many and each.at > oldest:
-                return
-            self._drop(key)
-
-    def _drop(self, key: str) -> None:
-        del self._known[key]
-        self._changed.add(key)
-
-    def _row(self, key: str) -> tables.Columns | None:
-        injected = self._known.get(key)
-        return None if injected is None else (key, msgspec.msgpack.encode(injected))
-
-
-def all_injections(connection: Connection) -> tuple[Row, ...]:
-    """All rows. Raises Damaged."""
-    try:
-        return tuple(
-            (str(key), _decoder.decode(said if isinstance(said, bytes) else b""))
-            for key, said in tables.rows(connection, "injections")
-        )
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what was injected cannot be read: {error}") from error
+            if left != each.memories:
+                changed[key] = replace(each, memories=left) if left else None
+        await self.store(changed, renew=False)

@@ -7,17 +7,11 @@ the last; a daemon that starts finds what the one before it did not finish. Ids 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state import tables
 from forged.state.database import Database
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from forged.state.rows import Rows
 
 
 class Rewrite(msgspec.Struct, frozen=True, order=True):
@@ -54,22 +48,17 @@ class Intent(msgspec.Struct, frozen=True):
     to_identity: str = ""
 
 
-class Intents:
-    """All that is not finished, in `known` by key.
+class Intents(Rows[Intent]):
+    """All that is not finished.
 
     `resumed` is clear while a daemon that starts finishes what the one before it began: no request may take
     away or bring back memories meanwhile.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self.known: dict[str, Intent] = {}
+        super().__init__(database, "intents", Intent, durable=True)
         self.resumed = asyncio.Event()
         self.resumed.set()
-
-    def restore(self, known: Iterable[Intent]) -> None:
-        """Take over what a file holds, as it is opened."""
-        self.known = {intent.key: intent for intent in known} | self.known
 
     async def begin(self, intent: Intent) -> None:
         """Put it down, durably on return. Raises StoreError.
@@ -77,10 +66,7 @@ class Intents:
         A return withdraws each removal of the same ids that is unfinished: the next start would do it again.
         """
         opposed = self._opposed(intent) if intent.kind == "restore" else ()
-        await self._database.run(partial(_put, intent, opposed))
-        self.known[intent.key] = intent
-        for key in opposed:
-            self.known.pop(key, None)
+        await self.store(dict.fromkeys(opposed) | {intent.key: intent})
 
     async def end(self, intent: Intent) -> None:
         """Drop what is done, and with it what is unfinished and does the opposite to the same ids."""
@@ -88,34 +74,15 @@ class Intents:
 
     async def drop(self, *keys: str) -> None:
         """Forget these. What cannot be written down is found done again at the next start."""
-        dropped = [key for key in keys if self.known.pop(key, None) is not None]
-        if dropped:
-            await self._database.run(partial(_remove, dropped))
+        dropped = dict.fromkeys(key for key in keys if key in self)
+        self.hold(dropped)
+        await self.store(dropped)
 
     def _opposed(self, intent: Intent) -> tuple[str, ...]:
         """Return the keys of those that do the opposite to the same ids of the same root."""
         returns, ids = intent.kind == "restore", frozenset(intent.ids)
         return tuple(
             each.key
-            for each in self.known.values()
+            for each in self.values()
             if (each.kind == "restore") != returns and each.top == intent.top and ids.issuperset(each.ids)
         )
-
-
-def all_intents(connection: Connection) -> tuple[Intent, ...]:
-    """All rows. Raises Damaged."""
-    return tuple(
-        msgspec.msgpack.decode(said, type=Intent)
-        for _, said in tables.rows(connection, "intents")
-        if isinstance(said, bytes)
-    )
-
-
-def _put(intent: Intent, instead_of: Iterable[str], connection: Connection) -> None:
-    _remove(instead_of, connection)
-    tables.put(connection, "intents", intent.key, msgspec.msgpack.encode(intent))
-
-
-def _remove(keys: Iterable[str], connection: Connection) -> None:
-    for key in keys:
-        tables.remove(connection, "intents", key)

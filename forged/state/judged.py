@@ -12,20 +12,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from forged.state import tables
-from forged.state.database import Damaged, Database
-from forged.state.soft_rows import ChangedRows
+from forged.state.database import Database
+from forged.state.rows import Rows
+from forged.state.tables import Row
 from forged.text.forgetting import without_sentences, words_of
 from forged.text.quoted import one_line
 from forged.text.redaction import redact
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 MOST = 2000
 KEPT_S, REFUSED_S = 30 * 24 * 3600.0, 7 * 24 * 3600.0
@@ -68,70 +64,61 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.at + (KEPT_S if self.memory_id else REFUSED_S)
 
 
-Row = tuple[str, Judgement]
-_decoder = msgspec.msgpack.Decoder(Judgement)
-
-
-class Judged:
+class Judged(Rows[Judgement]):
     """One for the daemon; lives in its event loop."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
-        self._clock = clock
-        self._known: dict[str, Judgement] = {}  # oldest first
+        super().__init__(database, "judged", Judgement, most=MOST, clock=clock)
         self._untold: dict[str, list[str]] = {}
-        self._changed = ChangedRows(database, "judged", "what capture kept and refused is")
         self._tidied_at = 0.0
 
-    def restore(self, rows: Iterable[Row]) -> None:
+    def restore(self, found: Iterable[Row[Judgement]]) -> None:
         """Take over what a file holds, as it is opened; what is known already is newer."""
-        found = {key: each for key, each in rows if key not in self._known}
-        self._known = dict(sorted((found | self._known).items(), key=lambda item: item[1].at))
+        super().restore(found)
         self._untold = {}
-        for key, each in self._known.items():
+        for key, each in self.items():
             self._await_telling(key, each)
-        self._tidy()
+        self._drop_old()
 
     # --- what is known --------------------------------------------------------------------------------
 
     def listed(self) -> tuple[Judgement, ...]:
         """All that is known, newest first."""
-        self._tidy()
-        return tuple(sorted(self._known.values(), key=lambda each: -each.at))
+        self._drop_old()
+        return tuple(sorted(self.values(), key=lambda each: -each.at))
 
     def untold(self, session_id: str) -> tuple[Judgement, ...]:
         """What the next reply to a session has to tell, oldest first."""
-        return tuple(self._known[key] for key in self._untold.get(session_id, ()))
+        return tuple(self[key] for key in self._untold.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
         """Whether this was refused in this session already."""
         said = gist(text)
         return any(
-            each.reason and each.text == said and each.session_id == session_id
-            for each in self._known.values()
+            each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
 
     # --- what changes it ------------------------------------------------------------------------------
 
     def add(self, key: str, judgement: Judgement) -> None:
         """Take note of something, of whose text the beginning is kept."""
-        if key in self._known:
+        if key in self:
             return
-        self._known[key] = judgement = replace(judgement, text=gist(judgement.text))
-        self._changed.add(key)
+        judgement = replace(judgement, text=gist(judgement.text))
+        self.update({key: judgement}, at=judgement.at)
         self._await_telling(key, judgement)
-        self._tidy(room=True)
 
     def decide(self, key: str, text: str, *, memory_id: str = "", reason: str = "") -> None:
         """A person decided about what waited: it is the memory now, or is not kept for the reason."""
-        if (waited := self._known.get(key)) is not None:
+        if (waited := self.get(key)) is not None:
             self._put(key, replace(waited, text=gist(text), memory_id=memory_id, reason=reason))
 
     def told(self, session_id: str, count: int) -> None:
         """The first so many of `untold` were heard."""
         waiting = self._untold.get(session_id, [])
         for key in waiting[:count]:
-            self._put(key, replace(self._known[key], untold=False))
+            self._put(key, replace(self[key], untold=False))
         self._untold[session_id] = waiting[count:]
         if not self._untold[session_id]:
             del self._untold[session_id]
@@ -149,7 +136,7 @@ class Judged:
             is_gist = not each.memory_id and each.text in gists
             return is_gist or without_sentences(each.text, unwanted)[1] > 0
 
-        for key, each in tuple(self._known.items()):
+        for key, each in self.items():
             if each.memory_id and each.memory_id in memory_ids:
                 gone = replace(each, text="", memory_id="", supersedes="", reason=FORGOTTEN, untold=False)
                 self._rename(key, token_hex(_KEY_BYTES), gone)
@@ -159,7 +146,7 @@ class Judged:
 
     async def moved(self, memory_ids: Collection[str], memory_id: str, top: str, scope: str) -> None:
         """Record that memories moved to this root as one; durable on return. Raises StoreError."""
-        for key, each in tuple(self._known.items()):
+        for key, each in self.items():
             if each.memory_id and each.memory_id in memory_ids:
                 there = replace(each, memory_id=memory_id, top=top, scope=scope)
                 self._rename(key, token_hex(_KEY_BYTES), there)
@@ -167,35 +154,31 @@ class Judged:
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        self._tidy()
-        await self._changed.save(self._row)
+        self._drop_old()
+        await super().save()
 
     # --- inside ---------------------------------------------------------------------------------------
 
     def _put(self, key: str, judgement: Judgement) -> None:
-        self._known[key] = judgement
-        self._changed.add(key)
+        self.update({key: judgement}, renew=False)
 
     def _rename(self, key: str, name: str, judgement: Judgement) -> None:
         """Put a judgement under another key: that of one that was kept is the memory's id."""
-        del self._known[key]
-        self._changed.add(key)
-        self._put(name, judgement)
+        self.update({key: None, name: judgement}, at=judgement.at)
         for keys in self._untold.values():
             keys[:] = [name if each == key else each for each in keys]
 
     async def _settle(self, gone: Collection[str]) -> None:
         """Write what has changed, where nothing names these memories as replaced."""
-        for key, each in tuple(self._known.items()):
+        for key, each in self.items():
             if each.supersedes and each.supersedes in gone:
                 self._put(key, replace(each, supersedes=""))
-        self._known = dict(sorted(self._known.items(), key=lambda item: item[1].at))
         self._untold = {
             session: left
             for session, keys in self._untold.items()
-            if (left := [key for key in keys if self._known[key].untold])
+            if (left := [key for key in keys if key in self and self[key].untold])
         }
-        await self._changed.write(self._row)
+        await self.flush()
 
     def _await_telling(self, key: str, judgement: Judgement) -> None:
         if not (judgement.untold and judgement.session_id):
@@ -203,26 +186,23 @@ class Judged:
         waiting = self._untold.setdefault(judgement.session_id, [])
         waiting.append(key)
         for dropped in waiting[:-MOST_UNTOLD]:
-            self._put(dropped, replace(self._known[dropped], untold=False))
+            self._put(dropped, replace(self[dropped], untold=False))
         del waiting[:-MOST_UNTOLD]
 
-    def _tidy(self, *, room: bool = False) -> None:
-        """Drop what is too old, now and then, and the oldest of too many."""
+    def _drop_old(self) -> None:
+        """Drop what is too old, now and then."""
         now = self._clock()
-        if not room and abs(now - self._tidied_at) < _TIDY_EVERY_S:
+        if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return
-        old = [key for key, each in self._known.items() if each.until <= now]
         self._tidied_at = now
-        old += list(self._known)[: max(0, len(self._known) - len(old) - MOST)]
-        for key in old:
-            gone = self._known.pop(key, None)
-            self._changed.add(key)
-            if gone is not None and gone.untold and key in self._untold.get(gone.session_id, ()):
-                self._untold[gone.session_id].remove(key)
+        with self._lock:
+            self._drop([key for key, each in self.items() if each.until <= now])
 
-    def _row(self, key: str) -> tables.Columns | None:
-        judgement = self._known.get(key)
-        return None if judgement is None else (key, msgspec.msgpack.encode(judgement))
+    def _drop(self, keys: Collection[str]) -> None:
+        for key in keys:
+            if (each := self[key]).untold and key in self._untold.get(each.session_id, ()):
+                self._untold[each.session_id].remove(key)
+        super()._drop(keys)
 
 
 def gist(text: str) -> str:
@@ -233,14 +213,3 @@ def gist(text: str) -> str:
     text = text.lstrip()
     found, is_cut = redact(text[: 2 * _SECRET]).text, len(text) > 2 * _SECRET
     return one_line((found[:-_SECRET] if is_cut else found).strip()[: 2 * _SAME], _GIST)
-
-
-def all_judged(connection: Connection) -> tuple[Row, ...]:
-    """All rows. Raises Damaged."""
-    try:
-        return tuple(
-            (str(key), _decoder.decode(said if isinstance(said, bytes) else b""))
-            for key, said in tables.rows(connection, "judged")
-        )
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what capture kept and refused cannot be read: {error}") from error

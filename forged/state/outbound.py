@@ -1,28 +1,22 @@
 """What left the machine, by day, host and purpose: how many calls, texts and characters, and never any text.
 
 Parts add to it as requests are handed to the network. Written as spending is: now and then, and whatever is
-wrong with that ends no call.
+wrong with that ends no call. The days of three months are kept.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
 from forged.counters import Departure
 from forged.memory import utc_day
-from forged.state import tables
 from forged.state.database import Database
-from forged.state.soft_rows import SoftRows
+from forged.state.rows import Rows
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-_DAYS_KEPT = 90
-_TABLE = "outbound"
+_KEPT_S = 90 * 24 * 3600.0
 
 
 class DayOut(msgspec.Struct, frozen=True):
@@ -36,76 +30,44 @@ class DayOut(msgspec.Struct, frozen=True):
     texts: int = 0
     characters: int = 0
 
+    def __add__(self, more: DayOut) -> DayOut:
+        return DayOut(
+            self.day,
+            self.host,
+            self.purpose,
+            calls=self.calls + more.calls,
+            failed=self.failed + more.failed,
+            texts=self.texts + more.texts,
+            characters=self.characters + more.characters,
+        )
 
-class Outbound:
-    """The record, in memory and in the file. `clock` gives Unix seconds."""
+
+class Outbound(Rows[DayOut]):
+    """The record. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._rows = SoftRows(database, _TABLE, "what leaves is")
-        self._clock = clock
-        self._days: dict[tuple[str, str, str], DayOut] = {}
+        super().__init__(
+            database,
+            "outbound",
+            DayOut,
+            keep_s=_KEPT_S,
+            merge=DayOut.__add__,
+            is_copied=True,
+            clock=clock,
+        )
 
     def add(self, departure: Departure) -> None:
         """Count what left just now, or that it came to nothing."""
         if not (departure.calls or departure.failed):
             return
-        self._add(
-            DayOut(
-                self._day(),
-                departure.host,
-                departure.purpose,
-                departure.calls,
-                departure.failed,
-                departure.texts,
-                departure.characters,
-            )
-        )
-
-    def restore(self, found: Sequence[DayOut]) -> None:
-        """Take over what a file holds, as it is opened; more may have left by then."""
-        for each in found:
-            self._add(each)
-        self._rows.restore(tuple(map(_row, found)))
+        day, host, purpose = utc_day(self._clock(), 0), departure.host, departure.purpose
+        counts = departure.calls, departure.failed, departure.texts, departure.characters
+        key, before = f"{day} {host} {purpose}", DayOut(day, host, purpose)
+        self.update({key: self.get(key, before) + DayOut(day, host, purpose, *counts)})
 
     def days(self, number: int) -> tuple[DayOut, ...]:
         """What left in the last days, today included: newest first, then by host and purpose."""
-        since = self._day(back=number - 1)
-        chosen = (each for each in self._days.values() if each.day >= since)
+        since = utc_day(self._clock(), number - 1)
+        chosen = (each for each in self.values() if each.day >= since)
         told = sorted(chosen, key=lambda each: (each.host, each.purpose))
         return tuple(sorted(told, key=lambda each: each.day, reverse=True))
-
-    async def save(self) -> None:
-        """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        await self._rows.save(tuple(map(_row, self._days.values())))
-
-    def _add(self, more: DayOut) -> None:
-        key = (more.day, more.host, more.purpose)
-        known = self._days.get(key, DayOut(*key))
-        self._days[key] = DayOut(
-            *key,
-            calls=known.calls + more.calls,
-            failed=known.failed + more.failed,
-            texts=known.texts + more.texts,
-            characters=known.characters + more.characters,
-        )
-        oldest = self._day(back=_DAYS_KEPT - 1)
-        if any(day < oldest for day, _, _ in self._days):
-            self._days = {key: kept for key, kept in self._days.items() if kept.day >= oldest}
-
-    def _day(self, back: int = 0) -> str:
-        return utc_day(self._clock(), back)
-
-
-def all_left(connection: Connection) -> tuple[DayOut, ...]:
-    """All rows. Raises Damaged."""
-    return tuple(_day_out(row) for row in tables.rows(connection, _TABLE))
-
-
-def _day_out(row: tables.Columns) -> DayOut:
-    day, host, purpose = [*str(row[0]).split(" "), "", ""][:3]
-    return DayOut(day, host, purpose, *(count if isinstance(count, int) else 0 for count in row[1:]))
-
-
-def _row(out: DayOut) -> tables.Columns:
-    key = f"{out.day} {out.host} {out.purpose}"
-    return (key, out.calls, out.failed, out.texts, out.characters)

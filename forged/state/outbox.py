@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forged.errors import StoreError
-from forged.state import tables
-from forged.state.database import Damaged, Database
+from forged.state.database import Database
+from forged.state.tables import Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -56,14 +56,19 @@ class Outbox:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._table = Table(database, "outbox", Write, load=self._load)
         self._headings: dict[int, tuple[Write, int]] = {}  # without rows; the size of each
         self._next = 1
 
-    def restore(self, found: Iterable[tuple[int, Write]]) -> None:
-        """Take over what a file holds, as it is opened."""
-        for position, write in sorted(found, key=lambda each: each[0]):
-            self._headings[position] = _heading(write)
-            self._next = max(self._next, position + 1)
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        rows = self._table.read_all(connection)
+        headings = {int(row.key): _heading(row.value) for row in rows if row.key.isdecimal()}
+
+        def restore() -> None:
+            self._headings |= headings
+            self._next = max((self._next, *(position + 1 for position in headings)))
+
+        return restore
 
     @property
     def waiting(self) -> int:
@@ -97,32 +102,32 @@ class Outbox:
         if len(removals) < len(writes):
             self._check_room(fresh)
         self._next += len(fresh)
-        await self._database.run(partial(_change, fresh, gone))
+        await self._database.run(partial(self._change, fresh, gone))
         self._drop(gone)
         self._headings |= {position: _heading(write) for position, write in fresh.items()}
 
     async def first(self, most: int, kinds: Collection[str]) -> list[tuple[int, Write]]:
         """The oldest that wait, of these kinds. Raises StoreError."""
         those = self._where(lambda heading: heading.kind in kinds and not heading.refused)[:most]
-        return await self._database.run(partial(_read, those)) if those else []
+        return await self._database.run(partial(self._read, those)) if those else []
 
     async def done(self, positions: Sequence[int]) -> None:
         """The server has them. One that a power cut brings back is written twice, which is no harm."""
         if positions:
-            await self._database.run(partial(_change, {}, positions), durable=False)
+            await self._database.run(partial(self._change, {}, positions), durable=False)
             self._drop(positions)
 
     async def refuse(self, position: int, write: Write, why: str) -> None:
         """Set a write aside that the server will never take as it is."""
         refused = msgspec.structs.replace(write, refused=why)
-        await self._database.run(partial(_change, {position: refused}, ()))
+        await self._database.run(partial(self._change, {position: refused}, ()))
         if position in self._headings:
             self._headings[position] = _heading(refused)
 
     async def retry(self) -> None:
         """Let what was set aside wait again: what was wrong may have been mended."""
         for position in self._where(lambda heading: bool(heading.refused)):
-            for _, write in await self._database.run(partial(_read, [position])):
+            for _, write in await self._database.run(partial(self._read, [position])):
                 await self.refuse(position, write, "")
 
     async def withdraw(self, removals: Sequence[Write]) -> None:
@@ -135,7 +140,7 @@ class Outbox:
 
     async def _remove(self, gone: Sequence[int]) -> None:
         if gone:
-            await self._database.run(partial(_change, {}, gone))
+            await self._database.run(partial(self._change, {}, gone))
             self._drop(gone)
 
     def _ended_by(self, removals: Sequence[Write]) -> list[int]:
@@ -156,6 +161,15 @@ class Outbox:
         for position in positions:
             self._headings.pop(position, None)
 
+    def _change(self, fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
+        self._table.erase(connection, *map(_key, gone))
+        for position, write in fresh.items():
+            self._table.write(connection, _key(position), write)
+
+    def _read(self, positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
+        rows = ((position, self._table.read(connection, _key(position))) for position in positions)
+        return [(position, write) for position, write in rows if write is not None]
+
 
 def _heading(write: Write) -> tuple[Write, int]:
     return msgspec.structs.replace(write, row=b""), len(write.row)
@@ -163,31 +177,3 @@ def _heading(write: Write) -> tuple[Write, int]:
 
 def _key(position: int) -> str:
     return f"{position:020}"
-
-
-def _change(fresh: Mapping[int, Write], gone: Iterable[int], connection: Connection) -> None:
-    for position in gone:
-        tables.remove(connection, "outbox", _key(position))
-    for position, write in fresh.items():
-        tables.put(connection, "outbox", _key(position), msgspec.msgpack.encode(write))
-
-
-def _read(positions: Sequence[int], connection: Connection) -> list[tuple[int, Write]]:
-    rows = ((position, tables.row_of(connection, "outbox", _key(position))) for position in positions)
-    return [(position, _decoded(row)) for position, row in rows if row is not None]
-
-
-_decode = msgspec.msgpack.Decoder(Write).decode
-
-
-def _decoded(row: tables.Columns) -> Write:
-    try:
-        return _decode(row[1] if isinstance(row[1], bytes) else b"")
-    except msgspec.DecodeError as error:
-        raise Damaged(f"a write for the shared server cannot be read: {error}") from error
-
-
-def all_waiting(connection: Connection) -> tuple[tuple[int, Write], ...]:
-    """All rows; the daemon takes note of their headings. Raises Damaged."""
-    found = ((str(row[0]), _decoded(row)) for row in tables.rows(connection, "outbox"))
-    return tuple((int(key), write) for key, write in found if key.isdecimal())

@@ -8,21 +8,15 @@ day: what is sent again is known then, also to another daemon. What its sender g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from forged.conversation import Utterance
-from forged.errors import StoreError
-from forged.state import tables
 from forged.state.cutting import Cut
-from forged.state.database import Damaged, Database
+from forged.state.database import Change, Database
+from forged.state.rows import Rows
 from forged.text.forgetting import Words, without_sentences
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 KEPT_S = 24 * 3600
 
@@ -45,97 +39,66 @@ class Part(msgspec.Struct, frozen=True):
         return 512 + sum(said) + len(self.digests)
 
 
-_PART = msgspec.msgpack.Decoder(Part)
-# A capture's id with the number of a part, or alone; when; the part, or of how many slices it consists.
-Row = tuple[str, int, Part | int]
+class Slot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row: a part of a capture, or of how many slices a capture that is done consists."""
+
+    part: Part | None = None
+    slices: int = 0
 
 
-class Parts:
-    """One for the daemon; lives in its event loop."""
+class Parts(Rows[Slot]):
+    """One for the daemon, by a capture's id and the number of a part, or a capture's id alone.
+
+    `bytes` is what all parts take. `clock` gives Unix seconds.
+    """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives Unix seconds."""
-        self._database = database
-        self._clock = clock
-        self._parts: dict[str, dict[int, Part]] = {}
-        self._begun_at: dict[str, int] = {}  # oldest first
-        self._done: dict[str, tuple[int, int]] = {}  # when, and in how many slices; oldest first
-        self.bytes = 0
-
-    def restore(self, rows: Iterable[Row]) -> None:
-        """Take over what a file holds, as it is opened."""
-        for key, at, said in sorted(rows, key=lambda row: row[1]):
-            event_id, _, number = key.partition("/")
-            if isinstance(said, int):
-                self._done[event_id] = at, said
-            else:
-                self._keep(event_id, int(number), said, at)
+        super().__init__(
+            database,
+            "parts",
+            Slot,
+            durable=True,
+            keep_s=KEPT_S,
+            weigh=lambda slot: slot.part.size if slot.part is not None else 0,
+            clock=clock,
+        )
 
     def done(self, event_id: str) -> int | None:
         """In how many slices a capture is judged, None if it is not known to be there whole."""
-        found = self._done.get(event_id)
-        return None if found is None else found[1]
+        found = self.get(event_id)
+        return None if found is None else found.slices
 
     def of(self, event_id: str) -> dict[int, Part]:
         """The parts of a capture that are there, by their numbers."""
-        return dict(self._parts.get(event_id, {}))
+        begin = f"{event_id}/"
+        rows = ((key, slot.part) for key, slot in self.items() if key.startswith(begin))
+        return {int(key.removeprefix(begin)): part for key, part in rows if part is not None}
 
     async def put(self, event_id: str, number: int, part: Part) -> None:
         """Keep a part, which may be there already. Raises StoreError."""
-        now = int(self._clock())
-        try:
-            data = msgspec.msgpack.encode(part)
-        except UnicodeEncodeError as error:
-            raise StoreError("it holds text that is not Unicode") from error
-        gone = self._too_old(now - KEPT_S)
-        await self._database.run(partial(_put, f"{event_id}/{number}", now, data, gone))
-        self._keep(event_id, number, part, now)
-
-    def _keep(self, event_id: str, number: int, part: Part, at: int) -> None:
-        self._begun_at.setdefault(event_id, at)
-        others = self._parts.setdefault(event_id, {})
-        self.bytes += part.size - (others[number].size if number in others else 0)
-        others[number] = part
+        await self.store({f"{event_id}/{number}": Slot(part)}, renew=False)
 
     async def cut(self, unwanted: Sequence[Words]) -> Cut:
         """Take sentences that hold an unwanted text out of all parts; what was done. Raises StoreError."""
-        done = Cut()
-        for event_id, parts in list(self._parts.items()):
-            for number, part in list(parts.items()):
-                left, sentences = _without(part, unwanted)
-                if sentences:
-                    done += Cut(sentences, 1)
-                    self._keep(event_id, number, left, self._begun_at[event_id])
-                    row = (f"{event_id}/{number}", self._begun_at[event_id], msgspec.msgpack.encode(left))
-                    await self._database.run(partial(_put, *row, ()))
+        done, left = Cut(), dict[str, Slot]()
+        for key, slot in self.items():
+            if slot.part is not None and (found := _without(slot.part, unwanted))[1]:
+                done += Cut(found[1], 1)
+                left[key] = Slot(found[0])
+        await self.store(left, renew=False)
         return done
 
-    def _too_old(self, before: int) -> tuple[str, ...]:
-        """Forget what is older, and return its keys."""
-        given_up = [event_id for event_id, at in self._begun_at.items() if at < before]
-        gone = [f"{event_id}/{number}" for event_id in given_up for number in self._parts[event_id]]
-        for event_id in given_up:
-            self.forget(event_id)
-        done = [event_id for event_id, (at, _) in self._done.items() if at < before]
-        for event_id in done:
-            del self._done[event_id]
-        return (*gone, *done)
-
-    def forget(self, event_id: str) -> None:
-        """Keep no part of a capture in memory."""
-        self._begun_at.pop(event_id, None)
-        self.bytes -= sum(part.size for part in self._parts.pop(event_id, {}).values())
-
-    def finishing(self, event_id: str, slices: int) -> Callable[[Connection], None]:
-        """What takes a capture's parts out and notes that it is done; `finished` says that it was."""
-        now = int(self._clock())
-        gone = (*(f"{event_id}/{number}" for number in self.of(event_id)), *self._too_old(now - KEPT_S))
-        return partial(_finish, event_id, now, slices, gone)
+    def finishing(self, event_id: str, slices: int) -> Change:
+        """Return what takes a capture's parts out and notes that it is done; `finished` says so at once."""
+        return self.change(self._finished(event_id, slices))
 
     def finished(self, event_id: str, slices: int) -> None:
         """A capture is done, and in memory no part of it is kept."""
-        self.forget(event_id)
-        self._done[event_id] = int(self._clock()), slices
+        self.hold(self._finished(event_id, slices))
+
+    def _finished(self, event_id: str, slices: int) -> dict[str, Slot | None]:
+        parts = dict.fromkeys(f"{event_id}/{number}" for number in self.of(event_id))
+        return parts | {event_id: Slot(slices=slices)}
 
 
 def _without(part: Part, unwanted: Sequence[Words]) -> tuple[Part, int]:
@@ -147,36 +110,3 @@ def _without(part: Part, unwanted: Sequence[Words]) -> tuple[Part, int]:
         window.append(Utterance(each.role, text) if each is not None and text.strip() else None)
         sentences += count
     return msgspec.structs.replace(part, window=tuple(window)), sentences
-
-
-def all_parts(connection: Connection) -> tuple[Row, ...]:
-    """All rows. Raises Damaged."""
-    return tuple(map(_row, tables.rows(connection, "parts")))
-
-
-def _row(row: tables.Columns) -> Row:
-    key, at, said = row
-    try:
-        assert isinstance(at, int)
-        return (
-            str(key),
-            at,
-            said if isinstance(said, int) else _PART.decode(said if isinstance(said, bytes) else b""),
-        )
-    except (AssertionError, msgspec.DecodeError) as error:
-        raise Damaged(f"a part of a capture cannot be read: {error}") from error
-
-
-def _put(key: str, at: int, data: bytes, gone: Iterable[str], connection: Connection) -> None:
-    _remove(gone, connection)
-    tables.put(connection, "parts", key, at, data)
-
-
-def _finish(event_id: str, at: int, slices: int, gone: Iterable[str], connection: Connection) -> None:
-    _remove(gone, connection)
-    tables.put(connection, "parts", event_id, at, slices)
-
-
-def _remove(keys: Iterable[str], connection: Connection) -> None:
-    for key in keys:
-        tables.remove(connection, "parts", key)

@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from forged.errors import StoreError
-from forged.state import tables
 from forged.state.damage import NOTE
 from forged.state.database import Database
+from forged.state.tables import Table, put, remove, value_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -42,18 +42,17 @@ class Pauses:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
+        self._table = Table(database, "pauses", bool, is_copied=True, load=self._load)
         self._clock = clock
         self._changing = asyncio.Lock()
         self.places: frozenset[str] = frozenset()
         self.doubt = _UNREAD
         self.changed_at = 0.0
 
-    def restore(self, places: Iterable[str], doubt: str, changed_at: str = "") -> None:
-        """Take over what a file holds, as it is opened, and why that may not be all."""
-        self.places |= frozenset(places)
-        self.doubt = doubt
-        if changed_at.isdecimal():
-            self.changed_at = max(self.changed_at, int(changed_at) / 1000)
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        places = [row.key for row in self._table.read_all(connection)]
+        note, changed_at = value_of(connection, NOTE), value_of(connection, CHANGED)
+        return lambda: self.restore(places, note, changed_at)
 
     async def set(self, top: str | None, paused: bool) -> None:
         """Pause or resume the repo of this top, or with None everything; durable on return.
@@ -68,12 +67,28 @@ class Pauses:
             if paused:
                 self.places = wanted
             try:
-                await self._database.run(partial(_change, place, paused, now))
+                await self._database.run(partial(self._change, place, paused, now))
             except StoreError as error:
                 raise StoreError(_UNWRITTEN[paused].format(error)) from error
             self.places = wanted
             if top is None:
                 self.doubt = ""
+
+    def restore(self, places: Iterable[str], doubt: str, changed_at: str = "") -> None:
+        """Take over what a file holds, as it is opened, and why that may not be all."""
+        self.places |= frozenset(places)
+        self.doubt = doubt
+        if changed_at.isdecimal():
+            self.changed_at = max(self.changed_at, int(changed_at) / 1000)
+
+    def _change(self, place: str, paused: bool, now: int, connection: Connection) -> None:
+        put(connection, "meta", CHANGED, str(now))
+        if paused:
+            self._table.write(connection, place, value=True)
+        else:
+            self._table.erase(connection, place)
+        if place == EVERYWHERE:  # a person has seen the doubt and said what holds
+            remove(connection, "meta", NOTE)
 
     def is_paused(self, tops: Collection[str]) -> bool:
         """Tell whether a person paused for whoever sees these tops; a doubt is no pause."""
@@ -91,13 +106,3 @@ class Pauses:
         """Where a person paused, as far as is known: `*` for everywhere, then the tops of repositories."""
         tops = tuple(sorted(self.places - {EVERYWHERE}))
         return (EVERYWHERE, *tops) if EVERYWHERE in self.places else tops
-
-
-def _change(place: str, paused: bool, now: int, connection: Connection) -> None:
-    tables.put(connection, "meta", CHANGED, str(now))
-    if paused:
-        tables.put(connection, "pauses", place)
-    else:
-        tables.remove(connection, "pauses", place)
-    if place == EVERYWHERE:  # a person has seen the doubt and said what holds
-        tables.remove(connection, "meta", NOTE)

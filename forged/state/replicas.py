@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forged.errors import StoreError
-from forged.state import tables
-from forged.state.database import Damaged, Database
+from forged.state.database import Database
+from forged.state.tables import Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -67,10 +67,14 @@ class Replicas:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
-        self._database = database
+        self._table = Table(database, "replicas", Replica, load=self._load)
         self._clock = clock
         self._known: defaultdict[Owner, dict[str, Replica]] = defaultdict(dict)
         self.marked: Callable[[], object] = lambda: None  # called when somebody has decided something
+
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        rows = list(self._table.read_all(connection))
+        return lambda: self.restore((row.key, row.value) for row in rows)
 
     def restore(self, rows: Iterable[tuple[str, Replica]]) -> None:
         """Take over what a file holds, as it is opened."""
@@ -128,10 +132,14 @@ class Replicas:
         known.update(rows)
         try:
             if rows:
-                await self._database.run(partial(_write, owner, rows), durable=durable)
+                await self._table.database.run(partial(self._write, owner, rows), durable=durable)
         except StoreError:
             known.update({each: before[each] for each in rows if known[each] == rows[each]})
             raise
+
+    def _write(self, owner: Owner, rows: Mapping[str, Replica], connection: Connection) -> None:
+        for memory_id, known in rows.items():
+            self._table.write(connection, "\n".join((*owner, memory_id)), known)
 
 
 def is_newer(mark: Mark, known: Replica | None) -> bool:
@@ -142,21 +150,3 @@ def is_newer(mark: Mark, known: Replica | None) -> bool:
 def _marked(known: Replica | None, mark: Mark) -> Replica:
     """What is forgotten is new to whoever gets it back."""
     return Replica("" if known is None or mark.is_dead else known.sha256, mark, is_common=False)
-
-
-def all_replicas(connection: Connection) -> tuple[tuple[str, Replica], ...]:
-    """All rows. Raises Damaged."""
-    return tuple((str(key), _decoded(row)) for key, row in tables.rows(connection, "replicas"))
-
-
-def _write(owner: Owner, rows: Mapping[str, Replica], connection: Connection) -> None:
-    for memory_id, known in rows.items():
-        key = "\n".join((*owner, memory_id))
-        tables.put(connection, "replicas", key, msgspec.msgpack.encode(known))
-
-
-def _decoded(row: tables.Value) -> Replica:
-    try:
-        return msgspec.msgpack.decode(row if isinstance(row, bytes) else b"", type=Replica)
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what is known of a replica cannot be read: {error}") from error

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.errors import StoreError
-from forged.state import tables
-from forged.state.database import Database
-from forged.state.details import Detail, Detailing, Details, put_detail
-from forged.state.trust import OwnFile, TrustRecords, put_own
+from forged.state.database import Change, Database
+from forged.state.details import Detailing, Details
+from forged.state.tables import Table
+from forged.state.trust import OwnFile, TrustRecords
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -61,7 +61,6 @@ class Begun(msgspec.Struct, frozen=True):
     detailing: Detailing | None = None
 
 
-_Detailed = tuple[str, Detail]
 _Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
 
 
@@ -77,12 +76,14 @@ class Requests:
     ) -> None:
         """`clock` gives Unix seconds."""
         self._database = database
+        self._table = Table(database, "requests", Known)
         self._trust = trust
         self._details = details
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
         self._pruned_at = float("-inf")
+        self._changes: tuple[Change, ...] = ()  # of the transaction that the thread is about
 
     def begin(self, writes: Sequence[Begun]) -> Future[tuple[Known | None, ...]]:
         """Put writes on record, durably once it is done; the row that each key had already, or None.
@@ -102,12 +103,12 @@ class Requests:
 
     async def of(self, key: str) -> Known | None:
         """Return the outcome of a request with this key, or None. Raises StoreError."""
-        return await self._database.run(partial(_known, key))
+        return await self._database.run(partial(self._known, key))
 
     async def forget(self, memory_ids: Collection[str]) -> None:
         """Keep nothing but the keys of the requests that wrote these. Raises StoreError."""
         wanted = frozenset(memory_ids)
-        await self._database.run(lambda connection: _forget(connection, wanted))
+        await self._database.run(partial(self._forget, wanted))
 
     def _taken(self) -> list[_Waiting]:
         with self._lock:
@@ -122,32 +123,54 @@ class Requests:
         """Serve all that wait, in the thread of the file."""
         waiting = self._taken()
         try:
-            rows, details = self._database.change(
-                lambda connection: self._begin([writes for writes, _ in waiting], connection)
-            )
+            known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
         except BaseException as error:
             self._fail(waiting, error)
             raise
-        self._details.wrote(details)
-        for (writes, done), known in zip(waiting, rows, strict=True):
-            self._trust.wrote(
-                (write.identity, write.file)
-                for write, row in zip(writes, known, strict=True)
-                if row is None and write.file is not None
-            )
-            done.set_result(known)
+        for change in self._changes:
+            change.apply()
+        for (_, done), rows in zip(waiting, known, strict=True):
+            done.set_result(rows)
 
     def _begin(
         self, waiting: Sequence[Sequence[Begun]], connection: Connection
-    ) -> tuple[list[tuple[Known | None, ...]], list[_Detailed]]:
-        """The row that each key had, and the details that were put."""
+    ) -> list[tuple[Known | None, ...]]:
+        """The row that each key had; `_changes` are of what was put beside the keys."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now
-            connection.execute("DELETE FROM requests WHERE at <= ?", (now - KEPT_S,))
-        details: list[_Detailed] = []
-        known = [tuple([_begin(write, now, details, connection) for write in each]) for each in waiting]
-        return known, details
+            self._table.erase_until(connection, now - KEPT_S)
+        known = [tuple([self._put(write, now, connection) for write in each]) for each in waiting]
+        fresh = [
+            write
+            for writes, rows in zip(waiting, known, strict=True)
+            for write, row in zip(writes, rows, strict=True)
+            if row is None
+        ]
+        files = ((write.identity, write.file) for write in fresh if write.file is not None)
+        detailings = [write.detailing for write in fresh if write.detailing is not None]
+        self._changes = (
+            self._trust.own_files.wrote(files),
+            self._details.following(detailings, connection),
+        )
+        for change in self._changes:
+            change.write(connection)
+        return known
+
+    def _put(self, write: Begun, now: float, connection: Connection) -> Known | None:
+        if write.key and not write.again and (row := self._known(write.key, connection)) is not None:
+            return row
+        if write.key and write.known is not None:
+            self._table.write(connection, write.key, write.known, float(now))
+        return None
+
+    def _known(self, key: str, connection: Connection) -> Known | None:
+        return self._table.read(connection, key)
+
+    def _forget(self, memory_ids: frozenset[str], connection: Connection) -> None:
+        for row in tuple(self._table.read_all(connection)):
+            if row.value.memory_id in memory_ids:
+                self._table.write(connection, row.key, Known("", "", row.value.existed), row.at)
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -165,51 +188,19 @@ class Receipts:
     """One for the daemon. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
+        self._table = Table(database, "receipts", Receipt)
         self._clock = clock
 
     async def of(self, key: str) -> Receipt | None:
         """The receipt of a key. Raises StoreError."""
-        return await self._database.run(partial(_receipt, key))
+        return await self._table.database.run(lambda connection: self._table.read(connection, key))
 
     async def put(self, key: str, receipt: Receipt) -> None:
         """Let this be the receipt of a key, durably on return. Raises StoreError."""
-        await self._database.run(partial(_put_receipt, key, receipt, int(self._clock())))
+        now = self._clock()
 
+        def put(connection: Connection) -> None:
+            self._table.erase_until(connection, now - KEPT_S)
+            self._table.write(connection, key, receipt, now)
 
-def _receipt(key: str, connection: Connection) -> Receipt | None:
-    row = tables.row_of(connection, "receipts", key)
-    if row is None:
-        return None
-    _, digest, reply, is_given, _ = row
-    return Receipt(str(digest), reply if isinstance(reply, bytes) else b"", bool(is_given))
-
-
-def _put_receipt(key: str, receipt: Receipt, now: int, connection: Connection) -> None:
-    connection.execute("DELETE FROM receipts WHERE at <= ?", (now - KEPT_S,))
-    tables.put(connection, "receipts", key, receipt.digest, receipt.reply, int(receipt.is_given), now)
-
-
-def _known(key: str, connection: Connection) -> Known | None:
-    row = tables.row_of(connection, "requests", key)
-    return None if row is None else Known(str(row[1]), str(row[2]), bool(row[3]))
-
-
-def _begin(write: Begun, now: int, details: list[_Detailed], connection: Connection) -> Known | None:
-    if write.key and not write.again and (row := tables.row_of(connection, "requests", write.key)):
-        _, digest, memory_id, existed, _ = row
-        return Known(str(digest), str(memory_id), bool(existed))
-    if write.file is not None:
-        put_own(write.identity, (write.file,), connection)
-    if write.detailing is not None and (put := put_detail(write.detailing, connection)):
-        details.append(put)
-    if write.key and (known := write.known) is not None:
-        tables.put(connection, "requests", write.key, known.digest, known.memory_id, int(known.existed), now)
-    return None
-
-
-def _forget(connection: Connection, memory_ids: frozenset[str]) -> None:
-    for memory_id in memory_ids:
-        wanted = "SELECT key, existed, at FROM requests WHERE memory_id = ?"
-        for key, existed, at in connection.execute(wanted, (memory_id,)).fetchall():
-            tables.put(connection, "requests", key, "", "", existed, at)
+        await self._table.database.run(put)

@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -31,8 +31,8 @@ V = TypeVar("V")
 _NO_BOUND = 1 << 62
 
 
-class _Kept(NamedTuple, Generic[V]):
-    """A value in memory, when it was put (Unix seconds), and its bytes if the table has a bound of bytes."""
+class Kept(NamedTuple, Generic[V]):
+    """A value in memory, when it was put (Unix seconds), and its bytes if the table counts them."""
 
     value: V
     at: float
@@ -40,10 +40,10 @@ class _Kept(NamedTuple, Generic[V]):
 
 
 class Rows(Table[V], Mapping[str, V]):
-    """One table. `merge` makes one value of the file's and of one that was put before the file was open.
+    """One table. `bytes` is what its values take, where it has a bound of bytes or can `weigh` a value.
 
-    Without `merge` the earlier one is the newer. `keep_s` is the age at which a row goes, `clock` gives Unix
-    seconds.
+    `merge` makes one value of the file's and of one that was put before the file was open; without it the
+    second counts. `keep_s` is the age at which a row goes, `clock` gives Unix seconds.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Rows(Table[V], Mapping[str, V]):
         durable: bool = False,
         most: int = _NO_BOUND,
         most_bytes: int = _NO_BOUND,
+        weigh: Callable[[V], int] | None = None,
         keep_s: float = math.inf,
         merge: Callable[[V, V], V] | None = None,
         is_copied: bool = False,
@@ -63,8 +64,9 @@ class Rows(Table[V], Mapping[str, V]):
         super().__init__(database, name, kind, is_copied=is_copied)
         self._durable, self._most, self._most_bytes = durable, most, most_bytes
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
-        self._kept: dict[str, _Kept[V]] = {}  # the oldest first
-        self._bytes = 0
+        self._weigh = weigh or (self._encoded if most_bytes < _NO_BOUND else lambda _: 0)
+        self._kept: dict[str, Kept[V]]  # the oldest first
+        self._replace({})
         self._unsaved: set[str] = set()
         self._lock = threading.Lock()  # changes come from the event loop and from the database's thread
         self._warned = False
@@ -77,6 +79,14 @@ class Rows(Table[V], Mapping[str, V]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def items(self) -> ItemsView[str, V]:
+        """All rows as they are now, the oldest first."""
+        return {key: kept.value for key, kept in tuple(self._kept.items())}.items()
+
+    def values(self) -> ValuesView[V]:
+        """Return the values as they are now, the oldest first."""
+        return dict(self.items()).values()
 
     def put_at(self, key: str) -> float:
         """Return when a row was put, in Unix seconds. Raises KeyError."""
@@ -95,6 +105,11 @@ class Rows(Table[V], Mapping[str, V]):
             self._apply(fresh, renew=renew)
             self._unsaved.update(fresh)
             self._drop(self._beyond({}))
+
+    def hold(self, values: Mapping[str, V | None]) -> None:
+        """Put rows in memory alone; the file never has them."""
+        with self._lock:
+            self._apply(self._made(values, None, renew=True))
 
     async def store(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
@@ -155,39 +170,36 @@ class Rows(Table[V], Mapping[str, V]):
     def restore(self, found: Iterable[Row[V]]) -> None:
         """Take over what a file holds, as it is opened."""
         with self._lock:
-            early, self._kept, self._bytes = self._kept, {}, 0
-            for row in sorted(found, key=lambda row: row.at):
-                self._apply({row.key: _Kept(row.value, row.at, self._size(row.size))})
+            early = self._kept
+            ordered = sorted(found, key=lambda row: row.at)
+            self._replace({row.key: Kept(row.value, row.at, self._weigh(row.value)) for row in ordered})
             for key, kept in early.items():
                 before = self._kept.get(key)
                 value = kept.value
                 if before is not None and self._merge is not None:
                     value = self._merge(before.value, kept.value)
-                self._apply({key: _Kept(value, kept.at, kept.size)})
+                self._apply({key: Kept(value, kept.at, self._weigh(value))})
             self._drop(self._beyond({}))
 
     # --- inside ---------------------------------------------------------------------------------------
 
     def _made(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
-    ) -> dict[str, _Kept[V] | None]:
+    ) -> dict[str, Kept[V] | None]:
         now = self._clock() if at is None else at
-        made: dict[str, _Kept[V] | None] = {}
+        made: dict[str, Kept[V] | None] = {}
         for key, value in values.items():
             before = None if renew else self._kept.get(key)
             since = now if before is None else before.at
-            made[key] = None if value is None else _Kept(value, since, self._size_of(value))
+            made[key] = None if value is None else Kept(value, since, self._weigh(value))
         return made
 
-    def _size_of(self, value: V) -> int:
-        return 0 if self._most_bytes == _NO_BOUND else len(self.encode(value))
+    def _encoded(self, value: V) -> int:
+        return len(self.encode(value))
 
-    def _size(self, size: int) -> int:
-        return 0 if self._most_bytes == _NO_BOUND else size
-
-    def _beyond(self, fresh: Mapping[str, _Kept[V] | None]) -> list[str]:
+    def _beyond(self, fresh: Mapping[str, Kept[V] | None]) -> list[str]:
         """Return the keys of rows that have to go once these rows are put, the oldest first."""
-        count, size = len(self._kept), self._bytes
+        count, size = len(self._kept), self.bytes
         for key, kept in fresh.items():
             old = self._kept.get(key)
             count += (kept is not None) - (old is not None)
@@ -201,20 +213,25 @@ class Rows(Table[V], Mapping[str, V]):
                 count, size = count - 1, size - old.size
         return gone
 
-    def _apply(self, rows: Mapping[str, _Kept[V] | None], *, renew: bool = True) -> None:
+    def _replace(self, rows: Mapping[str, Kept[V]]) -> None:
+        """Let these be all rows, the oldest first."""
+        self._kept, self.bytes = {}, 0
+        self._apply(rows)
+
+    def _apply(self, rows: Mapping[str, Kept[V] | None], *, renew: bool = True) -> None:
         for key, kept in rows.items():
             old = self._kept.get(key)
-            self._bytes += (kept.size if kept else 0) - (old.size if old else 0)
+            self.bytes += (kept.size if kept else 0) - (old.size if old else 0)
             if renew or kept is None:
                 self._kept.pop(key, None)
             if kept is not None:
                 self._kept[key] = kept
 
-    def _drop(self, keys: Sequence[str]) -> None:
+    def _drop(self, keys: Collection[str]) -> None:
         self._apply(dict.fromkeys(keys))
         self._unsaved.update(keys)
 
-    def _write(self, rows: Mapping[str, _Kept[V] | None], connection: Connection) -> None:
+    def _write(self, rows: Mapping[str, Kept[V] | None], connection: Connection) -> None:
         self.erase(connection, *(key for key, kept in rows.items() if kept is None))
         for key, kept in rows.items():
             if kept is not None:
@@ -224,9 +241,9 @@ class Rows(Table[V], Mapping[str, V]):
 class _Durable(Generic[V]):
     """A change of a durable table: in memory once it is in the file."""
 
-    def __init__(self, table: Rows[V], rows: dict[str, _Kept[V] | None], *, renew: bool) -> None:
+    def __init__(self, table: Rows[V], rows: dict[str, Kept[V] | None], *, renew: bool) -> None:
         self.table, self._rows, self._renew, self._gone = table, rows, renew, list[str]()
-        self.is_empty = not rows
+        self.name, self.is_empty = table.name, not rows
 
     def write(self, connection: Connection) -> None:
         with self.table._lock:
@@ -243,8 +260,8 @@ class _Durable(Generic[V]):
 class _Pending(Generic[V]):
     """What memory has and the file has not; a row that changes again meanwhile stays to be written."""
 
-    def __init__(self, table: Rows[V], rows: dict[str, _Kept[V] | None]) -> None:
-        self.table, self._rows, self.is_empty = table, rows, not rows
+    def __init__(self, table: Rows[V], rows: dict[str, Kept[V] | None]) -> None:
+        self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows
 
     def write(self, connection: Connection) -> None:
         self.table._write(self._rows, connection)
@@ -263,14 +280,28 @@ class MemoryRows(Rows[V]):
     rows, as a branch switch may bring it back: `Absences` counts the days. Each method returns the change.
     """
 
+    _by_root: dict[str, dict[str, V]]
+
     def of(self, root: str, memory_id: str) -> V | None:
         """Return the row of a memory."""
         return self.get(key_of(root, memory_id))
 
-    def ids(self, root: str) -> frozenset[str]:
-        """Return the ids of all memories of a root that have a row."""
-        begin = key_of(root, "")
-        return frozenset(key.removeprefix(begin) for key in self if key.startswith(begin))
+    def of_root(self, root: str) -> Mapping[str, V]:
+        """Return all rows of a root, by the memory's id; it changes with the table."""
+        return self._by_root.get(root, {})
+
+    def _replace(self, rows: Mapping[str, Kept[V]]) -> None:
+        self._by_root = {}
+        super()._replace(rows)
+
+    def _apply(self, rows: Mapping[str, Kept[V] | None], *, renew: bool = True) -> None:
+        super()._apply(rows, renew=renew)
+        for key, kept in rows.items():
+            root, _, memory_id = key.rpartition("\n")
+            if kept is not None:
+                self._by_root.setdefault(root, {})[memory_id] = kept.value
+            elif memory_id in (of_root := self._by_root.get(root, {})):
+                del of_root[memory_id]
 
     def forgotten(self, root: str, memory_ids: Iterable[str]) -> Change:
         """Erase the rows of these memories."""

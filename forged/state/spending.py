@@ -6,56 +6,46 @@ ends no call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state import tables
 from forged.state.database import Database
-from forged.state.soft_rows import SoftRows
+from forged.state.rows import Rows
+from forged.state.tables import Row
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from forged.models import Governor
 
-# Day (UTC, as YYYY-MM-DD), purpose, calls, failed ones among them, prompt tokens, completion tokens.
-Spent = tuple[str, str, int, int, int, int]
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a purpose has cost on a day (UTC, as YYYY-MM-DD); `failed` calls are among `calls`."""
+
+    day: str
+    purpose: str
+    calls: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
-class Spending:
+class Spending(Rows[Spent]):
     """The governor's accounts in the file."""
 
     def __init__(self, database: Database, governor: Governor) -> None:
-        self._rows = SoftRows(database, "spending", "costs are")
+        super().__init__(database, "spending", Spent, is_copied=True)
         self._governor = governor
 
-    def restore(self, spent: Sequence[Spent]) -> None:
-        """Take over what a file holds, as it is opened."""
-        self._governor.restore(spent)
-        self._rows.restore(tuple(map(_row, spent)))
+    def restore(self, found: Iterable[Row[Spent]]) -> None:
+        """Have the governor add to what a file holds."""
+        super().restore(found)
+        self._governor.restore([msgspec.structs.astuple(spent) for spent in self.values()])
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        await self._rows.save([_row(msgspec.structs.astuple(each)) for each in self._governor.accounts()])
-
-
-def put_spent(connection: Connection, spent: Spent) -> None:
-    tables.put(connection, "spending", *_row(spent))
-
-
-def all_spent(connection: Connection) -> tuple[Spent, ...]:
-    """All rows. Raises Damaged."""
-    return tuple(_spent(row) for row in tables.rows(connection, "spending"))
-
-
-def _spent(row: tables.Columns) -> Spent:
-    day, _, purpose = str(row[0]).partition(" ")
-    calls, failed, prompt, completion = (count if isinstance(count, int) else 0 for count in row[1:])
-    return (day, purpose, calls, failed, prompt, completion)
-
-
-def _row(spent: Spent) -> tables.Columns:
-    day, purpose, *counts = spent
-    return (f"{day} {purpose}", *counts)
+        accounts = [Spent(*msgspec.structs.astuple(each)) for each in self._governor.accounts()]
+        now = {f"{spent.day} {spent.purpose}": spent for spent in accounts}
+        gone = dict.fromkeys(self.keys() - now)
+        self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
+        await super().save()

@@ -16,43 +16,33 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.state import daily_copy, damage
 from forged.state.absences import Absences
 from forged.state.accesses import Accesses
-from forged.state.agents import AgentRow, Agents, all_agents
-from forged.state.database import Database, Registered, explained
-from forged.state.details import Detail, Details, all_details
-from forged.state.event_rows import Stored, stored
-from forged.state.event_values import Document
+from forged.state.agents import Agents
+from forged.state.database import Database, explained
+from forged.state.details import Details
 from forged.state.events import Events
-from forged.state.excludes import Exclude, Excludes, all_excludes
+from forged.state.excludes import Excludes
 from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
-from forged.state.heard import Heard, Watermark, all_heard
-from forged.state.injections import Injections, all_injections
-from forged.state.injections import Row as InjectionRow
-from forged.state.intents import Intent, Intents, all_intents
-from forged.state.judged import Judged, all_judged
-from forged.state.judged import Row as JudgedRow
-from forged.state.learned import Learned, Progress, all_learned
-from forged.state.outbound import DayOut, Outbound, all_left
-from forged.state.outbox import Outbox, all_waiting
-from forged.state.outbox import Write as OutWrite
-from forged.state.parts import Parts, all_parts
-from forged.state.parts import Row as PartRow
-from forged.state.pauses import CHANGED, Pauses
-from forged.state.replicas import Replica, Replicas, all_replicas
+from forged.state.heard import Heard
+from forged.state.injections import Injections
+from forged.state.intents import Intents
+from forged.state.judged import Judged
+from forged.state.learned import Learned
+from forged.state.outbound import Outbound
+from forged.state.outbox import Outbox
+from forged.state.parts import Parts
+from forged.state.pauses import Pauses
+from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
-from forged.state.spending import Spending, Spent, all_spent
-from forged.state.tables import rows, value_of
-from forged.state.to_review import ToReview, all_to_review
-from forged.state.told import Count, Told, all_told, all_uses
-from forged.state.told import Row as ToldRow
-from forged.state.trust import Kept, TrustRecords, all_kept
+from forged.state.spending import Spending
+from forged.state.to_review import ToReview
+from forged.state.told import Told
+from forged.state.trust import TrustRecords
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -63,34 +53,6 @@ logger = logging.getLogger(__name__)
 
 _SAVE_EVERY_S = 5.0
 _COPY_EVERY_S = 24 * 3600.0
-
-
-class _Contents(msgspec.Struct, frozen=True):
-    """All that is read when the file is opened."""
-
-    events: Stored
-    forgotten: tuple[tuple[str, int], ...]
-    pauses: tuple[str, ...]
-    spending: tuple[Spent, ...]
-    trust: Kept
-    outbound: tuple[DayOut, ...]
-    intents: tuple[Intent, ...]
-    heard: tuple[tuple[str, Watermark], ...]
-    parts: tuple[PartRow, ...]
-    told: tuple[ToldRow, ...]
-    uses: tuple[Count, ...]
-    to_review: tuple[Document, ...]
-    judged: tuple[JudgedRow, ...]
-    injections: tuple[InjectionRow, ...]
-    agents: tuple[AgentRow, ...]
-    learned: tuple[tuple[str, Progress], ...]
-    outbox: tuple[tuple[int, OutWrite], ...]
-    details: tuple[tuple[str, Detail], ...]
-    tables: tuple[Callable[[], object], ...]
-    replicas: tuple[tuple[str, Replica], ...]
-    excludes: tuple[Exclude, ...]
-    doubt: str
-    pauses_changed_at: str
 
 
 class State:
@@ -119,14 +81,14 @@ class State:
         self.details = Details(self._database)
         self.requests = Requests(self._database, self.trust, self.details)
         self.receipts = Receipts(self._database)
-        self.heard = Heard()
+        self.heard = Heard(self._database)
         self.parts = Parts(self._database)
         self.told = Told(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
-        self.learned = Learned()
+        self.learned = Learned(self._database)
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
         self.absences = Absences(self._database)
@@ -162,12 +124,6 @@ class State:
     async def _save(self) -> None:
         with contextlib.suppress(StoreError):
             await self._database.sign()
-        await self.spending.save()
-        await self.outbound.save()
-        await self.told.save()
-        await self.judged.save()
-        await self.injections.save()
-        await self.agents.save()
         for table in self._database.tables:
             await table.save()
 
@@ -198,7 +154,7 @@ class State:
 
     async def _open(self) -> None:
         try:
-            found = await self._database.open(self._prepare, partial(_read, self._database.tables))
+            loaded = await self._database.open(self._prepare, self._read)
         except StoreError as error:
             if self.problem != str(error):
                 logger.warning("state cannot be used error=%s", error)
@@ -206,27 +162,8 @@ class State:
             self.pauses.doubt = self.problem if self._may_hold_pauses() else ""
         else:
             self.problem = ""
-            self.heard.restore(found.heard)
-            self.parts.restore(found.parts)
-            self.events.restore(found.events)
-            self.forgotten.restore(found.forgotten)
-            self.pauses.restore(found.pauses, found.doubt, found.pauses_changed_at)
-            self.spending.restore(found.spending)
-            self.trust.restore(found.trust)
-            self.outbound.restore(found.outbound)
-            self.intents.restore(found.intents)
-            self.told.restore(found.told, found.uses)
-            self.to_review.restore(found.to_review)
-            self.judged.restore(found.judged)
-            self.injections.restore(found.injections)
-            self.agents.restore(found.agents)
-            self.learned.restore(found.learned)
-            self.outbox.restore(found.outbox)
-            self.details.restore(found.details)
-            for take_over in found.tables:
+            for take_over in loaded:
                 take_over()
-            self.replicas.restore(found.replicas)
-            self.excludes.restore(found.excludes)
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
@@ -235,7 +172,10 @@ class State:
 
     def _prepare(self, path: str) -> Connection:
         with explained(path):
-            return damage.open_whole(path, self._copy)
+            return damage.open_whole(path, self._copy, self._database.tables)
+
+    def _read(self, connection: Connection) -> list[Callable[[], object]]:
+        return [table.load(connection) for table in self._database.tables]
 
     # --- what is kept beside the file ------------------------------------------------------------------
 
@@ -246,7 +186,8 @@ class State:
             return
         self._copied_at = now
         try:
-            data = await self._database.run(daily_copy.contents)
+            copied = [table.name for table in self._database.tables if table.is_copied]
+            data = await self._database.run(partial(daily_copy.contents, copied))
             await asyncio.to_thread(daily_copy.write, self._copy, data)
         except StoreError as error:
             logger.warning("no copy of the state error=%s", error)
@@ -265,31 +206,3 @@ class State:
             for path in paths:
                 if os.path.lexists(path):
                     os.unlink(path)
-
-
-def _read(tables: Sequence[Registered], connection: Connection) -> _Contents:
-    return _Contents(
-        events=stored(connection),
-        forgotten=tuple((str(key), int(at or 0)) for key, at in rows(connection, "forgotten")),
-        pauses=tuple(str(place) for (place,) in rows(connection, "pauses")),
-        spending=all_spent(connection),
-        trust=all_kept(connection),
-        outbound=all_left(connection),
-        intents=all_intents(connection),
-        heard=all_heard(connection),
-        parts=all_parts(connection),
-        told=all_told(connection),
-        uses=all_uses(connection),
-        to_review=all_to_review(connection),
-        judged=all_judged(connection),
-        injections=all_injections(connection),
-        agents=all_agents(connection),
-        learned=all_learned(connection),
-        outbox=all_waiting(connection),
-        details=all_details(connection),
-        tables=tuple(table.load(connection) for table in tables),
-        replicas=all_replicas(connection),
-        excludes=all_excludes(connection),
-        doubt=value_of(connection, damage.NOTE),
-        pauses_changed_at=value_of(connection, CHANGED),
-    )

@@ -1,68 +1,42 @@
-"""The tables of `state.db`, and how a row is written and read: every row carries a checksum of its own.
+"""The tables of `state.db`: how a row is written and read, with a checksum of its own.
 
-`create` makes the tables in a new file, `check` raises Damaged if a file is not whole. `put`, `remove` and
-`rows` are all that the other modules of this package need of SQL for values that fit into memory.
+Every table has a key, when its row was put (Unix seconds) and a value as MessagePack; `meta` has texts. A
+`Table` writes and reads values of one kind in the thread of the database. `start` makes the tables of a new
+file and raises Damaged if an old one is not whole.
 """
 
-# ruff: noqa: S608 - the names in the statements are constants of this module
+# ruff: noqa: S608 - the names in the statements are those of tables
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from forged.errors import StoreError
-from forged.state.database import Damaged, Database, transaction
+from forged.state.database import Change, Damaged, Database, Written, transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 V = TypeVar("V")
-Value = str | int | float | bytes | None
-Columns = tuple[Value, ...]
+Columns = tuple[str | int | float | bytes | None, ...]
 
-VERSION = 8
-# Columns, the key first. The order of the tables is part of the format: their first pages lie in it, so a
-# later version adds its own at the end.
-TABLES: dict[str, tuple[str, ...]] = {
-    "meta": ("key", "value"),
-    "events": ("id", "event"),
-    "journal": ("id", "documents"),
-    "dead": ("id", "kind", "reason", "died_at", "event", "documents"),
-    "forgotten": ("digest", "at"),
-    "pauses": ("top",),
-    "spending": ("day_and_purpose", "calls", "failed", "prompt_tokens", "completion_tokens"),
-    "roots": ("identity_and_top", "first_seen", "born_empty", "trusted_at", "mode", "branch"),
-    "own_files": ("identity_and_id", "sha256", "origin", "insisted"),
-    "approvals": ("identity_and_sha256", "at"),
-    "outbound": ("day_host_and_purpose", "calls", "failed", "texts", "characters"),
-    "requests": ("key", "digest", "memory_id", "existed", "at"),
-    "intents": ("key", "intent"),
-    "heard": ("session", "digests", "runs"),
-    "parts": ("event_and_part", "at", "said"),
-    "told": ("agent_session_and_tops", "heard"),
-    "uses": ("id_and_root", "sessions"),
-    "to_review": ("id", "document"),
-    "judged": ("key", "judgement"),
-    "agents": ("agent_and_day", "counts"),
-    "injections": ("key", "injection"),
-    "learned": ("session", "progress"),
-    "details": ("root_and_id", "detail"),
-    "accesses": ("key", "at", "data"),
-    "outbox": ("position", "write"),
-    "replicas": ("key", "replica"),
-    "brought": ("identity_and_sha256", "at"),
-    "excludes": ("identity_and_common", "choice", "has_line", "is_told"),
-    "receipts": ("key", "digest", "reply", "is_given", "at"),
-    "absences": ("key", "at", "data"),
-}
-# The tables that a file of each version has.
-_TABLES_BY_VERSION = {1: 7, 2: 11, 3: 15, 4: 19, 5: 22, 6: 26, 7: 28, VERSION: len(TABLES)}
-OF_VERSION = {version: tuple(TABLES)[:count] for version, count in _TABLES_BY_VERSION.items()}
+# Older files are set aside, newer ones are refused. The order of the tables is part of it: their first pages
+# lie in it, so a table that is new is made behind the others.
+FORMAT = 9
 _CHECKSUM_BYTES = 8
+
+
+class Outdated(StoreError):  # noqa: N818 - reads as the state it names
+    """The file is whole and of an older format."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"an older forged has written it (format {number})")
+        self.number = number
 
 
 class Row(NamedTuple, Generic[V]):
@@ -78,16 +52,26 @@ class Table(Generic[V]):
     """A table of values of one kind, as the thread of the database writes and reads it.
 
     It is made with the file once it is known to the `database`. With `is_copied` the daily copy holds it.
+    `load` reads at open what memory is to have, and returns what the event loop calls then.
     """
 
-    def __init__(self, database: Database, name: str, kind: type[V], *, is_copied: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        kind: type[V],
+        *,
+        is_copied: bool = False,
+        load: Callable[[Connection], Callable[[], object]] | None = None,
+    ) -> None:
         self.database, self.name, self.is_copied = database, name, is_copied
         self._decode = msgspec.msgpack.Decoder(kind).decode
+        self._load = load
         database.tables.append(self)
 
-    def load(self, connection: Connection) -> Callable[[], object]:  # noqa: ARG002 - for tables in memory
-        """Read at open what memory is to have; the event loop calls what is returned. Raises Damaged."""
-        return lambda: None
+    def load(self, connection: Connection) -> Callable[[], object]:
+        """Read what memory is to have. Raises Damaged."""
+        return self._load(connection) if self._load is not None else lambda: None
 
     async def save(self) -> None:
         """Write what waits in memory. Raises nothing."""
@@ -96,18 +80,48 @@ class Table(Generic[V]):
         """Put a row in place of the one with its key."""
         put(connection, self.name, key, at, self.encode(value))
 
+    def change(self, values: Mapping[str, V | None], *, at: float | None = None) -> Change:
+        """Return what puts rows, or drops those that are None, as a part of a transaction."""
+        since = time.time() if at is None else at
+
+        def write(connection: Connection) -> None:
+            for key, value in values.items():
+                if value is None:
+                    self.erase(connection, key)
+                else:
+                    self.write(connection, key, value, since)
+
+        return Written(self.name, write)
+
     def erase(self, connection: Connection, *keys: str) -> int:
         """Take rows away; return how many there were."""
         return sum(remove(connection, self.name, key) for key in keys)
 
+    def erase_below(self, connection: Connection, prefix: str) -> None:
+        """Take every row away whose key begins like this."""
+        connection.execute(f"DELETE FROM {self.name} WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
+
+    def erase_until(self, connection: Connection, at: float) -> None:
+        """Take away every row that was put by then."""
+        connection.execute(f"DELETE FROM {self.name} WHERE at <= ?", (at,))
+
     def read(self, connection: Connection, key: str) -> V | None:
         """Return a value. Raises Damaged."""
-        row = row_of(connection, self.name, key)
-        return None if row is None else self._row(row).value
+        row = connection.execute(f"SELECT * FROM {self.name} WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._row(_checked(self.name, row)).value
 
     def read_all(self, connection: Connection) -> Iterator[Row[V]]:
         """All rows in the order of their keys. Raises Damaged."""
         return map(self._row, rows(connection, self.name))
+
+    def rows_in(self, connection: Connection) -> int:
+        """Return how many rows there are."""
+        (count,) = connection.execute(f"SELECT count(*) FROM {self.name}").fetchone()
+        return int(count)
+
+    def sizes(self, connection: Connection) -> dict[str, int]:
+        """Return the bytes of each value, in the order of the keys."""
+        return dict(connection.execute(f"SELECT key, length(data) FROM {self.name} ORDER BY key"))
 
     def encode(self, value: V) -> bytes:
         """Return the bytes of a value. Raises StoreError for what could not be read back."""
@@ -126,85 +140,83 @@ class Table(Generic[V]):
             raise Damaged(f"a row of {self.name} cannot be read: {error}") from error
 
 
-def create_table(connection: Connection, name: str, columns: Sequence[str] = ("key", "at", "data")) -> None:
-    """Make a table if it is not there; the caller commits."""
-    key, *others = columns
-    listed = ", ".join([f"{key} TEXT PRIMARY KEY", *others, "checksum"])
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({listed}) WITHOUT ROWID")
+# --- the file -------------------------------------------------------------------------------------------
 
 
-def create(connection: Connection) -> None:
-    """Make every table that is not there, in a new file or one of an older version; the caller commits."""
-    for table, columns in TABLES.items():
-        create_table(connection, table, columns)
-    put(connection, "meta", "version", str(VERSION))
+def create(connection: Connection, names: Iterable[str]) -> None:
+    """Make every table that is not there; the caller commits."""
+    _create(connection, "meta", "value")
+    for name in names:
+        _create(connection, name, "at, data")
+    put(connection, "meta", "version", str(FORMAT))
 
 
 def is_new(connection: Connection) -> bool:
     """Whether there is nothing in the file, not even a table."""
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return not tables
+    return not names_in(connection)
 
 
-def check(connection: Connection) -> None:
-    """Read the whole file, and bring one of an older version up to this one.
+def names_in(connection: Connection) -> frozenset[str]:
+    """The tables that are in a file."""
+    return frozenset(name for (name,) in connection.execute("SELECT name FROM sqlite_master"))
 
-    Raises Damaged, or StoreError if a newer forged has written it.
+
+def start(connection: Connection, names: Iterable[str], *, expected: bool) -> None:
+    """Make the tables if there are none, which is damage if some were `expected`, else check them.
+
+    Raises Damaged, Outdated, or StoreError if a newer forged has written the file.
     """
+    if not is_new(connection):
+        _check(connection, names)
+    elif expected:
+        raise Damaged("it is empty or gone")
+    if not names_in(connection).issuperset(names):
+        with transaction(connection):
+            create(connection, names)
+
+
+def _check(connection: Connection, names: Iterable[str]) -> None:
+    """Read the whole file."""
+    number = format_of(connection)
+    if number > FORMAT:
+        raise StoreError(f"a newer forged has written it (format {number})")
+    if number < FORMAT:
+        raise Outdated(number)
     problems = [line for (line,) in connection.execute("PRAGMA quick_check(1)") if line != "ok"]
     if problems:
         raise Damaged(problems[0])
-    version = value_of(connection, "version")
-    if not version.isdecimal():
-        raise Damaged("it does not say which version wrote it")
-    if int(version) > VERSION:
-        raise StoreError(f"a newer forged has written it (version {version})")
-    if int(version) not in OF_VERSION:
-        raise Damaged(f"it says that version {version} wrote it, which there never was")
-    for table in OF_VERSION[int(version)]:
-        for row in unchecked(connection, table):
-            _checked(table, row)
-    if int(version) < VERSION:
-        with transaction(connection):
-            create(connection)
+    there = names_in(connection)
+    for name in ("meta", *names):
+        for row in unchecked(connection, name) if name in there else ():
+            _checked(name, row)
 
 
-def start(connection: Connection, *, expected: bool) -> None:
-    """Make the tables if there are none, which is damage if some were `expected`, else check them.
-
-    Raises as `check` does.
-    """
-    if is_new(connection):
-        if expected:
-            raise Damaged("it is empty or gone")
-        with transaction(connection):
-            create(connection)
-    else:
-        check(connection)
+def format_of(connection: Connection) -> int:
+    """The number of a file's format. Raises Damaged."""
+    number = value_of(connection, "version")
+    if not number.isdecimal():
+        raise Damaged("it does not say which format it has")
+    return int(number)
 
 
-def put(connection: Connection, table: str, *values: Value) -> None:
+def _create(connection: Connection, name: str, columns: str) -> None:
+    columns = f"key TEXT PRIMARY KEY, {columns}, checksum"
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITHOUT ROWID")
+
+
+# --- rows -----------------------------------------------------------------------------------------------
+
+
+def put(connection: Connection, table: str, *values: str | float | bytes | None) -> None:
     """Write a row in place of the one with the same key, if there is one."""
     marks = ", ".join("?" * (len(values) + 1))
     row = (*values, checksum(table, values))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
 
-def remove_below(connection: Connection, table: str, prefix: str) -> None:
-    """Take every row away whose key begins like this."""
-    key = _key_of(table)
-    connection.execute(f"DELETE FROM {table} WHERE substr({key}, 1, ?) = ?", (len(prefix), prefix))
-
-
-def clear(connection: Connection, table: str) -> None:
-    """Take every row away."""
-    connection.execute(f"DELETE FROM {table}")
-
-
 def remove(connection: Connection, table: str, key: str) -> bool:
     """Take a row away; whether it was there."""
-    found = connection.execute(f"DELETE FROM {table} WHERE {_key_of(table)} = ?", (key,))
-    return found.rowcount > 0
+    return connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,)).rowcount > 0
 
 
 def rows(connection: Connection, table: str) -> Iterator[Columns]:
@@ -215,23 +227,13 @@ def rows(connection: Connection, table: str) -> Iterator[Columns]:
 
 def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterator[Columns]:
     """Rows with their checksums, whatever these say; `order` is ASC or DESC."""
-    return connection.execute(f"SELECT * FROM {table} ORDER BY {_key_of(table)} {order}")
-
-
-def row_of(connection: Connection, table: str, key: str) -> Columns | None:
-    """The row with this key, None if there is none. Raises Damaged."""
-    row = connection.execute(f"SELECT * FROM {table} WHERE {_key_of(table)} = ?", (key,)).fetchone()
-    return None if row is None else _checked(table, row)
+    return connection.execute(f"SELECT * FROM {table} ORDER BY key {order}")
 
 
 def value_of(connection: Connection, key: str) -> str:
-    """What `meta` holds under a key, or nothing."""
-    row = row_of(connection, "meta", key)
-    return str(row[1]) if row is not None else ""
-
-
-def _key_of(table: str) -> str:
-    return TABLES.get(table, ("key",))[0]
+    """What `meta` holds under a key, or nothing. Raises Damaged."""
+    row = connection.execute("SELECT * FROM meta WHERE key = ?", (key,)).fetchone()
+    return "" if row is None else str(_checked("meta", row)[1])
 
 
 def is_whole(table: str, row: Columns) -> bool:

@@ -11,47 +11,34 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.files import Root
 from forged.memory import time_ns
-from forged.state import tables
 from forged.state.cutting import Cut
-from forged.state.database import Damaged, Database
-from forged.state.event_values import Document, encoded
+from forged.state.database import Database
+from forged.state.event_values import Document
+from forged.state.rows import Rows
 from forged.text.forgetting import Words, without_sentences
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 MOST, MOST_LEARNED = 200, 1_000
 HELD_S = 30 * 24 * 3600.0
 
-_DECODE = msgspec.msgpack.Decoder(tuple[Document, ...]).decode
 
-
-class ToReview:
-    """One for the daemon; lives in its event loop. `clock` gives Unix seconds."""
+class ToReview(Rows[Document]):
+    """One for the daemon, by the memory's id; lives in its event loop. `clock` gives Unix seconds."""
 
     def __init__(self, database: Database, most: int = MOST, clock: Callable[[], float] = time.time) -> None:
-        self._database = database
-        self._most = most
-        self._clock = clock
-        self._waiting: dict[str, Document] = {}
+        super().__init__(database, "to_review", Document, durable=True, clock=clock)
+        self._room = most
         # Whoever changes it has read it before, and waits for the disk between.
         self._one_at_a_time = asyncio.Lock()
-
-    def restore(self, waiting: Iterable[Document]) -> None:
-        """Take over what a file holds, as it is opened."""
-        self._waiting = {each.memory.id: each for each in waiting} | self._waiting
 
     def of(self, roots: Collection[Root] | None = None) -> tuple[Document, ...]:
         """What waits in these roots, or in all, oldest first."""
         since = self._clock() - HELD_S
-        told = (each for each in self._waiting.values() if roots is None or each.root in roots)
+        told = (each for each in self.values() if roots is None or each.root in roots)
         fresh = (each for each in told if _at(each) > since)
         return tuple(sorted(fresh, key=lambda each: (each.memory.created_at, each.memory.id)))
 
@@ -76,43 +63,35 @@ class ToReview:
                 waiting[each.memory.id] = _in_place(each, waiting.pop(each.memory.supersedes or "", None))
                 new.append(each.memory.id)
             if new:
-                for gone in self._beyond(waiting.values()):
+                for gone in self._without_room(waiting.values()):
                     del waiting[gone]
-                put = [waiting[memory_id] for memory_id in new if memory_id in waiting]
-                await self._write(put, self._waiting.keys() - waiting)
+                put = {memory_id: waiting[memory_id] for memory_id in new if memory_id in waiting}
+                await self.store(dict.fromkeys(self.keys() - waiting) | put)
             return tuple(new)
 
-    def _beyond(self, waiting: Iterable[Document]) -> list[str]:
+    def _without_room(self, waiting: Iterable[Document]) -> list[str]:
         """The ids of those that there is no room for."""
         heard = sorted((each for each in waiting if not each.learned_at), key=_at)
-        return [each.memory.id for each in heard[: -self._most]]
+        return [each.memory.id for each in heard[: -self._room]]
 
     async def remove(self, ids: Collection[str]) -> None:
         """Let these wait no longer."""
         async with self._one_at_a_time:
-            await self._write((), [each for each in ids if each in self._waiting])
+            await self.store({each: None for each in ids if each in self})
 
     async def forget(self, top: str, memory_ids: Collection[str]) -> None:
         """Let none of what waits name these memories of a root: it stands alone from now on."""
         async with self._one_at_a_time:
-            waiting = [each for each in self._waiting.values() if each.root.top == top]
-            alone = [_alone(each, memory_ids) for each in waiting]
-            await self._write([each for each in alone if each not in waiting], ())
+            alone = {key: _alone(each, memory_ids) for key, each in self.items() if each.root.top == top}
+            await self.store({key: each for key, each in alone.items() if each != self[key]})
 
     async def cut(self, unwanted: Sequence[Words]) -> Cut:
         """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
         async with self._one_at_a_time:
-            left = {each.memory.id: _without(each, unwanted) for each in self._waiting.values()}
-            gone = [each for each, (document, _) in left.items() if document is None]
-            changed = [document for document, count in left.values() if document is not None and count]
-            await self._write(changed, gone)
-            return Cut(sum(count for _, count in left.values()), len(gone) + len(changed))
-
-    async def _write(self, put: Sequence[Document], gone: Collection[str]) -> None:
-        if put or gone:
-            await self._database.run(partial(_change, put, gone))
-        self._waiting |= {each.memory.id: each for each in put}
-        self._waiting = {each: document for each, document in self._waiting.items() if each not in gone}
+            left = {key: _without(each, unwanted) for key, each in self.items()}
+            changed = {key: document for key, (document, count) in left.items() if count}
+            await self.store(changed)
+            return Cut(sum(count for _, count in left.values()), len(changed))
 
 
 def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | None, int]:
@@ -145,22 +124,3 @@ def _in_place(document: Document, other: Document | None) -> Document:
         document.memory, supersedes=other.memory.supersedes, version=other.memory.version
     )
     return msgspec.structs.replace(document, memory=memory)
-
-
-def all_to_review(connection: Connection) -> tuple[Document, ...]:
-    """All rows. Raises Damaged."""
-    try:
-        return tuple(
-            document
-            for _, said in tables.rows(connection, "to_review")
-            for document in _DECODE(said if isinstance(said, bytes) else b"")
-        )
-    except msgspec.DecodeError as error:
-        raise Damaged(f"what waits for a person cannot be read: {error}") from error
-
-
-def _change(put: Iterable[Document], gone: Iterable[str], connection: Connection) -> None:
-    for memory_id in gone:
-        tables.remove(connection, "to_review", memory_id)
-    for each in put:
-        tables.put(connection, "to_review", each.memory.id, encoded((each,)))

@@ -9,6 +9,7 @@ trusted until the state has been read, and after damage until a person has said 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -16,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.memory import utc_now
-from forged.state import tables
-from forged.state.database import Database
-from forged.state.tables import Columns
+from forged.state.database import Change, Database, Written
+from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.state.tables import Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
 _AT_ONCE = 1000
+MOST_OWN = 1 << 17
 
 
 class OwnFile(msgspec.Struct, frozen=True):
@@ -59,15 +60,6 @@ class RootRecord(msgspec.Struct, frozen=True):
         return f"{self.identity} {self.top}"
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """All that a file holds."""
-
-    roots: tuple[RootRecord, ...]
-    own: tuple[tuple[str, OwnFile], ...]
-    approved: tuple[tuple[str, str], ...]
-    brought: tuple[tuple[str, str], ...] = ()
-
-
 class Looked(msgspec.Struct, frozen=True):
     """Findings of a look at a root: hashes that count from now on, and hashes of files that git brought.
 
@@ -88,24 +80,26 @@ class TrustRecords:
     def __init__(self, database: Database, doubt: Callable[[], str]) -> None:
         self._database = database
         self.doubt = doubt
-        self._roots: dict[str, RootRecord] = {}
-        self._own: dict[str, dict[str, OwnFile]] = {}
         self._hashes: dict[str, set[str]] = {}
         self._brought: dict[str, set[str]] = {}
+        self._roots = Rows(database, "roots", RootRecord, durable=True, is_copied=True)
+        self.own_files = OwnFiles(database, self._hashes)
+        self._approvals = Table(database, "approvals", bool, is_copied=True, load=self._load)
+        self._git_brought = Table(database, "brought", bool, is_copied=True)
         self.decisions = 0  # how often a person, or what was read, changed what counts
 
-    def restore(self, kept: Kept) -> None:
-        """Take over what a file holds, as it is opened."""
-        self.decisions += 1
-        for record in kept.roots:
-            self._roots.setdefault(record.key, record)
-        for identity, file in kept.own:
-            self._own.setdefault(identity, {}).setdefault(file.id, file)
-            self._hashes.setdefault(identity, set()).add(file.sha256)
-        for identity, sha256 in kept.approved:
-            self._hashes.setdefault(identity, set()).add(sha256)
-        for identity, sha256 in kept.brought:
-            self._brought.setdefault(identity, set()).add(sha256)
+    def _load(self, connection: Connection) -> Callable[[], object]:
+        approved = [_pair(row.key) for row in self._approvals.read_all(connection)]
+        brought = [_pair(row.key) for row in self._git_brought.read_all(connection)]
+
+        def restore() -> None:
+            self.decisions += 1
+            for identity, sha256 in approved:
+                self._hashes.setdefault(identity, set()).add(sha256)
+            for identity, sha256 in brought:
+                self._brought.setdefault(identity, set()).add(sha256)
+
+        return restore
 
     # --- what is known --------------------------------------------------------------------------------
 
@@ -118,7 +112,7 @@ class TrustRecords:
 
     def own(self, identity: str) -> Mapping[str, OwnFile]:
         """What this daemon wrote into a root, by id. May be asked in any thread."""
-        return {} if self.doubt() else self._own.get(identity, {})
+        return {} if self.doubt() else self.own_files.of_root(identity)
 
     def hashes(self, identity: str) -> set[str] | frozenset[str]:
         """Of files in a root that this daemon wrote or a person accepted, or that came in a way they trust.
@@ -148,12 +142,12 @@ class TrustRecords:
 
         def serve() -> None:
             try:
-                is_noted = self._database.change(partial(_note, found))
+                is_noted = self._database.change(partial(self._note, found))
             except BaseException as error:
                 done.set_exception(error)
                 raise
             if is_noted:  # here, as what a person says is in force after its own transaction
-                self._roots[found.root.key] = found.root
+                self._roots.hold({found.root.key: found.root})
                 self._hashes.setdefault(found.root.identity, set()).update(found.accepted)
                 self._brought.setdefault(found.root.identity, set()).update(found.brought)
                 self.decisions += 1
@@ -164,20 +158,13 @@ class TrustRecords:
 
     async def put_root(self, record: RootRecord, accepted: Collection[str] = ()) -> None:
         """Put a root on record, and accept files of it with these hashes: both or neither."""
-        await self._database.run(partial(_put_root, record, accepted))
-        self._roots[record.key] = record
+        approved = self._approvals.change({f"{record.identity} {each}": True for each in accepted})
+        await self._database.commit(self._roots.change({record.key: record}), approved)
         self._hashes.setdefault(record.identity, set()).update(accepted)
         self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
-        await self._database.run(partial(put_own, identity, files))
-        self.wrote((identity, file) for file in files)
-
-    def wrote(self, files: Iterable[tuple[str, OwnFile]]) -> None:
-        """Files are on record by now, each with the identity of its root. May be called in any thread."""
-        for identity, file in files:
-            self._own.setdefault(identity, {})[file.id] = file
-            self._hashes.setdefault(identity, set()).add(file.sha256)
+        await self._database.commit(self.own_files.wrote((identity, file) for file in files))
 
     async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
         """Keep nothing of the files that this daemon wrote for these memories: neither row nor accepted hash.
@@ -185,72 +172,64 @@ class TrustRecords:
         Raises StoreError.
         """
         gone = [
-            (each, file)
-            for each in identities
-            for memory_id in memory_ids
-            if (file := self._own.get(each, {}).get(memory_id)) is not None
+            (each, file) for each in identities for file in self.own_files.trashed(each, memory_ids).values()
         ]
+        disowned = self.own_files.change({key_of(each, file.id): None for each, file in gone})
+        refused = self._approvals.change({f"{each} {file.sha256}": None for each, file in gone})
         if gone:
-            await self._database.run(partial(_disown, gone))
-        for identity, file in gone:
-            self._own[identity].pop(file.id, None)
-            self._hashes[identity].discard(file.sha256)
+            await self._database.commit(disowned, refused)
 
     async def approve(self, identity: str, hashes: Collection[str]) -> None:
         """Accept files for good."""
-        await self._database.run(partial(_approve, identity, hashes))
+        await self._database.commit(self._approvals.change({f"{identity} {each}": True for each in hashes}))
         self._hashes.setdefault(identity, set()).update(hashes)
         self.decisions += 1
 
     async def revoke(self, record: RootRecord) -> None:
         """Trust a root no longer; what this daemon wrote there stays known, and what git brought."""
         fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
-        await self._database.run(partial(_revoke, fresh))
-        self._roots[record.key] = fresh
-        self._hashes[record.identity] = {file.sha256 for file in self._own.get(record.identity, {}).values()}
+        begin = f"{record.identity} "
+        refused = Written("approvals", lambda connection: self._approvals.erase_below(connection, begin))
+        await self._database.commit(self._roots.change({record.key: fresh}), refused)
+        own = self.own_files.of_root(record.identity)
+        self._hashes[record.identity] = {file.sha256 for file in own.values()}
         self.decisions += 1
 
-
-def all_kept(connection: Connection) -> Kept:
-    """All rows. Raises Damaged."""
-    return Kept(
-        tuple(map(_root, tables.rows(connection, "roots"))),
-        tuple(map(_own_file, tables.rows(connection, "own_files"))),
-        tuple(_pair(key) for key, _ in tables.rows(connection, "approvals")),
-        tuple(_pair(key) for key, _ in tables.rows(connection, "brought")),
-    )
-
-
-def _root(row: Columns) -> RootRecord:
-    key, first_seen, born_empty, trusted_at, mode, branch = row
-    identity, top = _pair(key)
-    return RootRecord(
-        top, identity, str(first_seen), bool(born_empty), str(trusted_at), str(mode), str(branch)
-    )
+    def _note(self, found: Looked, connection: Connection) -> bool:
+        identity, known = found.root.identity, self._roots.read(connection, found.root.key)
+        if known is None:
+            self._roots.write(connection, found.root.key, found.root, time.time())
+        elif known != found.root:
+            return False  # a person has decided on it meanwhile
+        for table, hashes in ((self._approvals, found.accepted), (self._git_brought, found.brought)):
+            for sha256 in hashes:
+                table.write(connection, f"{identity} {sha256}", True, time.time())
+        return True
 
 
-def _own_file(row: Columns) -> tuple[str, OwnFile]:
-    key, sha256, origin, insisted = row
-    identity, memory_id = _pair(key)
-    return identity, OwnFile(memory_id, str(sha256), str(origin), bool(insisted))
+class OwnFiles(MemoryRows[OwnFile]):
+    """The files that this daemon wrote, by the root's identity and the id; their `hashes` count as accepted.
 
+    There is room for 131,072. The file that was written longest ago goes first, and is then like one that
+    somebody else brought.
+    """
 
-def _pair(key: object) -> tuple[str, str]:
-    identity, _, rest = str(key).partition(" ")
-    return identity, rest
+    def __init__(self, database: Database, hashes: dict[str, set[str]]) -> None:
+        self._hashes = hashes
+        super().__init__(database, "own_files", OwnFile, durable=True, most=MOST_OWN, is_copied=True)
 
+    def wrote(self, files: Iterable[tuple[str, OwnFile]]) -> Change:
+        """Put files on record, each with the identity of its root."""
+        return self.change({key_of(identity, file.id): file for identity, file in files})
 
-def _put_root(record: RootRecord, accepted: Iterable[str], connection: Connection) -> None:
-    of_it = (record.first_seen, int(record.born_empty), record.trusted_at, record.mode, record.branch)
-    tables.put(connection, "roots", record.key, *of_it)
-    _approve(record.identity, accepted, connection)
-
-
-def put_own(identity: str, files: Iterable[OwnFile], connection: Connection) -> None:
-    """Put on record that files are this daemon's, within a transaction; `wrote` tells of it afterwards."""
-    for file in files:
-        key = f"{identity} {file.id}"
-        tables.put(connection, "own_files", key, file.sha256, file.origin, int(file.insisted))
+    def _apply(self, rows: Mapping[str, Kept[OwnFile] | None], *, renew: bool = True) -> None:
+        for key, kept in rows.items():
+            hashes = self._hashes.setdefault(key.rpartition("\n")[0], set())
+            if kept is not None:
+                hashes.add(kept.value.sha256)
+            elif key in self:
+                hashes.discard(self[key].sha256)
+        super()._apply(rows, renew=renew)
 
 
 def _parts(found: Looked) -> Iterator[Looked]:
@@ -261,31 +240,6 @@ def _parts(found: Looked) -> Iterator[Looked]:
         yield Looked(found.root, frozenset(accepted[start:end]), frozenset(brought[start:end]))
 
 
-def _note(found: Looked, connection: Connection) -> bool:
-    row = tables.row_of(connection, "roots", found.root.key)
-    if row is None:
-        _put_root(found.root, (), connection)
-    elif _root(row) != found.root:
-        return False  # a person has decided on it meanwhile
-    _approve(found.root.identity, found.accepted, connection)
-    now = utc_now()
-    for sha256 in found.brought:
-        tables.put(connection, "brought", f"{found.root.identity} {sha256}", now)
-    return True
-
-
-def _approve(identity: str, hashes: Iterable[str], connection: Connection) -> None:
-    now = utc_now()
-    for sha256 in hashes:
-        tables.put(connection, "approvals", f"{identity} {sha256}", now)
-
-
-def _disown(gone: Iterable[tuple[str, OwnFile]], connection: Connection) -> None:
-    for identity, file in gone:
-        tables.remove(connection, "own_files", f"{identity} {file.id}")
-        tables.remove(connection, "approvals", f"{identity} {file.sha256}")
-
-
-def _revoke(record: RootRecord, connection: Connection) -> None:
-    _put_root(record, (), connection)
-    tables.remove_below(connection, "approvals", f"{record.identity} ")
+def _pair(key: str) -> tuple[str, str]:
+    identity, _, rest = key.partition(" ")
+    return identity, rest

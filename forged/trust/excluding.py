@@ -183,7 +183,7 @@ class Excluding:
         return self._fresh.get(record.key) or self._records.of(record.common, record.identity)
 
     def _all(self) -> tuple[Exclude, ...]:
-        return tuple(({each.key: each for each in self._records.listed()} | self._fresh).values())
+        return tuple((dict(self._records) | self._fresh).values())
 
     def _note(self, record: Exclude, **changes: str | bool) -> Exclude:
         fresh = msgspec.structs.replace(record, **changes)

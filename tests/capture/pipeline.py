@@ -230,12 +230,12 @@ class Capture:
     def leave(self, *events: Event, decided: Mapping[str, tuple[Document, ...]] = NOTHING) -> None:
         """What an earlier daemon left; to be called before this one begins."""
         with contextlib.closing(connect(self.disk.path)) as connection:
-            tables.start(connection, expected=False)
+            tables.start(connection, [table.name for table in self.disk.tables], expected=False)
             with transaction(connection):
                 for event in events:
-                    tables.put(connection, "events", event.id, encoded(event))
+                    tables.put(connection, "events", event.id, 0.0, encoded(event))
                 for event_id, documents in decided.items():
-                    tables.put(connection, "journal", event_id, encoded(documents))
+                    tables.put(connection, "journal", event_id, 0.0, encoded(documents))
 
     # --- events ---
 
@@ -329,7 +329,7 @@ class Capture:
             return [
                 f"{event_id}.{table}"
                 for table in names or ("events", "journal")
-                for (event_id,) in connection.execute(f"SELECT id FROM {table}")
+                for (event_id,) in connection.execute(f"SELECT key FROM {table}")
             ]
 
         if self._is_closed:

@@ -94,7 +94,7 @@ async def test_what_was_heard_is_known_to_the_next_daemon(one):
 
 async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
     """Both are on disk with one transaction or neither is."""
-    one.disk.failing = frozenset({"put"})
+    one.disk.failing = frozenset({"events"})
     await hear(one, "a", "b")
     await later(1)
     await one.stop()

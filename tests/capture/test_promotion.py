@@ -32,7 +32,7 @@ class Promoting(Scene):
         self.keeper = Keeper(self.indexer, self.writer, state.forgotten, state.to_review, promotion=promotion)
 
     def details_of(self, documents):
-        return [self.state.details.get(each.root.top, each.memory.id) for each in documents]
+        return [self.state.details.of(each.root.top, each.memory.id) for each in documents]
 
     def answers(self, text: str, session: str = "s1", agent: str = "") -> str:
         kept = in_session(response_of(text), session, self.sessions.clock())

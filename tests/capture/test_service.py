@@ -137,7 +137,7 @@ async def test_what_waits_is_on_disk_within_a_second_and_grows_there(one):
 
 
 async def test_what_cannot_be_written_is_tried_again(one):
-    one.disk.failing = frozenset({"put"})
+    one.disk.failing = frozenset({"events"})
     await one.accepted(one.event())
     await later(1)
     await until(lambda: one.state.last_error)
@@ -153,9 +153,9 @@ async def test_what_is_rejected_is_counted_and_says_why(one):
     full = "spool_full: 0 events wait already; `forgectl status` says for what"
     assert await refused(one, one.event("x" * (64 << 20))) == full
 
-    one.disk.failing = frozenset({"put"})
-    assert await refused(one, one.durable()) == "storage_error: cannot put: the disk is on fire"
-    assert (one.state.state, one.state.last_error) == ("idle", "cannot put: the disk is on fire")
+    one.disk.failing = frozenset({"events"})
+    assert await refused(one, one.durable()) == "storage_error: cannot events: the disk is on fire"
+    assert (one.state.state, one.state.last_error) == ("idle", "cannot events: the disk is on fire")
     one.disk.failing = frozenset()
     await one.accepted(one.durable("again"))
     assert one.state.last_error == ""
@@ -1068,7 +1068,7 @@ async def test_what_is_accepted_between_the_end_of_the_run_and_of_the_daemon_is_
 
 async def test_turns_that_cannot_be_spooled_at_the_end_are_told_of(one, caplog):
     await one.accepted(one.event())
-    one.disk.failing = frozenset({"put"})
+    one.disk.failing = frozenset({"events"})
     await one.stop()
 
     assert "waiting turns are lost events=1" in caplog.text

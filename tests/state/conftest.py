@@ -69,6 +69,11 @@ def state(directory: Path) -> contextlib.AbstractAsyncContextManager[State]:
     return opened(directory)
 
 
+def names() -> list[str]:
+    """All tables of a daemon's state."""
+    return ["meta", *(table.name for table in State("/nowhere", a_governor())._database.tables)]
+
+
 def raw(directory: Path) -> bytes:
     """All bytes of all files in a state directory."""
     return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())

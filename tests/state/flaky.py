@@ -7,7 +7,7 @@ from sqlite3 import Connection
 from typing import TypeVar
 
 from forged.errors import StoreError
-from forged.state.database import Database
+from forged.state.database import Change, Database
 
 T = TypeVar("T")
 
@@ -19,8 +19,17 @@ class FlakyDatabase(Database):
     asked: tuple[str, ...] = ()
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        name = getattr(work, "func", work).__name__.strip("_")
+        self._ask(getattr(work, "func", work).__name__.strip("_"))
+        return await super().run(work, durable=durable)
+
+    async def commit(self, *changes: Change, durable: bool = True) -> None:
+        """A change has the name of its table."""
+        for change in changes:
+            if not change.is_empty:
+                self._ask(change.name)
+        await super().commit(*changes, durable=durable)
+
+    def _ask(self, name: str) -> None:
         self.asked += (name,)
         if name in self.failing:
             raise StoreError(f"cannot {name}: the disk is on fire")
-        return await super().run(work, durable=durable)

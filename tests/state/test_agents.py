@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from forged.state import State
 from forged.state.agents import Agents
-from tests.state.conftest import opened
+from forged.state.database import Database
+from tests.state.conftest import a_governor, opened
 from tests.support.clock import Clock
 
 _DAY_S = 24 * 3600.0
@@ -30,23 +32,23 @@ async def test_what_is_told_before_the_file_is_open_is_added_to_what_it_holds(tm
     async with opened(tmp_path) as state:
         state.agents.saw("claude", "Stop", "2.1")
         state.agents.count("claude", turns=3)
-        found = state.agents.newest()
-    agents = Agents(state._database)
-    agents.saw("claude", "SessionStart")
-    agents.count("claude", turns=1)
-    agents.restore(found)
+    later = State(str(tmp_path), a_governor())
+    later.agents.saw("claude", "SessionStart")
+    later.agents.count("claude", turns=1)
+    await later._open()
 
-    ((_, _, known),) = agents.newest()
+    ((_, _, known),) = later.agents.newest()
     assert (known.turns, known.last_event, known.version) == (4, "SessionStart", "2.1")
+    await later.close()
 
 
 def test_each_day_is_counted_anew_and_a_month_is_kept():
     clock = Clock(100 * _DAY_S)
-    agents = Agents(None, clock)  # type: ignore[arg-type] - nothing is written
+    agents = Agents(Database(""), clock)
     for _ in range(40):
         agents.count("claude", turns=1)
         clock.now += _DAY_S
     agents.saw("codex", "Stop")
 
     assert [(agent, known.turns) for agent, _, known in agents.newest()] == [("claude", 1), ("codex", 0)]
-    assert len(agents._days) == 31
+    assert len(agents) == 31

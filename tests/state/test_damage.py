@@ -38,8 +38,8 @@ from forged.state import (
 )
 from forged.state.database import connect, transaction
 from forged.state.excludes import Exclude
-from forged.state.tables import TABLES, VERSION, put
-from tests.state.conftest import a_governor, documents, event, opened, raw
+from forged.state.tables import FORMAT, put
+from tests.state.conftest import a_governor, documents, event, names, opened, raw
 from tests.state.stepped import killed_at_every_call
 from tests.support.clock import run
 
@@ -74,8 +74,8 @@ async def filled(directory: Path) -> None:
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
-        state.heard.set("of-a-session", Watermark(b"12345678", ((1, 7),)))
-        await state.events.put_all([], state.heard.writing())
+        state.heard.update({"of-a-session": Watermark(b"12345678", ((1, 7),))})
+        await state.events.put_all([], state.heard.pending())
         await state.parts.put("a-capture", 0, Part((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
@@ -91,7 +91,7 @@ async def filled(directory: Path) -> None:
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
-        await state.events.put_all([], state.learned.writing("a-learned-session", progress))
+        await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
         await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
@@ -155,7 +155,7 @@ def a_byte_of(directory: Path, table: str) -> int:
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", names())
 async def test_flipped_byte_in_a_table_costs_one_row_at_most_and_is_named(directory, table):
     flip(directory, a_byte_of(directory, table))
     damaged = (directory / "state.db").read_bytes()
@@ -296,11 +296,11 @@ async def test_what_was_set_aside_goes_with_what_is_forgotten(directory):
 
 async def test_file_of_a_newer_forged_stays_as_it_is_and_nothing_is_injected(directory):
     with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        put(connection, "meta", "version", str(VERSION + 1))
+        put(connection, "meta", "version", str(FORMAT + 1))
     before = (directory / "state.db").read_bytes()
 
     async with opened(directory) as state:
-        assert f"a newer forged has written it (version {VERSION + 1})" in state.problem
+        assert f"a newer forged has written it (format {FORMAT + 1})" in state.problem
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
         assert state.events.left() == ()
 
@@ -335,11 +335,13 @@ async def test_mending_that_is_killed_is_finished_by_the_next_start(directory, t
     flip(directory, a_byte_of(directory, "events"))
     script = f"""
 import shutil
-from forged.state.damage import open_whole
+from forged.models.budget import Governor
+from forged.state import State
 def prepare(directory):
     shutil.copytree({str(directory)!r}, directory, dirs_exist_ok=True)
 def act(directory):
-    open_whole(directory + "/state.db", directory + "/state.copy").close()
+    state = State(directory, Governor(daily_token_limit=0, calls_per_minute=0))
+    state._prepare(directory + "/state.db").close()
 """
     left = killed_at_every_call(script, tmp_path / "killed")
 

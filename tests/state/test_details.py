@@ -29,10 +29,10 @@ async def wrote(state: State, *writes: Detailing, key: str = "") -> tuple[Known 
 async def test_details_are_on_disk_with_the_write_they_are_of(tmp_path):
     async with opened(tmp_path) as state:
         await wrote(state, Detailing(TOP, "mem_1", said=SAID))
-        assert state.details.get(TOP, "mem_1") == DETAIL
+        assert state.details.of(TOP, "mem_1") == DETAIL
     async with opened(tmp_path) as state:
-        assert state.details.get(TOP, "mem_1") == DETAIL
-        assert state.details.get("/elsewhere", "mem_1") == Detail()
+        assert state.details.of(TOP, "mem_1") == DETAIL
+        assert state.details.of("/elsewhere", "mem_1") == Detail()
 
 
 async def test_a_write_that_is_not_on_record_has_no_details(tmp_path, monkeypatch):
@@ -48,9 +48,9 @@ async def test_a_write_that_is_not_on_record_has_no_details(tmp_path, monkeypatc
             patched.setattr(tables, "put", failing)
             with pytest.raises(StoreError, match="no space left"):
                 await wrote(state, Detailing(TOP, "mem_1", said=SAID), key="a")
-        assert state.details.get(TOP, "mem_1") == Detail()
+        assert state.details.of(TOP, "mem_1") == Detail()
     async with opened(tmp_path) as state:
-        assert state.details.get(TOP, "mem_1") == Detail()
+        assert state.details.of(TOP, "mem_1") == Detail()
 
 
 async def test_a_request_that_comes_again_leaves_the_details_of_the_first(tmp_path):
@@ -59,7 +59,7 @@ async def test_a_request_that_comes_again_leaves_the_details_of_the_first(tmp_pa
         assert await wrote(state, Detailing(TOP, "mem_1", said=Said("state")), key="a") == (
             Known("digest", "mem_1"),
         )
-        assert state.details.get(TOP, "mem_1") == DETAIL
+        assert state.details.of(TOP, "mem_1") == DETAIL
 
 
 async def test_a_new_version_keeps_the_details_of_its_head_but_for_what_it_says(tmp_path):
@@ -71,7 +71,7 @@ async def test_a_new_version_keeps_the_details_of_its_head_but_for_what_it_says(
             Detailing(TOP, "mem_2", "mem_1", Said(importance=0.1)),
             Detailing(TOP, "mem_3", "mem_2"),
         )
-        assert state.details.get(TOP, "mem_3") == Detail("learning", 0.1, {"topic": "debug"}, "claude")
+        assert state.details.of(TOP, "mem_3") == Detail("learning", 0.1, {"topic": "debug"}, "claude")
 
 
 async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
@@ -88,11 +88,11 @@ async def test_of_what_is_forgotten_no_byte_stays(tmp_path):
         await wrote(state, Detailing(TOP, "mem_gone", said=said), Detailing(TOP, "mem_stays", said=SAID))
         await state.details.forget(TOP, ["mem_gone", "mem_never"])
         await state.erase_traces()
-        assert state.details.get(TOP, "mem_gone") == Detail()
+        assert state.details.of(TOP, "mem_gone") == Detail()
         assert b"a-word-of-metadata" not in raw(tmp_path)
     async with opened(tmp_path) as state:
-        assert state.details.get(TOP, "mem_gone") == Detail()
-        assert state.details.get(TOP, "mem_stays") == DETAIL
+        assert state.details.of(TOP, "mem_gone") == Detail()
+        assert state.details.of(TOP, "mem_stays") == DETAIL
 
 
 @pytest.mark.parametrize(

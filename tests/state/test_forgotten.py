@@ -91,7 +91,7 @@ async def test_what_was_forgotten_is_known_at_once_and_after_a_restart(directory
 
 async def test_what_could_not_be_written_is_said_and_holds_all_the_same(state):
     state._database.__class__ = FlakyDatabase
-    state._database.failing = frozenset({"change"})
+    state._database.failing = frozenset({"forgotten"})
     with pytest.raises(StoreError):
         await state.forgotten.add(TOP, ["one"])
 
@@ -102,7 +102,7 @@ async def test_adding_nothing_asks_no_disk(state):
     state._database.__class__ = FlakyDatabase
     await state.forgotten.add(TOP, [])
 
-    assert "change" not in state._database.asked
+    assert "forgotten" not in state._database.asked
 
 
 async def test_the_newest_are_kept(directory):

@@ -9,22 +9,24 @@ from hypothesis import strategies as st
 from forged.errors import StoreError
 from forged.state import State
 from forged.state import heard as module
-from forged.state.heard import DIGEST_BYTES, NOTHING, Heard, all_heard
+from forged.state.database import Database
+from forged.state.heard import DIGEST_BYTES, NOTHING, Heard
 from tests.state.conftest import event, opened
 
 
 def hears(heard: Heard, session: str, at: float, messages: int = 1) -> None:
-    heard.set(session, heard.of(session).grown(bytes(messages * DIGEST_BYTES), at))
+    heard.update({session: heard.of(session).grown(bytes(messages * DIGEST_BYTES), at)})
 
 
 async def in_file(state: State) -> set[str]:
-    return {session for session, _ in await state._database.run(all_heard)}
+    rows = await state._database.run(lambda connection: tuple(state.heard.read_all(connection)))
+    return {row.key for row in rows}
 
 
 async def test_how_far_a_session_was_heard_is_known_after_a_restart(directory):
     async with opened(directory) as state:
         hears(state.heard, "s", 1.0, messages=3)
-        await state.events.put_all([event()], state.heard.writing())
+        await state.events.put_all([event()], state.heard.pending())
         kept = state.heard.of("s")
     async with opened(directory) as state:
         assert state.heard.of("s") == kept
@@ -39,7 +41,7 @@ async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_fil
     async with opened(directory) as state:
         for number in range(6):
             hears(state.heard, f"s{number}", float(number))
-            await state.events.put_all([], state.heard.writing())
+            await state.events.put_all([], state.heard.pending())
             assert await in_file(state) == {f"s{each}" for each in range(max(0, number - 1), number + 1)}
         assert state.heard.of("s3") == NOTHING
     async with opened(directory) as state:
@@ -52,11 +54,11 @@ async def test_a_file_with_more_sessions_than_may_be_known_is_cut_down_with_the_
     async with opened(directory) as state:
         for number in range(5):
             hears(state.heard, f"s{number}", float(number))
-        await state.events.put_all([], state.heard.writing())
+        await state.events.put_all([], state.heard.pending())
     monkeypatch.setattr(module, "MOST_SESSIONS", 2)
     async with opened(directory) as state:
         hears(state.heard, "new", 9.0)
-        await state.events.put_all([], state.heard.writing())
+        await state.events.put_all([], state.heard.pending())
 
         assert await in_file(state) == {"s4", "new"}
 
@@ -67,13 +69,11 @@ async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_no
     monkeypatch.setattr(module, "MOST_SESSIONS", 1)
     async with opened(directory) as state:
         hears(state.heard, "old", 1.0)
-        await state.events.put_all([], state.heard.writing())
+        await state.events.put_all([], state.heard.pending())
         hears(state.heard, "new", 2.0)
-        changed, write = state.heard.changed, state.heard.writing()
         with pytest.raises(StoreError):
-            await state.events.put_all([event(text="\udcff")], write)
-        state.heard.unwritten(changed)
-        await state.events.put_all([], state.heard.writing())
+            await state.events.put_all([event(text="\udcff")], state.heard.pending())
+        await state.events.put_all([], state.heard.pending())
 
         assert await in_file(state) == {"new"}
 
@@ -86,18 +86,19 @@ async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_no
 def test_what_is_known_is_bounded_and_what_the_file_is_told_is_what_is_known(
     said, most_sessions, most_messages
 ):
-    heard, file = Heard(), dict[str, bytes]()
+    file = dict[str, bytes]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST_SESSIONS", most_sessions)
         patch.setattr(module, "MOST_BYTES", most_messages * DIGEST_BYTES)
+        heard = Heard(Database(""))
         for at, (session, messages) in enumerate(said):
             hears(heard, session, float(at), messages)
-            for each in heard.changed:
+            for each in heard._unsaved:
                 if heard.of(each) == NOTHING:
                     file.pop(each, None)
                 else:
                     file[each] = heard.of(each).digests
-            heard.changed = frozenset()
+            heard._unsaved.clear()
 
             assert len(file) <= most_sessions
             assert sum(map(len, file.values())) <= most_messages * DIGEST_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from forged.state import Given, InjectedTurn
+from forged.state.database import Database
 from forged.state.injections import KEPT_S, MOST, Injections
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
@@ -25,7 +26,7 @@ TURN = InjectedTurn(
 
 def test_newest_come_first_and_go_after_thirty_days():
     clock = Clock(NOW)
-    kept = Injections(None, clock)
+    kept = Injections(Database(""), clock)
     kept.add(TURN)
     kept.add(replace(TURN, at=NOW + 9, turn_id="u"))
 
@@ -37,7 +38,7 @@ def test_newest_come_first_and_go_after_thirty_days():
 
 
 def test_of_too_many_the_newest_are_left():
-    kept = Injections(None, Clock(NOW))
+    kept = Injections(Database(""), Clock(NOW))
     for number in range(MOST + 2):
         kept.add(replace(TURN, at=NOW + number))
 
@@ -46,7 +47,7 @@ def test_of_too_many_the_newest_are_left():
 
 
 def test_names_of_an_agent_are_one_short_line():
-    kept = Injections(None, Clock(NOW))
+    kept = Injections(Database(""), Clock(NOW))
     kept.add(replace(TURN, session_id="s" * 5000, turn_id="one\ntwo\u202e"))
 
     (one,) = kept.listed()

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from forged.state import Judgement
 from forged.state import judged as module
+from forged.state.database import Database
 from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged, gist
 from forged.text.redaction import redact
 from tests.state.conftest import opened, raw
@@ -22,7 +23,7 @@ REFUSED = Judgement(at=NOW, text="Remember this.", reason="why", session_id="s",
 
 
 def judged(clock: Clock) -> Judged:
-    return Judged(None, clock=clock)
+    return Judged(Database(""), clock=clock)
 
 
 def texts(of: Judged) -> list[str]:

@@ -7,7 +7,6 @@ import pytest
 from forged.errors import StoreError
 from forged.state import Progress
 from forged.state import learned as module
-from forged.state.learned import Learned
 from tests.state.conftest import event, opened
 
 
@@ -19,11 +18,10 @@ async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
     one, other = progress(1, mark="all", digests=b"12345678"), Progress(agent="codex", session_id="s1")
     async with opened(directory) as state:
         for key, each in (("k1", one), ("k2", other)):
-            await state.events.put_all([event()], state.learned.writing(key, each))
-            state.learned.set(key, each)
+            await state.events.put_all([event()], state.learned.change({key: each}))
     async with opened(directory) as state:
-        assert state.learned.of("k1") == one
-        assert state.learned.of("unknown") is None
+        assert state.learned.get("k1") == one
+        assert state.learned.get("unknown") is None
         assert state.learned.marks("claude") == {"s1": "all"}
         assert state.learned.marks("codex") == {"s1": ""}
 
@@ -32,9 +30,9 @@ async def test_what_cannot_be_stored_is_not_known(directory):
     async with opened(directory) as state:
         bad = event(text="\udcff")
         with pytest.raises(StoreError):
-            await state.events.put_all([bad], state.learned.writing("k", progress(1)))
+            await state.events.put_all([bad], state.learned.change({"k": progress(1)}))
     async with opened(directory) as state:
-        assert state.learned.of("k") is None
+        assert state.learned.get("k") is None
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 20)])
@@ -45,18 +43,16 @@ async def test_of_too_many_the_oldest_are_known_no_more_also_in_the_file(
     async with opened(directory) as state:
         for number in range(4):
             each = progress(number, digests=b"x" * 8)
-            await state.events.put_all([], state.learned.writing(f"k{number}", each))
-            state.learned.set(f"k{number}", each)
-        assert [number for number in range(4) if state.learned.of(f"k{number}")] == [2, 3]
+            await state.events.put_all([], state.learned.change({f"k{number}": each}))
+        assert [number for number in range(4) if state.learned.get(f"k{number}")] == [2, 3]
     monkeypatch.undo()
     async with opened(directory) as state:
-        assert [number for number in range(4) if state.learned.of(f"k{number}")] == [2, 3]
+        assert [number for number in range(4) if state.learned.get(f"k{number}")] == [2, 3]
 
 
-def test_what_is_set_again_is_the_newest():
-    learned = Learned()
-    learned.restore([("a", progress(1)), ("b", progress(2))])
-    learned.set("a", progress(3, mark="more"))
-
-    assert list(learned._known) == ["b", "a"]
-    assert learned.marks("claude") == {"s2": "", "s3": "more"}
+async def test_what_is_set_again_is_the_newest(directory):
+    async with opened(directory) as state:
+        for key, number in (("a", 1), ("b", 2), ("a", 3)):
+            await state.learned.store({key: progress(number, mark="more" * (number == 3))})
+        assert list(state.learned) == ["b", "a"]
+        assert state.learned.marks("claude") == {"s2": "", "s3": "more"}

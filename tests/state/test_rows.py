@@ -13,7 +13,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import tables
 from forged.state.absences import Absence, Absences
-from forged.state.database import Database, connect, transaction
+from forged.state.database import Database, connect
 from forged.state.rows import MemoryRows, Rows
 from tests.support.clock import Clock
 
@@ -47,9 +47,7 @@ class File:
 def _made(database):
     def prepare(path):
         connection = connect(path)
-        with transaction(connection):
-            for table in database.tables:
-                tables.create_table(connection, table.name)
+        tables.start(connection, [table.name for table in database.tables], expected=False)
         return connection
 
     return prepare
@@ -244,7 +242,7 @@ async def test_what_is_forgotten_is_erased_in_its_root_alone(tmp_path, durable):
     for top in (TOP, OTHER):
         await file.database.commit(colors.returned(top, {"mem_1": RED, "mem_2": BLUE}))
     await file.database.commit(colors.forgotten(TOP, ["mem_1", "mem_never"]))
-    assert (colors.ids(TOP), colors.ids(OTHER)) == ({"mem_2"}, {"mem_1", "mem_2"})
+    assert (colors.of_root(TOP).keys(), colors.of_root(OTHER).keys()) == ({"mem_2"}, {"mem_1", "mem_2"})
     await file.database.close()
     async with opened(tmp_path, "colors") as (_, colors):
         assert len(colors) == 3
@@ -283,9 +281,9 @@ async def test_what_is_moved_has_the_rows_of_its_chain(tmp_path, merge, there, m
     if there is not None:
         await file.database.commit(colors.returned(OTHER, {"mem_3": there}))
     await file.database.commit(colors.moved(TOP, [*chain, "mem_never"], OTHER, "mem_3"))
-    assert (colors.ids(TOP), colors.of(OTHER, "mem_3")) == (frozenset(), moved)
+    assert (colors.of_root(TOP), colors.of(OTHER, "mem_3")) == ({}, moved)
     await file.database.commit(colors.moved(TOP, ["mem_never"], OTHER, "mem_4"))
-    assert colors.ids(OTHER) == {"mem_3"}
+    assert colors.of_root(OTHER).keys() == {"mem_3"}
     await file.database.close()
 
 
@@ -295,7 +293,7 @@ async def test_days_on_which_a_memory_is_absent_count_once_and_end_when_it_is_se
     await file.open()
     for day in ("2026-01-01", "2026-01-01", "2026-01-09", "2026-01-08"):
         await file.database.commit(absences.absent(TOP, ["mem_1", "mem_2"], day))
-    assert absences.missing(TOP) == dict.fromkeys(["mem_1", "mem_2"], Absence("2026-01-01", "2026-01-09", 2))
+    assert absences.of_root(TOP) == dict.fromkeys(["mem_1", "mem_2"], Absence("2026-01-01", "2026-01-09", 2))
     await absences.forget(TOP, ["mem_1"])
-    assert (absences.missing(TOP).keys(), absences.missing(OTHER)) == ({"mem_2"}, {})
+    assert (absences.of_root(TOP).keys(), absences.of_root(OTHER)) == ({"mem_2"}, {})
     await file.database.close()

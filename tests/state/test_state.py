@@ -10,8 +10,6 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import State, digest
-from forged.state.database import connect, transaction
-from forged.state.tables import OF_VERSION, TABLES, VERSION, put
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import later, turns, until
@@ -39,7 +37,7 @@ async def test_spending_is_written_every_five_seconds_and_only_when_there_is_som
     governor = a_governor()
     async with opened(directory, governor) as state:
         state._database.__class__ = FlakyDatabase
-        saved = lambda: state._database.asked.count("replace")  # noqa: E731
+        saved = lambda: state._database.asked.count("spending")  # noqa: E731
         await later(5.1)
         await until(lambda: state._copied_at > 0 and (directory / "state.copy").exists())
         assert saved() == 0
@@ -57,11 +55,11 @@ async def test_spending_that_cannot_be_written_is_warned_of_once_and_written_lat
     first, second = a_governor(), a_governor()
     async with opened(directory, first) as state:
         state._database.__class__ = FlakyDatabase
-        state._database.failing = frozenset({"replace"})
+        state._database.failing = frozenset({"spending"})
         for _ in range(3):
             first.spend("hyde", prompt_tokens=5)
             await state.spending.save()
-        assert caplog.text.count("costs are counted in memory only erro") == 1
+        assert caplog.text.count("rows are in memory only table=spending") == 1
         state._database.failing = frozenset()
 
     async with opened(directory, second):
@@ -140,23 +138,3 @@ async def test_nothing_lies_beside_the_closed_file_and_another_program_can_read_
         (count,) = connection.execute("SELECT count(*) FROM events").fetchone()
     assert count == 1
     assert b"errors.As" in raw(directory)
-
-
-@pytest.mark.parametrize("version", range(1, VERSION))
-async def test_file_of_an_older_version_keeps_all_that_is_in_it_and_gets_the_tables_that_are_new(
-    directory, version
-):
-    async with opened(directory) as state:
-        await state.pauses.set("/srv/other", True)
-    with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
-        for table in TABLES.keys() - set(OF_VERSION[version]):
-            connection.execute(f"DROP TABLE {table}")
-        put(connection, "meta", "version", str(version))
-
-    for _ in range(2):
-        async with opened(directory) as state:
-            assert (state.problem, state.warnings) == ("", ())
-            assert state.pauses.listed() == ("/srv/other",)
-            await state.trust.approve("1:2:3", ["f00d"])
-            assert state.trust.hashes("1:2:3") == {"f00d"}
-    assert not list(directory.glob("state.db.*"))

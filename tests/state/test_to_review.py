@@ -46,11 +46,12 @@ async def test_what_waits_is_there_after_a_restart_and_gone_once_it_was_decided(
 
 @pytest.fixture
 def waiting(tmp_path):
-    async def nothing(work, *, durable=True):
-        return None
+    async def nothing(*changes, durable=True):
+        for change in changes:
+            change.apply()
 
     database = Database(str(tmp_path / "state.db"))
-    database.run = nothing
+    database.commit = nothing
     return lambda **given: ToReview(database, **given)
 
 
@@ -71,7 +72,7 @@ async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
     clock[0] = NOW + HELD_S + 30
     assert ids(kept) == ["mem_2"]
     await kept.add([proposal(3, at=clock[0])])
-    assert sorted(kept._waiting) == ["mem_2", "mem_3"]  # from the file as well
+    assert sorted(kept) == ["mem_2", "mem_3"]  # from the file as well
 
 
 def learned(number: int, *, at: float = NOW, **fields: object) -> Document:
@@ -143,13 +144,15 @@ async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_pat
     """Two sessions propose something while a person decides."""
     gates: list[asyncio.Event] = []
 
-    async def slow(work, *, durable=True):
+    async def slow(*changes, durable=True):
         gates.append(asyncio.Event())
         await gates[-1].wait()
+        for change in changes:
+            change.apply()
 
     kept = ToReview(database := Database(str(tmp_path / "state.db")), clock=lambda: NOW)
-    kept.restore([proposal(1), proposal(2)])
-    database.run = slow
+    kept.hold({f"mem_{number}": proposal(number) for number in (1, 2)})
+    database.commit = slow
     same = [proposal(number, "the same words") for number in (4, 5)]
     async with asyncio.TaskGroup() as group:
         group.create_task(kept.remove(["mem_1"]))
@@ -165,7 +168,7 @@ async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_pat
 
 async def test_what_cannot_be_written_does_not_wait(state):
     state._database.__class__ = FlakyDatabase
-    state._database.failing = frozenset({"change"})
+    state._database.failing = frozenset({"to_review"})
     with pytest.raises(StoreError):
         await state.to_review.add([proposal(1, at=time.time())])
     assert state.to_review.of() == ()

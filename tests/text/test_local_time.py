@@ -20,6 +20,7 @@ from forged.mcp import shown
 from forged.retrieval import render
 from forged.scopes import Ranked
 from forged.state.agents import Agents
+from forged.state.database import Database
 from forged.text.local_time import day_of, local_day, local_time
 from forged_client import protocol as wire
 from tests.data.memories import memory
@@ -80,7 +81,7 @@ def test_a_moment_has_its_local_day_wherever_it_is_shown(zone, surface):
 def test_today_begins_at_local_midnight_in_counts_and_in_options(zone):
     now = datetime.fromisoformat(NIGHT).timestamp()
     clock = SimpleNamespace(now=now)
-    agents = Agents(None, clock=lambda: clock.now)
+    agents = Agents(Database(""), clock=lambda: clock.now)
     agents.count("codex", turns=1)
     midnight = moment("today", datetime.now().astimezone().fromtimestamp(now).astimezone())
 

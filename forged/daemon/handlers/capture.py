@@ -262,7 +262,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
             text=each.memory.content,
         )
         found.append((shown, [(each.root, each.identity)]))
-    for intent in daemon.state.intents.known.values():
+    for intent in daemon.state.intents.values():
         shown = wire.DeadEvent(id=intent.key, kind=intent.kind)
         found.append((shown, roots_of(intent)))
     gone = await asyncio.to_thread(elsewhere, [pair for _, pairs in found for pair in pairs])
@@ -290,7 +290,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
     state = context.daemon.state
     if await context.daemon.capture.drop(waiting_id):
         return True
-    if waiting_id in state.intents.known:
+    if waiting_id in state.intents:
         await state.intents.drop(waiting_id)
         return True
     waiting = [each for each in state.to_review.of() if each.memory.id == waiting_id]

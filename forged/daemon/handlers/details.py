@@ -70,7 +70,7 @@ def full_record(context: Context, home: VectorMap, found: Memory) -> wire.Memory
     if home.scope == Scope.SESSION:
         return _in_session(context, home, found)
     state = context.daemon.state
-    detail, access = state.details.get(home.root, found.id), state.accesses.of(home.root, found.id)
+    detail, access = state.details.of(home.root, found.id), state.accesses.of(home.root, found.id)
     return msgspec.structs.replace(
         record(home, found),
         memory_type=detail.memory_type,

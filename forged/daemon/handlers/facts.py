@@ -12,7 +12,7 @@ from forged.retrieval import Facts, Recollection
 
 def facts_of_file(daemon: Daemon, root: str, memory_id: str, *, agent_id: str = "") -> Facts:
     """Of a memory in a file; `agent_id` is whose root it lies in, where that is an agent's."""
-    detail, access = daemon.state.details.get(root, memory_id), daemon.state.accesses.of(root, memory_id)
+    detail, access = daemon.state.details.of(root, memory_id), daemon.state.accesses.of(root, memory_id)
     return Facts(
         memory_type=detail.memory_type,
         importance=detail.importance,

@@ -48,7 +48,7 @@ def _told(each: InjectedTurn, told: Told) -> wire.InjectedTurn:
                 version=one.version,
                 via=one.via,
                 came=one.came,
-                sessions=told.count(one.root, one.id),
+                sessions=told.uses.of(one.root, one.id) or 0,
             )
             for one in each.memories
         ),

@@ -274,7 +274,7 @@ def _records(
 ) -> list[wire.DocumentRecord]:
     details = context.daemon.state.details
     records = [
-        _record(document_id, some, details.get(index.root.top, some[0].id))
+        _record(document_id, some, details.of(index.root.top, some[0].id))
         for document_id, some in found.items()
     ]
     return sorted(records, key=lambda each: (each.source, each.created_at))

@@ -169,7 +169,7 @@ async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, 
 
 def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
     """What is known of the memories goes with them, and comes back with them."""
-    details = {each: daemon.state.details.get(index.root.top, each) for each in ids}
+    details = {each: daemon.state.details.of(index.root.top, each) for each in ids}
     return msgspec.structs.replace(taking, details=details)
 
 

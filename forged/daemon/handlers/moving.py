@@ -69,7 +69,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     intent = await asyncio.to_thread(_intent, at.index, target, ids, new)
     await context.daemon.state.intents.begin(intent)
     try:
-        told = carried_over(context.daemon.state.details.get(at.index.root.top, base.id), request.to)
+        told = carried_over(context.daemon.state.details.of(at.index.root.top, base.id), request.to)
         written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
         taking = Taking(why="move", became=written.memory.id)
         _, generation = await leave(context, at.index, ids, taking, target.root)

@@ -161,7 +161,7 @@ async def _place(context: Context, place: Workplace, request: wire.Recall, scope
     owner = request.agent_id if scope is Scope.AGENT else ""
     facts = partial(facts_of_file, daemon, agent_id=owner)
     return Asked(
-        scope, partial(files.see, 0), limit, facts, _admits(daemon, request, daemon.state.details.get)
+        scope, partial(files.see, 0), limit, facts, _admits(daemon, request, daemon.state.details.of)
     )
 
 

@@ -179,13 +179,13 @@ async def resume(daemon: Daemon) -> None:
 async def _resume_all(daemon: Daemon) -> None:
     await daemon.state.opened()
     context = Context(daemon, time.monotonic())
-    for intent in tuple(daemon.state.intents.known.values()):
+    for intent in tuple(daemon.state.intents.values()):
         if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
             logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
             continue
         if not await asyncio.to_thread(os.path.isdir, intent.top):
             continue
-        if intent.key not in daemon.state.intents.known:
+        if intent.key not in daemon.state.intents:
             continue  # a person dropped it meanwhile
         try:
             await _resumed(context, intent)
@@ -209,7 +209,7 @@ async def _resumed(context: Context, intent: Intent) -> None:
         await take_files_away(daemon, index, intent.ids)
     elif intent.kind == "remove" and any(
         each.kind == "move" and each.top == intent.top and set(each.ids) >= set(intent.ids)
-        for each in daemon.state.intents.known.values()
+        for each in daemon.state.intents.values()
     ):
         return  # the move is brought to its end as a whole
     elif intent.kind == "remove":

@@ -281,14 +281,14 @@ def _personas_of(place: Workplace, state: State) -> list[Head]:
         (home, each)
         for home in homes
         for each in home.memories
-        if home.chains.is_head(each.id) and state.details.get(home.root, each.id).memory_type == "persona"
+        if home.chains.is_head(each.id) and state.details.of(home.root, each.id).memory_type == "persona"
     ]
 
 
 def _uses(state: State, home: VectorMap) -> dict[str, int]:
     """How many sessions searched for each head or one that it has replaced."""
     found: dict[str, int] = {}
-    for memory_id, count in state.told.counts(home.root):
+    for memory_id, count in state.told.uses.of_root(home.root).items():
         head = home.chains.head(memory_id)
         for each in (head, *home.chains.rivals.get(head, ())):
             found[each] = found.get(each, 0) + count

@@ -84,7 +84,7 @@ async def _place(context: Context, place: Workplace, request: wire.Remember) -> 
 
 def _unsaid(context: Context, written: Written, new: Memory, told: Said, top: str) -> Iterator[str]:
     """What was said beside the text and is not so of the memory that is there."""
-    there, known = written.memory, context.daemon.state.details.get(top, written.memory.id)
+    there, known = written.memory, context.daemon.state.details.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence are as they were; `forgectl edit` changes them"
     if told.over(known) != known:
@@ -323,7 +323,7 @@ async def check_wanted(
             "person says so: `forgectl remember` with the text"
         )
     forgotten = context.daemon.state.forgotten
-    at = await asyncio.to_thread(forgotten.since, tops, content) if forgotten.known else None
+    at = await asyncio.to_thread(forgotten.since, tops, content) if forgotten else None
     if at is not None:
         raise ForgottenText(
             f"a person forgot this at {memory.utc(at)[:16]}Z, so for 7 days it is written again only when a "

@@ -426,7 +426,7 @@ async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(h
         assert [event.kind for event in waiting(parts)] == ["explicit"]
 
 
-@pytest.mark.parametrize("failing", ["cut_dead", "change"])
+@pytest.mark.parametrize("failing", ["cut_dead", "forgotten"])
 async def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(
     home, repo, failing
 ):

@@ -19,6 +19,7 @@ from forged_client import protocol as wire
 from tests.daemon.handlers.test_capture import captured
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory
+from tests.state.conftest import names
 from tests.support.reading import bytes_of
 
 # Every table is in one of these two. What has ids of memories is cleaned by `details.drop_all_known`, or it
@@ -46,6 +47,7 @@ OTHERS = {
     "replicas": "marks that hold against a server which still has the memory",
     "brought": "hashes of files",
     "excludes": "roots",
+    "absences": "ends by itself when the memory is seen or swept",
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
@@ -54,14 +56,14 @@ SAID = Said(metadata={"customer": "Acme no. 2"})
 
 def test_every_table_is_cleaned_or_says_why_not():
     assert CLEANED.isdisjoint(OTHERS)
-    assert CLEANED | OTHERS.keys() == sql.TABLES.keys()
+    assert CLEANED | OTHERS.keys() == set(names())
 
 
 async def _rows(parts: Parts) -> dict[str, str]:
     """All rows of each table, as text."""
     await parts.state._save()
     return await parts.state._database.run(
-        lambda connection: {each: str(list(sql.unchecked(connection, each))) for each in sql.TABLES}
+        lambda connection: {each: str(list(sql.unchecked(connection, each))) for each in names()}
     )
 
 

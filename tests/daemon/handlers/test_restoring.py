@@ -435,12 +435,12 @@ async def test_a_removal_that_stopped_after_the_link_is_finished_at_the_start(ho
                 wire.Forget(workspace=str(repo), memory_id="mem_2", version_only=True)
             )
         assert refused == "storage_error"
-        assert len(parts.state.intents.known) == 1
+        assert len(parts.state.intents) == 1
     async with assembled(home) as parts:
         await resume(parts.daemon)
         found = await chain(parts, repo, "mem_3")
         assert links(found) == [("mem_1", None), ("mem_3", "mem_1")]
-        assert parts.state.intents.known == {}
+        assert dict(parts.state.intents) == {}
         await restored(parts, repo, "mem_2")
         assert links(await chain(parts, repo, "mem_3")) == WHOLE
 
@@ -523,7 +523,7 @@ async def test_what_came_back_is_not_taken_away_again_at_the_next_start(home, re
     async with assembled(home) as parts:
         await resume(parts.daemon)
         assert links(await chain(parts, repo, "mem_3")) == WHOLE
-        assert parts.state.intents.known == {}
+        assert dict(parts.state.intents) == {}
 
 
 @pytest.mark.parametrize("erase_now", [False, True])
@@ -543,7 +543,7 @@ async def test_what_was_taken_away_does_not_come_back_at_the_next_start(home, re
     async with assembled(home) as parts:
         await resume(parts.daemon)
         assert links(await chain(parts, repo, "mem_3")) == [("mem_1", None), ("mem_3", "mem_1")]
-        assert parts.state.intents.known == {}
+        assert dict(parts.state.intents) == {}
 
 
 def _full(*_: object) -> None:

@@ -138,7 +138,7 @@ def test_a_reply_that_was_late_or_not_written_whole_was_not_heard(session, fault
     second = session.asks("2")
 
     assert (told(missed), told(second), second.heard) == (BOTH, BOTH, 0)
-    assert dict(session.state.told.counts("/repo"))["mem_one"] == 1
+    assert session.state.told.uses.of_root("/repo")["mem_one"] == 1
     assert told(session.asks("3")) == []
 
 
@@ -206,4 +206,4 @@ async def test_lists_and_uses_are_written_as_they_change_and_read_again(tmp_path
         later = Session(state)
         assert told(later.asks("3")) == []
         assert told(later.asks("3", session_id="over")) == BOTH
-        assert dict(state.told.counts("/repo"))["mem_one"] == 3
+        assert state.told.uses.of_root("/repo")["mem_one"] == 3

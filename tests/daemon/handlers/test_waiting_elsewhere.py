@@ -223,7 +223,7 @@ async def test_what_a_kill_interrupted_goes_on_in_its_own_folder_alone(home, rep
         await resume(parts.daemon)
         assert await elsewhere_of(parts) == [(why, 0, 0, 1)]
         assert (files(repo), files(home)) == before
-        assert list(parts.state.intents.known) == ["k1"]
+        assert list(parts.state.intents) == ["k1"]
     async with assembled(home) as parts:
         dropped = await parts.ask(wire.Dead(action="drop", ids=("k1",)))
         assert [each.kind for each in dropped.events] == [begun.kind]
