@@ -21,10 +21,9 @@ from forged import door
 if TYPE_CHECKING:
     from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.hearing import Spoken
-    from forged.capture.intake import take_in
     from forged.capture.keeper import Keeper
     from forged.capture.off_record import is_refused
-    from forged.capture.promotion import Promotion, response_of
+    from forged.capture.promotion import Promotion, response_in
     from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
     from forged.capture.slices import WINDOW_LIMIT
@@ -43,18 +42,16 @@ __all__ = [
     "WorkerSettings",
     "is_refused",
     "local_vectors",
-    "response_of",
-    "take_in",
+    "response_in",
 ]
 
 __getattr__ = door(
     __name__,
     gate=("PROMPT_TOKENS",),
     hearing=("Spoken",),
-    intake=("take_in",),
     keeper=("Keeper",),
     off_record=("is_refused",),
-    promotion=("Promotion", "response_of"),
+    promotion=("Promotion", "response_in"),
     rows=("RememberedVectors",),
     service=("Pipeline",),
     slices=("WINDOW_LIMIT",),

@@ -9,10 +9,13 @@ memory that says so, or the session, or the event. `promoted` may block for the 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from forged.capture.intake import take_in
 from forged.capture.values import Classified, Proposal
+from forged.conversation import Utterance
 from forged.errors import ForgedError
 from forged.files import AGENT_ID, Root, root_of_agent
 from forged.memory import Scope
@@ -34,6 +37,12 @@ def response_of(text: str) -> str:
     beginning = encoded[:most].decode("utf-8", "ignore")
     whole, _, _ = beginning.rpartition(" ")
     return f"{whole or beginning}…"
+
+
+def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
+    """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
+    window = take_in(said, injected).window
+    return "" if not window or window[0] is None else response_of(window[0].text)
 
 
 class Promotion:

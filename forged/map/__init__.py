@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forged.map.lexical import LexicalLeg
     from forged.map.relevance import UNGATED, Reading, threshold, weigh
     from forged.map.search import Candidate, Found, search_maps
-    from forged.map.vector_map import Cues, Heads, Part, Traits, VectorMap
+    from forged.map.vector_map import Cues, Part, Traits, VectorMap
 
 __all__ = [
     "CANDIDATES",
@@ -36,7 +36,6 @@ __all__ = [
     "Cues",
     "DenseLeg",
     "Found",
-    "Heads",
     "LexicalLeg",
     "Part",
     "Reading",
@@ -71,5 +70,5 @@ __getattr__ = door(
     lexical=("LexicalLeg",),
     relevance=("Reading", "UNGATED", "threshold", "weigh"),
     search=("Candidate", "Found", "search_maps"),
-    vector_map=("Cues", "Heads", "Part", "Traits", "VectorMap"),
+    vector_map=("Cues", "Part", "Traits", "VectorMap"),
 )

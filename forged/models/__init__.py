@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         make_healths,
     )
     from forged.models.outbound import GOVERNED, Door, cleaned
-    from forged.models.programs import ProgramChat
+    from forged.models.programs.chat import ProgramChat
 
 # "layers": what the local model says of a text on its way, beside its vector as a query.
 Kind = Literal["query", "passage", "layers"]
@@ -88,7 +88,7 @@ __getattr__ = door(
         "make_healths",
     ),
     outbound=("GOVERNED", "Door", "cleaned"),
-    programs=("ProgramChat",),
+    **{"programs.chat": ("ProgramChat",)},
 )
 
 

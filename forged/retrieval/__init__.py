@@ -11,11 +11,10 @@ from forged.retrieval.pipeline import FIRST_BUILD
 from forged.retrieval.recall import Facts, Known, Limits, Recollection, combined, compared_by, is_asked_for
 from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
-from forged.retrieval.session_form import most_bytes
 from forged.retrieval.sessions import Said, Turn, said
 from forged.retrieval.standing import personas, standing
 from forged.retrieval.tuning import ModelsInUse, Tuning
-from forged.retrieval.turns import Injected, TurnKey
+from forged.retrieval.turns import TurnKey
 from forged.retrieval.values import Answer, Ask, Sources
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "Answer",
     "Ask",
     "Facts",
-    "Injected",
     "Injection",
     "Known",
     "Limits",
@@ -42,7 +40,6 @@ __all__ = [
     "compared_by",
     "goes_on",
     "is_asked_for",
-    "most_bytes",
     "personas",
     "render",
     "said",

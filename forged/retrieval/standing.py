@@ -15,8 +15,9 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from forged.map import Heads, VectorMap
+from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
+from forged.retrieval.session_form import most_bytes
 
 Head = tuple[VectorMap, Memory]
 Uses = Callable[[VectorMap], Mapping[str, int]]
@@ -34,7 +35,7 @@ _KINDS = (
 
 
 def standing(
-    maps: Sequence[VectorMap], trusted: Collection[str], budget: int, cost: Cost, uses: Uses
+    maps: Sequence[VectorMap], trusted: Collection[str], budget: int, uses: Uses, cost: Cost = most_bytes
 ) -> tuple[Head, ...]:
     """The heads that stand, of which `cost` adds up to `budget` at most; `trusted` are tops of roots.
 
@@ -58,10 +59,11 @@ def standing(
     return tuple(chosen)
 
 
-def personas(heads: Sequence[Head], budget: int, cost: Cost) -> Iterator[Head]:
-    """Of what an agent was told about itself the newest that have room, if a person said it."""
+def personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
+    """Of what an agent was told about itself the newest that fit in behind `chosen`, if a person said it."""
+    budget -= sum(most_bytes(each) for _, each in chosen)
     for home, memory in sorted(heads, key=_made, reverse=True):
-        taken = cost(memory)
+        taken = most_bytes(memory)
         if memory.origin in _BY_A_PERSON and taken <= budget:
             budget -= taken
             yield home, memory
@@ -95,10 +97,10 @@ def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) ->
     counts = {home.root: uses(home) for home in maps}
     for category, scope in _KINDS:
         homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]
-        used = [head for home in homes for head in _used(home, home.heads[category], counts[home.root])]
+        used = [head for home in homes for head in _used(home, category, counts[home.root])]
         newest_first = sorted(used, key=_made, reverse=True)
         yield from sorted(newest_first, key=lambda head: -counts[head[0].root][head[1].id])
-        rest = [_unused(home, home.heads[category], counts[home.root], room) for home in homes]
+        rest = [_unused(home, category, counts[home.root], room) for home in homes]
         yield from heapq.merge(*rest, key=_made, reverse=True)
 
 
@@ -106,12 +108,13 @@ def _made(head: Head) -> str:
     return head[1].created_at
 
 
-def _used(home: VectorMap, heads: Heads, counts: Mapping[str, int]) -> list[Head]:
+def _used(home: VectorMap, category: Category, counts: Mapping[str, int]) -> list[Head]:
+    heads = home.heads[category]
     places = sorted(heads.places[each] for each in heads.places.keys() & counts.keys())
     return [(home, heads.memories[place]) for place in places]
 
 
 def _unused(
-    home: VectorMap, heads: Heads, counts: Mapping[str, int], room: Callable[[], int]
+    home: VectorMap, category: Category, counts: Mapping[str, int], room: Callable[[], int]
 ) -> Iterator[Head]:
-    return ((home, each) for each in heads.fitting(room) if each.id not in counts)
+    return ((home, each) for each in home.heads[category].fitting(room) if each.id not in counts)

@@ -22,8 +22,8 @@ from forged.counters import Departure
 from forged.daemon.build import choose_models
 from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, Door, Health, Prompt, Purpose
-from forged.models.programs import ProgramChat
 from forged.models.programs.answers import completion_of
+from forged.models.programs.chat import ProgramChat
 from forged.models.programs.rows import rows
 from forged.models.programs.running import Ended
 from forged.program import Program

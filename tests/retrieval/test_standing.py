@@ -30,7 +30,7 @@ def chosen(
 ) -> list[str]:
     maps = vector_map(repo), vector_map(user, root="/home", scope="user")
     used = uses or {}
-    heads = standing(maps, trusted, budget, lambda _: 10, lambda _: used)
+    heads = standing(maps, trusted, budget, lambda _: used, lambda _: 10)
     return [each.id for _, each in heads]
 
 

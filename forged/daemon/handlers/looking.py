@@ -15,7 +15,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
 from forged.daemon.handlers.trust import in_reply
 from forged.models import cleaned
-from forged.retrieval import Answer, Ask, Injected, render
+from forged.retrieval import Answer, Ask, render
 from forged.scopes import Workplace
 from forged_client import protocol as wire
 
@@ -74,7 +74,7 @@ async def why(
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
     if found is None:
         return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
-    answer, included = _of_whoever_asks(found, request)
+    answer, included = _of_whoever_asks(found.answer, found.included, request)
     reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
     if found.cleared:
         reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
@@ -89,20 +89,20 @@ def _cleared(count: int) -> str:
     return f"{count} {were} taken away since (forgotten, undone or moved)"
 
 
-def _of_whoever_asks(found: Injected, request: wire.Why) -> tuple[Answer, int]:
+def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[Answer, int]:
     """An answer without what is another agent's or session's own, and how much of it was included."""
 
     def shows(scope: str, root: str) -> bool:
         return is_for(scope, root, agent=request.agent, session_id=request.session_id)
 
-    shown = [shows(each.memory.scope, each.root) for each in found.answer.ranked]
-    ranked = tuple(each for each, is_shown in zip(found.answer.ranked, shown, strict=True) if is_shown)
-    stay = tuple(each for each in found.answer.stayed if shows(each.memory.scope, each.root))
+    shown = [shows(each.memory.scope, each.root) for each in answer.ranked]
+    ranked = tuple(each for each, is_shown in zip(answer.ranked, shown, strict=True) if is_shown)
+    stay = tuple(each for each in answer.stayed if shows(each.memory.scope, each.root))
     hidden = len(shown) - len(ranked)
-    reason = found.answer.reason
+    reason = answer.reason
     if hidden:
         reason = "; ".join(filter(None, (reason, f"{hidden} of an agent's or a session's own are not shown")))
-    return replace(found.answer, ranked=ranked, stayed=stay, reason=reason), sum(shown[: found.included])
+    return replace(answer, ranked=ranked, stayed=stay, reason=reason), sum(shown[:included])
 
 
 def _explained(answer: Answer, included: int, *, at: str, notice: str) -> tuple[wire.Explained, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from forged.capture import Spoken, response_of, take_in
+from forged.capture import Spoken, response_in
 from forged.daemon.handlers.context import Daemon
 from forged.memory import Origin, Scope
 from forged.scopes import SessionMemory, Workplace, in_session
@@ -22,10 +22,10 @@ async def remember_response(daemon: Daemon, place: Workplace, spoken: Spoken) ->
     newest = spoken.said[-1:]
     if spoken.kind != "turn" or not (is_wanted and is_whole) or any(each.role == "user" for each in newest):
         return
-    (taken,) = (await asyncio.to_thread(take_in, newest, spoken.injected)).window or (None,)
-    if taken is None:
+    text = await asyncio.to_thread(response_in, newest, spoken.injected)
+    if not text:
         return
     memories = daemon.session_memories
     now = memories.clock()
-    kept = in_session(response_of(taken.text), spoken.session_id, now, origin=Origin.AGENT)
+    kept = in_session(text, spoken.session_id, now, origin=Origin.AGENT)
     memories.add(SessionMemory(memory=kept, agent_id=spoken.agent, created=now, tops=place.tops))

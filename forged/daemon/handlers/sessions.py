@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers.heard import text_of
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
-from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, most_bytes, personas, said, standing
+from forged.retrieval import Answer, Injection, Said, Turn, TurnKey, personas, said, standing
 from forged.scopes import Ranked, Workplace
 from forged.state import Given, HeardList, InjectedTurn, Place, State
 from forged.text import tokens
@@ -266,10 +266,9 @@ def standing_in(state: State, place: Workplace, limit: int) -> Stands:
     budget = min(place.settings.standing_token_budget * tokens.BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
-    heads = standing(own, trusted, budget, most_bytes, partial(_uses, state))
+    heads = standing(own, trusted, budget, partial(_uses, state))
     if place.others:
-        left = budget - sum(most_bytes(each) for _, each in heads)
-        heads = (*heads, *personas(_personas_of(place, state), left, most_bytes))
+        heads = (*heads, *personas(_personas_of(place, state), budget, heads))
     ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
     return Stands(maps, tuple(ranked))
 

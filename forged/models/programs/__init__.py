@@ -3,7 +3,3 @@
 `chat` is the ChatModel, `rows` says how each agent is called so that it is nothing but a model, `running` and
 `guard` are its life as a process, `answers` reads what it printed.
 """
-
-from forged.models.programs.chat import ProgramChat
-
-__all__ = ["ProgramChat"]
