@@ -1,83 +1,84 @@
-"""A small deliberate bug: where it goes, what it writes there, and which tests must notice.
+"""A small deliberate bug: the code that it is in, what it does there, and which tests must notice.
 
-Code moves and is renamed, so a mutation is found by its lines, anywhere in the source, and never by a path;
-indentation does not count, as long as the lines keep theirs among each other. `place` raises Gone when no
-file holds the lines and Ambiguous when they stand in more than one place. Files of mutations are TOML that a
-person can edit.
+Code moves and is renamed, so a mutation names a function, anywhere in the source, and says in the words of
+`operators` what is done to it; it quotes no path and no line. `place` raises Gone when nothing of that name
+fits, and Ambiguous when more than one thing does. Tests are found by their names, too. A file of mutations is
+TOML that a person can edit: a table for each, `[area.name]`.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator
+import ast
+import builtins
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+
+from tests.mutations import operators
 
 SOURCES = ("forged", "client/forged_client")
 KILLED = "killed"
 SURVIVED = "survived"
 
+_TEST = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
+_BARE = re.compile(r"[\w-]+")
+_WIDTH = 110
+Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
 
 class Gone(Exception):  # noqa: N818 - reads as the state it names
-    """No source file holds the lines any more."""
+    """No code has this name, or what is to be done does not fit it any more."""
 
 
 class Ambiguous(Exception):  # noqa: N818
-    """The lines are found in more than one place."""
+    """It fits more than one place."""
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One entry of a file, its fields in this order."""
 
-    name: str
-    area: str = ""  # of a planted one
-    operator: str = ""  # of a drawn one
-    hint: str  # the file it was made for; nothing looks there
-    find: str
-    replace: str
+    name: str = ""
+    area: str = ""
+    where: str = msgspec.field(default="", name="in")  # a function, class, constant or module
+    do: str | tuple[str, ...] = ()  # one step or several, in the words of `operators`
     outcome: str = ""  # of a drawn one, empty until it was tried
     tried: int = 0  # how many tests let a drawn one live
     tests: tuple[str, ...] = ()  # these must turn red
     retired: str = ""  # why its code is gone
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return (self.do,) if isinstance(self.do, str) else self.do
+
 
 class Place(msgspec.Struct, frozen=True):
-    """One occurrence: the file, and its text with and without the mutation."""
+    """Where it goes: the file, its text with and without the mutation, and the first line that it touches."""
 
     path: Path
     original: str
     mutated: str
-
-    @property
-    def line(self) -> int:
-        """The first that differs, from 1."""
-        pairs = zip(self.original.splitlines(), self.mutated.splitlines(), strict=False)
-        return next((number for number, (old, new) in enumerate(pairs, 1) if old != new), 1)
-
-
-class _File(msgspec.Struct, frozen=True):
-    mutation: tuple[Mutation, ...] = ()
+    line: int
 
 
 def load(path: Path) -> tuple[Mutation, ...]:
-    mutations = tuple(map(_trimmed, msgspec.toml.decode(path.read_bytes(), type=_File).mutation))
+    areas = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, Mutation]])
+    mutations = tuple(
+        msgspec.structs.replace(mutation, name=name, area=area)
+        for area, named in areas.items()
+        for name, mutation in named.items()
+    )
     names = [mutation.name for mutation in mutations]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{path.name} has these names more than once: {', '.join(sorted(twice))}")
-    if deep := [one.name for one in mutations if textwrap.dedent(one.find) != one.find]:
-        raise ValueError(f"{path.name}: the lines to find are indented as a whole: {', '.join(deep)}")
     return mutations
-
-
-def _trimmed(mutation: Mutation) -> Mutation:
-    find, new = mutation.find.strip("\n"), mutation.replace.strip("\n")
-    return msgspec.structs.replace(mutation, find=find, replace=new)
 
 
 def save(path: Path, head: str, mutations: Iterable[Mutation]) -> None:
     """Write the file anew; `head` becomes the comment at its top."""
-    comment = "".join(f"# {line}\n" for line in head.splitlines())
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
     path.write_text("\n".join([comment, *map(_as_toml, mutations)]), encoding="utf-8")
 
 
@@ -85,17 +86,29 @@ def head_of(path: Path) -> str:
     """The comment at the top of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     count = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "\n".join(line[1:].strip() for line in lines[:count])
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[:count])
 
 
 def place(mutation: Mutation, tree: Path) -> Place:
     """Where the mutation belongs in `tree`; raises Gone or Ambiguous."""
-    found = [one for path in source_files(tree) for one in _in_file(mutation, path)]
+    found: list[Place] = []
+    reasons = [f"nothing is called {mutation.where}"]
+    for path in source_files(tree):
+        if not _is_named(mutation.where, path, tree):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for name, node in names_in(text):
+            if not _means(mutation.where, module_of(path, tree), name):
+                continue
+            try:
+                found.append(_done(mutation, path, text, node))
+            except operators.Missing as reason:
+                reasons.append(str(reason))
     if not found:
-        raise Gone(f"{mutation.name}: its lines are gone (once in {mutation.hint})")
+        raise Gone(f"{mutation.name}: {reasons[-1]}")
     if len(found) > 1:
         places = ", ".join(str(one.path.relative_to(tree)) for one in found)
-        raise Ambiguous(f"{mutation.name}: its lines are in {places}")
+        raise Ambiguous(f"{mutation.name}: {mutation.where} fits in {places}")
     return found[0]
 
 
@@ -104,54 +117,147 @@ def source_files(tree: Path) -> Iterator[Path]:
         yield from sorted((tree / source).rglob("*.py"))
 
 
-def occurrences(wanted: str, text: str) -> list[tuple[int, str]]:
-    """Line numbers from 0 at which the lines of `wanted` begin, each with how much deeper it is indented."""
-    block = textwrap.dedent(wanted).strip("\n").splitlines()
-    lines = text.splitlines() if block[0] in text else []
-    return [
-        (at, deeper)
-        for at, line in enumerate(lines)
-        if line.endswith(block[0])
-        and not (deeper := line.removesuffix(block[0])).strip()
-        and lines[at : at + len(block)] == _indented(block, deeper)
-    ]
+def module_of(path: Path, tree: Path) -> str:
+    """Its dotted name below the folder of its source; a package's door has the package's."""
+    parts = path.relative_to(tree).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
-def _in_file(mutation: Mutation, path: Path) -> Iterator[Place]:
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    height = len(mutation.find.strip("\n").splitlines())
-    new = mutation.replace.strip("\n").splitlines()
-    for at, deeper in occurrences(mutation.find, text):
-        mutated = [*lines[:at], *_indented(new, deeper), *lines[at + height :]]
-        yield Place(path, text, "\n".join(mutated) + "\n")
+def forms_of(name: str, path: Path, tree: Path) -> Iterator[str]:
+    """What may be said for a name in a file, the shortest first: with more of its module each time."""
+    module = module_of(path, tree).split(".")
+    for count in range(0 if name else 1, len(module) + 1):
+        yield ".".join([*module[len(module) - count :], *filter(None, [name])])
 
 
-def _indented(block: list[str], deeper: str) -> list[str]:
-    return [deeper + line if line else "" for line in block]
+def names_in(text: str) -> Iterator[tuple[str, ast.stmt | ast.Module]]:
+    """All that can be named: the module as "", functions and classes, and what they or it give a value to."""
+    tree = ast.parse(text)
+    yield "", tree
+    yield from _named(tree, "", of_function=False)
+
+
+def node_id(name: str, tree: Path) -> str:
+    """What pytest calls a test that is given by its name, or its file's and its own; empty if none is."""
+    path, _, last = name.rpartition("::")
+    if "/" not in name:
+        found = [each for each in _tests(tree).get(last, ()) if not path or each.endswith(f"/{path}")]
+        return f"{found[0]}::{last}" if len(found) == 1 else ""
+    file = tree / (path or name)
+    # The class of a state machine makes a test case that nobody wrote down.
+    is_there = file.is_file() and (
+        not path or last == "runTest" or last in _TEST.findall(file.read_text("utf-8"))
+    )
+    return name if is_there else ""
+
+
+def short_of(test: str, tree: Path) -> str:
+    """The shortest name by which `node_id` finds a test."""
+    path, _, last = test.partition("::")
+    names = (last, f"{path.rpartition('/')[2]}::{last}")
+    return next((name for name in names if node_id(name, tree) == test), test)
+
+
+def _named(parent: ast.AST, prefix: str, *, of_function: bool) -> Iterator[tuple[str, ast.stmt]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, Named):
+            yield prefix + node.name, node
+            yield from _named(node, f"{prefix}{node.name}.", of_function=not isinstance(node, ast.ClassDef))
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            for target in () if of_function else getattr(node, "targets", None) or [node.target]:  # type: ignore[union-attr]
+                yield from ((prefix + one.id, node) for one in ast.walk(target) if isinstance(one, ast.Name))
+        elif isinstance(node, ast.stmt | ast.ExceptHandler):
+            yield from _named(node, prefix, of_function=of_function)
+
+
+def _is_named(where: str, path: Path, tree: Path) -> bool:
+    """Whether anything in a file has this name."""
+    stat = path.stat()
+    names = _names_of(path, stat.st_mtime_ns, stat.st_size)
+    module = module_of(path, tree)
+    return any(_means(where, module, name) for name in names)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _names_of(path: Path, _changed_ns: int, _size: int) -> frozenset[str]:
+    return frozenset(name for name, _ in names_in(path.read_text(encoding="utf-8")))
+
+
+def _means(where: str, module: str, name: str) -> bool:
+    if where == name:
+        return bool(name)
+    return len(where) > len(name) and f".{module}.{name}".rstrip(".").endswith(f".{where}")
+
+
+def _done(mutation: Mutation, path: Path, text: str, node: ast.stmt | ast.Module) -> Place:
+    new, line = operators.applied(mutation.steps, node)
+    if unknown := _unknown(mutation, text):
+        raise operators.Missing(f"nothing is called {', '.join(unknown)} in {path.name}")
+    return Place(path, text, _spliced(text, node, new), line)
+
+
+def _unknown(mutation: Mutation, text: str) -> list[str]:
+    """Names in CODE that the file has nowhere: they were renamed, and the bug would be another one."""
+    steps = map(operators.parsed, mutation.steps)
+    trees = [ast.parse(step.code) for step in steps if step.kind not in {"word", "operator"}]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = [node for node in nodes if isinstance(node, ast.Name)]
+    bound = {node.id for node in named if not isinstance(node.ctx, ast.Load)} | {"it", *vars(builtins)}
+    bound |= {node.name.partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+    names = {node.id for node in named}
+    return sorted(name for name in names - bound if not re.search(rf"\b{name}\b", text))
+
+
+def _spliced(text: str, node: ast.stmt | ast.Module, new: ast.Module) -> str:
+    """The text with a statement written anew; the rest stays as it is."""
+    if isinstance(node, ast.Module):
+        return ast.unparse(new) + "\n"
+    depth = node.col_offset // 4
+    block = new.body
+    for _ in range(depth):
+        block = [ast.If(ast.Constant(value=True), block, [])]
+    written = ast.unparse(ast.Module(block, [])).split("\n", depth)[depth].lstrip("\n").split("\n")
+    first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+    lines = text.split("\n")
+    return "\n".join([*lines[: first - 1], *written, *lines[node.end_lineno :]])
+
+
+@functools.lru_cache(maxsize=8)
+def _tests(tree: Path) -> dict[str, list[str]]:
+    """Files of the tests by their names."""
+    found = dict[str, list[str]]()
+    for path in sorted((tree / "tests").rglob("*.py")):
+        for name in dict.fromkeys(_TEST.findall(path.read_text(encoding="utf-8"))):
+            found.setdefault(name, []).append(str(path.relative_to(tree)))
+    return found
 
 
 def _as_toml(mutation: Mutation) -> str:
-    lines = ["[[mutation]]"]
-    for name, value in msgspec.structs.asdict(mutation).items():
-        if name in {"find", "replace"}:
-            lines.append(f"{name} = {_block(value)}")
-        elif isinstance(value, tuple):
-            lines += [f"{name} = [", *(f"    {_string(test)}," for test in value), "]"] if value else []
-        elif isinstance(value, int):
-            lines += [f"{name} = {value}"] if value else []
-        elif value:
-            lines.append(f"{name} = {_string(value)}")
+    lines = [f"[{_key(mutation.area)}.{_key(mutation.name)}]"]
+    for name, value in msgspec.to_builtins(mutation).items():
+        lines += [] if name in {"name", "area"} else [_value(name, value)]
     return "\n".join(lines) + "\n"
 
 
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _string(name)
+
+
+def _value(name: str, value: str | int | Sequence[str]) -> str:
+    if isinstance(value, int):
+        return f"{name} = {value}"
+    if isinstance(value, str):
+        return f"{name} = {_string(value)}"
+    line = f"{name} = [{', '.join(map(_string, value))}]"
+    return (
+        line
+        if len(line) <= _WIDTH
+        else "\n".join([f"{name} = [", *(f"    {_string(one)}," for one in value), "]"])
+    )
+
+
 def _string(text: str) -> str:
+    """As a person would quote it."""
+    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
+        return f"'{text}'"
     return msgspec.json.encode(text).decode()
-
-
-def _block(text: str) -> str:
-    """Lines as they stand in the source, if TOML can hold them so."""
-    text = text.strip("\n")
-    if "'''" in text:
-        return _string(text)
-    return f"'''\n{text}\n'''"

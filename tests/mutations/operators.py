@@ -1,253 +1,548 @@
-"""What a drawn mutation does to the source, and the drawing of some out of all that could be done, by a seed.
+"""The words in which a bug says what it does to the code that it names.
 
-Four operators take their turns: a call whose result nobody uses is dropped, a comparison is flipped, a number
-or a truth is changed, an exception is swallowed where it is raised or where it is caught. A module is taken
-as often as it has lines. Left out is what no test should pin: log lines, annotations, the flags of a class
-statement, `__repr__` and the demo; the evaluation of data sets comes at a fifth of its weight.
+    VERB KIND [NAME] [#N] [by CODE]      remove call fsync, negate condition closed, replace constant 3 by 4
+
+KIND is a kind of syntax: a key of `_TYPES` or `_FIELDS`, or `word`, `operator`, `text`. NAME is a name that
+occurs in it, or a literal as Python prints it; where one holds another, the innermost is meant. #N is the Nth
+of those, from 1. In CODE, `it` is what was there.
+
+    remove    a statement, operand, argument, element, decorator, bound, handler
+    negate    a condition or any other expression
+    flip      a comparison: < for <=, == for !=, `in` for `not in`
+    unwrap    what it holds comes in its place: the first argument of a call, the body of an `if` or a `with`
+    skip      a call of a method: its object is left
+    empty     a handler, a loop, a function: it does nothing
+    replace   by CODE: a call, a condition, a value; a `word`, an `operator`, a part of a `text`
+    precede   the statement that it is in, by CODE
+    follow    the same, by CODE
+
+`return CODE` makes that the whole body of a function. All steps of a bug name places of the source as it is.
 """
 
 from __future__ import annotations
 
 import ast
-import random
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import builtins
+import copy
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
 
-import msgspec
-
-from tests.mutations.mutation import Mutation, occurrences, source_files
-
-SEED = 9
-COUNT = 150
-_LEFT_OUT = ("forged/forgectl/demo",)
-_RARE = ("forged/evaluation/", "forged/forgectl/evaluating.py")
-_RARE_WEIGHT = 0.2
-_LOGGING = ("logger", "logging", "log")
-_MOST_LINES = 12  # of context on either side; what is not unique by then is not drawn
-
-_FLIPPED = {
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
+_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_STEP = re.compile(
+    rf"(?P<verb>[a-z]+) (?P<kind>[a-z]+)(?: (?P<name>(?!by |#\d)(?:{_STRING}|\S+)))?"
+    r"(?: #(?P<number>\d+))?(?: by (?P<code>.+))?",
+    re.DOTALL,
+)
+_LONGEST = 40  # literals that may be a NAME
+_COUNTED = 3  # beyond that a name that may be changed is better than a number
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_TYPES: dict[str, tuple[type[ast.AST], ...]] = {
+    "call": (ast.Call,),
+    "comparison": (ast.Compare,),
+    "constant": (ast.Constant,),
+    "name": (ast.Name,),
+    "attribute": (ast.Attribute,),
+    "subscript": (ast.Subscript,),
+    "await": (ast.Await,),
+    "choice": (ast.IfExp,),
+    "comprehension": (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    "collection": (ast.List, ast.Tuple, ast.Set, ast.Dict),
+    "assignment": (ast.Assign, ast.AnnAssign, ast.AugAssign),
+    "if": (ast.If,),
+    "for": (ast.For, ast.AsyncFor),
+    "while": (ast.While,),
+    "with": (ast.With, ast.AsyncWith),
+    "try": (ast.Try,),
+    "return": (ast.Return,),
+    "raise": (ast.Raise,),
+    "except": (ast.ExceptHandler,),
+    "break": (ast.Break,),
+    "continue": (ast.Continue,),
+    "delete": (ast.Delete,),
+    "function": (ast.FunctionDef, ast.AsyncFunctionDef),
 }
+_FIELDS: dict[str, dict[type[ast.AST], tuple[str, ...]]] = {
+    "condition": {
+        **dict.fromkeys((ast.If, ast.While, ast.IfExp, ast.Assert), ("test",)),
+        ast.comprehension: ("ifs",),
+        ast.match_case: ("guard",),
+    },
+    "operand": {ast.BoolOp: ("values",), ast.BinOp: ("left", "right")},
+    "side": {ast.Compare: ("left", "comparators")},
+    "argument": {ast.Call: ("args", "keywords")},
+    "element": {ast.List: ("elts",), ast.Tuple: ("elts",), ast.Set: ("elts",), ast.Dict: ("values",)},
+    "value": dict.fromkeys((ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr), ("value",)),
+    "default": {ast.arguments: ("defaults", "kw_defaults")},
+    "result": {**dict.fromkeys((ast.Return, ast.Yield, ast.YieldFrom), ("value",)), ast.Lambda: ("body",)},
+    "item": {
+        **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), ("elt",)),
+        ast.DictComp: ("value",),
+    },
+    "iterable": dict.fromkeys((ast.For, ast.AsyncFor, ast.comprehension), ("iter",)),
+    "branch": {ast.IfExp: ("body", "orelse")},
+    "context": {ast.withitem: ("context_expr",)},
+    "bound": {ast.Slice: ("lower", "upper", "step")},
+    "index": {ast.Subscript: ("slice",)},
+    "caught": {ast.ExceptHandler: ("type",)},
+    "decorator": dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), ("decorator_list",)),
+    "base": {ast.ClassDef: ("bases",)},
+}
+_WITH_LITERALS = {"constant", "element", "argument", "operator"}
+_BODIES = {"body", "orelse", "finalbody", "handlers"}
+_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_FLIPPED = {**_NEGATED, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+_SYMBOLS = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "|",
+    "&",
+    "^",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "is",
+    "in",
+    "and",
+    "or",
+)
 
 
-class Change(msgspec.Struct, frozen=True):
-    """Text from one position of a source to another, positions as `ast` counts them, and what comes there."""
-
-    start: tuple[int, int]
-    end: tuple[int, int]
-    text: str
-    instead_of: str = ""  # if that is not what stands there, the change is not made
+class Missing(Exception):  # noqa: N818 - reads as the state it names
+    """Nothing, or more than one thing, is what a step names."""
 
 
-class _Module(msgspec.Struct, frozen=True):
-    hint: str
-    text: str
-    weight: float
-    changes: dict[str, list[Change]]
+class Spot(NamedTuple):
+    """A node, and where it hangs."""
+
+    node: ast.AST
+    parent: ast.AST
+    field: str
 
 
-def draw(tree: Path, *, seed: int = SEED, count: int = COUNT, of: Sequence[str] = ()) -> list[Mutation]:
-    """By all operators, or some. The same for the same tree; no line is mutated twice."""
-    turns = tuple(of or OPERATORS)
-    chosen = random.Random(seed)  # anybody may guess it
-    modules = [_module(path, tree) for path in source_files(tree)]
-    texts = [module.text for module in modules]
-    drawn: list[Mutation] = []
-    taken = set[tuple[str, int]]()
-    while len(drawn) < count:
-        operator = turns[len(drawn) % len(turns)]
-        able = [module for module in modules if module.changes[operator]]
-        module = chosen.choices(able, [one.weight for one in able])[0]
-        change = chosen.choice(module.changes[operator])
-        snippet = _unique(module.text, change, texts)
-        if snippet is None or (module.hint, change.start[0]) in taken:
-            continue
-        taken.add((module.hint, change.start[0]))
-        name = f"drawn-{len(drawn) + 1:03}"
-        find, replace = snippet
-        one = Mutation(name=name, operator=operator, hint=module.hint, find=find, replace=replace)
-        drawn.append(one)
-    return drawn
+class Step(NamedTuple):
+    """One step, taken apart."""
+
+    verb: str
+    kind: str
+    name: str = ""
+    number: int = 0
+    code: str = ""
+
+    def __str__(self) -> str:
+        if self.verb == "return":
+            return f"return {self.code}"
+        number = f"#{self.number}" if self.number else ""
+        code = f"by {self.code}" if self.code else ""
+        return " ".join(filter(None, (self.verb, self.kind, self.name, number, code)))
 
 
-def changes(text: str) -> dict[str, list[Change]]:
-    """All that the operators can do to a source, in its order."""
-    tree = ast.parse(text)
-    return {name: list(operator(tree)) for name, operator in OPERATORS.items()}
+def parsed(text: str) -> Step:
+    """Take a step apart; raises ValueError."""
+    if text.startswith("return "):
+        return Step("return", "function", code=text.removeprefix("return "))
+    match = _STEP.fullmatch(text)
+    if match is None or match["verb"] not in VERBS or match["kind"] not in KINDS:
+        raise ValueError(f"this is no step: {text}")
+    verb, kind, name, number, code = match.groups(default="")
+    return Step(verb, kind, name, int(number or 0), code)
 
 
-def function_at(text: str, line: int) -> str:
-    """Name, as its code object has it, of the innermost function or class of a line; empty if none."""
-    return ["", *(name for name, lines in _definitions(ast.parse(text), "") if line in lines)][-1]
+class Scope:
+    """A piece of code, in a module of its own, and all that hangs in it, as it comes in the source."""
+
+    def __init__(self, node: ast.stmt | ast.Module) -> None:
+        self.whole = node if isinstance(node, ast.Module) else ast.Module([node], [])
+        self.spots = sorted(_spots(self.whole), key=_position)
+        self._holders = {id(spot.node): spot for spot in self.spots}
+        self._of_kind = defaultdict[str, list[Spot]](list)
+        for spot in self.spots:
+            for kind in kinds_of(spot):
+                self._of_kind[kind].append(spot)
+
+    def candidates(self, verb: str, kind: str) -> list[Spot]:
+        """All of a kind that a verb can be said of."""
+        found = self._of_kind[kind]
+        if verb == "return":
+            return found[:1]
+        if verb == "remove" and kind == "call":
+            return [spot for spot in found if self._is_statement(spot)]
+        return found
+
+    def chosen(self, step: Step) -> Spot:
+        """The spot that a step names; raises Missing."""
+        found = _fitting(step, self.candidates(step.verb, step.kind))
+        if step.number:
+            found = found[step.number - 1 : step.number]
+        if len(found) != 1:
+            raise Missing(f"`{step}` fits {len(found) or 'no'} places")
+        return found[0]
+
+    def spelled(self, step: Step, spot: Spot, local: Collection[str]) -> Step:
+        """The step with a NAME and, if need be, a #N that mean this spot; names in `local` last."""
+        among = self.candidates(step.verb, step.kind)
+        names = [step.name] if step.name else [*sorted(names_of(spot, step.kind), key=_plainest), ""]
+        ways = list[tuple[bool, bool, int, Step]]()
+        for name in names:
+            fitting = _fitting(step._replace(name=name), among)
+            if spot in fitting:
+                number = fitting.index(spot) + 1 if len(fitting) > 1 else 0
+                way = step._replace(name=name, number=number)
+                ways.append((number > _COUNTED, name in local, number, way))
+        if not ways:
+            raise Missing(f"`{step}` cannot be said of it")
+        return min(ways, key=lambda way: way[:3])[3]
+
+    def local_names(self) -> set[str]:
+        """The parameters and variables of a function: names that may change."""
+        nodes = [spot.node for spot in self.spots] if isinstance(self.whole.body[0], Function) else []
+        return {
+            *(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)),
+            *(node.arg for node in nodes if isinstance(node, ast.arg)),
+            *(node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name),
+        }
+
+    def holder(self, node: ast.AST) -> Spot:
+        """Where a node hangs."""
+        return self._holders[id(node)]
+
+    def statement(self, spot: Spot) -> Spot:
+        """The statement that a spot is in."""
+        while not isinstance(spot.node, ast.stmt):
+            spot = self.holder(spot.parent)
+        return spot
+
+    def _is_statement(self, spot: Spot) -> bool:
+        parent = spot.parent
+        return isinstance(self.holder(parent).parent if isinstance(parent, ast.Await) else parent, ast.Expr)
 
 
-def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, range]]:
-    """Functions and classes with their lines, decorators included, the outer ones first."""
-    for node in ast.iter_child_nodes(parent):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from _definitions(node, prefix)
-            continue
-        first = min(one.lineno for one in (node, *node.decorator_list))
-        name = f"{prefix}{node.name}"
-        yield name, range(first, (node.end_lineno or first) + 1)
-        yield from _definitions(node, f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>.")
+def applied(steps: Iterable[str], node: ast.stmt | ast.Module) -> tuple[ast.Module, int]:
+    """A copy of a piece of code, in a module, with the steps done; and the first line that they touch."""
+    scope = Scope(copy.deepcopy(node))
+    todo = [(step := parsed(text), scope.chosen(step)) for text in steps]
+    line = min(getattr(scope.statement(spot).node, "lineno", 1) for _, spot in todo)
+    for step, spot in todo:
+        VERBS[step.verb](step, spot, scope)
+    return scope.whole, line
 
 
-def users_of(home: Path, line: int, tree: Path) -> Iterator[tuple[Path, str]]:
-    """Files and functions that name what the assignment at a line of `home` gives a value to.
+def kinds_of(spot: Spot) -> Iterator[str]:
+    """The kinds of syntax that it is, by itself and in its place."""
+    node, parent, field = spot
+    if isinstance(node, ast.Constant):
+        if isinstance(parent, ast.Expr):
+            return
+        if isinstance(node.value, str):
+            yield "text"
+        if isinstance(parent, ast.JoinedStr):
+            return
+    yield from (kind for kind, types in _TYPES.items() if isinstance(node, types))
+    yield from (kind for kind, fields in _FIELDS.items() if field in fields.get(type(parent), ()))
+    if isinstance(node, ast.Name | ast.Attribute | ast.keyword):
+        yield "word"
+    if isinstance(node, ast.cmpop | ast.operator | ast.boolop):
+        yield "operator"
 
-    A private name is looked for at home alone.
-    """
-    names = _assigned(ast.parse(home.read_text(encoding="utf-8")), line)
-    for path in source_files(tree):
-        text = path.read_text(encoding="utf-8")
-        for node in _nodes(ast.parse(text)) if any(name in text for name in names) else ():
-            name = getattr(node, "id", getattr(node, "attr", ""))
-            is_one = name in names and (path == home or not name.startswith("_"))
-            if is_one and (function := function_at(text, node.lineno)):  # type: ignore[attr-defined]
-                yield path, function
+
+def names_of(spot: Spot, kind: str) -> set[str]:
+    """The names by which it can be meant, and literals where there may be nothing else to name."""
+    node, parent, _ = spot
+    nodes: list[object] = [node]
+    match node, kind:
+        case (ast.Call(func=one), "call") | ((ast.Name() | ast.Attribute() | ast.keyword()) as one, "word"):
+            return {_word(one)} - {""}
+        case (ast.Attribute(), "attribute"):
+            return {_word(node)}
+        case (ast.cmpop() | ast.operator() | ast.boolop(), _):
+            return {symbol for symbol in _SYMBOLS if isinstance(node, type(_operator(symbol)))}
+        case (ast.stmt() | ast.ExceptHandler(), _):
+            nodes = [value for name, value in ast.iter_fields(node) if name not in _BODIES]
+        case (_, "default") if isinstance(parent, ast.arguments):
+            nodes.append(_parameter_of(node, parent))
+        case (_, "value" | "iterable"):
+            nodes += [getattr(parent, "target", None), getattr(parent, "targets", None)]
+        case (_, "element") if isinstance(parent, ast.Dict):
+            nodes.append(parent.keys[_at(parent.values, node)])
+    names = _names(nodes)
+    return names if kind in _WITH_LITERALS else {name for name in names if name.isidentifier()} - _LITERALS
 
 
-def _assigned(tree: ast.AST, line: int) -> set[str]:
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or 0)
+# What the verbs do.
+
+
+def _remove(_step: Step, spot: Spot, scope: Scope) -> None:
+    if isinstance(spot.node, ast.Call) and spot.field == "value":
+        spot = scope.statement(spot)
+    node, parent, field = spot
+    if isinstance(node, ast.stmt):
+        _put(spot, ast.Pass())
+    elif isinstance(parent, ast.BinOp):
+        _put(scope.holder(parent), parent.right if field == "left" else parent.left)
+    elif isinstance(parent, ast.Dict):
+        del parent.keys[_at(parent.values, node)]
+        _put(spot)
+    else:
+        _put(spot)
+        if isinstance(parent, ast.BoolOp) and len(parent.values) == 1:
+            _put(scope.holder(parent), parent.values[0])
+
+
+def _negate(step: Step, spot: Spot, _scope: Scope) -> None:
+    if not isinstance(spot.node, ast.expr):
+        raise Missing(f"`{step}` is of no expression")
+    _put(spot, negated(spot.node))
+
+
+def negated(node: ast.expr) -> ast.expr:
+    """The opposite, as a person would write it."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return node.operand
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and (other := _NEGATED.get(type(node.ops[0]))):
+        return ast.Compare(node.left, [other()], node.comparators)
+    return ast.UnaryOp(ast.Not(), node)
+
+
+def _flip(step: Step, spot: Spot, _scope: Scope) -> None:
+    if not isinstance(spot.node, ast.Compare):
+        raise Missing(f"`{step}` is of no comparison")
+    spot.node.ops[:1] = [_FLIPPED[type(spot.node.ops[0])]()]
+
+
+def _unwrap(step: Step, spot: Spot, _scope: Scope) -> None:
+    node = spot.node
+    if isinstance(node, ast.stmt | ast.ExceptHandler):
+        _put(spot, *getattr(node, "body", ()))
+        return
+    match node:
+        case ast.Call(args=[ast.Starred(value=inner), *_]) | ast.Call(args=[inner, *_]):
+            pass
+        case ast.List(elts=[inner]) | ast.Tuple(elts=[inner]) | ast.Set(elts=[inner]):
+            pass
+        case (
+            ast.Attribute() | ast.Subscript() | ast.Await() | ast.NamedExpr() | ast.Starred() | ast.keyword()
+        ):
+            inner = node.value
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+            inner = node.generators[0].iter
+        case ast.UnaryOp():
+            inner = node.operand
+        case _:
+            raise Missing(f"`{step}` is of what holds nothing")
+    _put(spot, inner)
+
+
+def _skip(step: Step, spot: Spot, _scope: Scope) -> None:
+    if not isinstance(spot.node, ast.Call) or not isinstance(spot.node.func, ast.Attribute):
+        raise Missing(f"`{step}` is of no call of a method")
+    _put(spot, spot.node.func.value)
+
+
+def _empty(step: Step, spot: Spot, _scope: Scope) -> None:
+    if not isinstance(getattr(spot.node, "body", None), list):
+        raise Missing(f"`{step}` is of what has no body")
+    spot.node.body = [ast.Pass()]  # type: ignore[attr-defined]
+
+
+def _replace(step: Step, spot: Spot, scope: Scope) -> None:
+    node = spot.node
+    if step.kind == "word":
+        _set_word(node, step.code)
+    elif step.kind == "operator":
+        _put(spot, _operator(step.code))
+    elif step.kind == "text":
+        old, new = ast.literal_eval(step.name), ast.literal_eval(step.code)
+        node.value = node.value.replace(old, new)  # type: ignore[attr-defined]
+    elif isinstance(node, ast.stmt):
+        _put(spot, *_statements(step, node))
+    elif isinstance(node, ast.keyword):
+        node.value = _expression(step, node.value)
+    elif step.kind == "call" and not _is_expression(step.code):
+        _put(scope.statement(spot), *_statements(step, node))
+    else:
+        _put(spot, _expression(step, node))
+
+
+def _precede(step: Step, spot: Spot, scope: Scope) -> None:
+    statement = scope.statement(spot)
+    _put(statement, *_statements(step, statement.node), statement.node)
+
+
+def _follow(step: Step, spot: Spot, scope: Scope) -> None:
+    statement = scope.statement(spot)
+    _put(statement, statement.node, *_statements(step, statement.node))
+
+
+def _return(step: Step, spot: Spot, _scope: Scope) -> None:
+    node = spot.node
+    if not isinstance(node, Function):
+        raise Missing(f"`{step}` is of no function")
+    node.body[:] = [*node.body[: ast.get_docstring(node) is not None], *ast.parse(str(step)).body]
+
+
+VERBS: dict[str, Callable[[Step, Spot, Scope], None]] = {
+    "remove": _remove,
+    "negate": _negate,
+    "flip": _flip,
+    "unwrap": _unwrap,
+    "skip": _skip,
+    "empty": _empty,
+    "replace": _replace,
+    "precede": _precede,
+    "follow": _follow,
+    "return": _return,
+}
+KINDS = {*_TYPES, *_FIELDS, "word", "operator", "text"}
+
+
+# CODE.
+
+
+class _It(ast.NodeTransformer):
+    """Puts what was there where CODE says `it`."""
+
+    def __init__(self, old: ast.AST) -> None:
+        self._old = old
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        is_it = isinstance(self._old, ast.stmt) and _word(node.value) == "it"
+        return copy.deepcopy(self._old) if is_it else self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return copy.deepcopy(self._old) if node.id == "it" else node
+
+
+def _expression(step: Step, old: ast.AST) -> ast.expr:
+    filled: ast.expr = _It(old).visit(ast.parse(step.code, mode="eval").body)
+    return filled
+
+
+def _statements(step: Step, old: ast.AST) -> list[ast.stmt]:
+    return [_It(old).visit(each) for each in ast.parse(step.code).body]
+
+
+def _is_expression(code: str) -> bool:
+    body = ast.parse(code).body
+    return len(body) == 1 and isinstance(body[0], ast.Expr)
+
+
+def _operator(symbol: str) -> ast.AST:
+    whole = ast.parse(f"a {symbol} b", mode="eval").body
+    return whole.ops[0] if isinstance(whole, ast.Compare) else whole.op  # type: ignore[attr-defined]
+
+
+# The tree.
+
+
+def _spots(root: ast.AST) -> Iterator[Spot]:
+    """All of a tree but its annotations."""
+    for field, held in ast.iter_fields(root):
+        for node in held if isinstance(held, list) else [held]:
+            if isinstance(node, ast.AST) and field not in {"annotation", "returns"}:
+                yield Spot(node, root, field)
+                yield from _spots(node)
+
+
+def _position(spot: Spot) -> tuple[int, int]:
+    node = spot.node
+    if isinstance(
+        node, ast.cmpop | ast.operator | ast.boolop
+    ):  # it has none, and comes before the right side
+        sides = getattr(spot.parent, "comparators", None) or getattr(spot.parent, "values", None)
+        node = sides[-1] if sides else getattr(spot.parent, "right", spot.parent)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _fitting(step: Step, among: list[Spot]) -> list[Spot]:
+    """Those that have the name, without those that hold another of them."""
+    if not step.name:
+        return among
+    if step.kind == "text":
+        part = ast.literal_eval(step.name)
+        return [spot for spot in among if spot.node.value.count(part) == 1]  # type: ignore[attr-defined]
+    named = [spot for spot in among if step.name in names_of(spot, step.kind)]
+    if step.kind == "call":
+        return named
+    ids = {id(spot.node) for spot in named}
+    return [
+        spot
+        for spot in named
+        if not any(id(one) in ids for one in ast.walk(spot.node) if one is not spot.node)
     ]
-    targets = [target for node in found for target in getattr(node, "targets", None) or [node.target]]
-    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
 
 
-def _module(path: Path, tree: Path) -> _Module:
-    hint = str(path.relative_to(tree))
-    text = path.read_text(encoding="utf-8")
-    weight = 0.0 if hint.startswith(_LEFT_OUT) else float(len(text.splitlines()))
-    if hint.startswith(_RARE):
-        weight *= _RARE_WEIGHT
-    return _Module(hint, text, weight, changes(text))
+def _plainest(name: str) -> tuple[bool, bool, int, str]:
+    """Names before literals, those of this code before those of Python."""
+    return (
+        not name.isidentifier() or name in _LITERALS,
+        len(name) < 3 or name in vars(builtins),
+        len(name),
+        name,
+    )
 
 
-def _dropped_calls(tree: ast.Module) -> Iterator[Change]:
-    for node in _nodes(tree):
-        if isinstance(node, ast.Expr) and isinstance(_awaited(node.value), ast.Call):
-            yield _instead(node, "pass")
+_LITERALS = {"True", "False", "None"}
 
 
-def _flipped_comparisons(tree: ast.Module) -> Iterator[Change]:
-    for node in _nodes(tree):
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            old, new = _FLIPPED[type(node.ops[0])]
-            left, right = node.left, node.comparators[0]
-            start, end = (left.end_lineno or 0, left.end_col_offset or 0), (right.lineno, right.col_offset)
-            yield Change(start, end, f" {new} ", instead_of=old)  # brackets are in between as well
+def _names(nodes: Iterable[object]) -> set[str]:
+    """The identifiers, and the literals as Python prints them."""
+    found = set[str]()
+    for node in nodes:
+        if isinstance(node, list):
+            found |= _names(node)
+        elif isinstance(node, str):
+            found.add(node)
+        for one in ast.walk(node) if isinstance(node, ast.AST) else ():
+            is_short = isinstance(one, ast.Constant) and len(repr(one.value)) < _LONGEST
+            found.add(repr(one.value) if is_short else _word(one))  # type: ignore[attr-defined]
+    return found - {""}
 
 
-def _changed_constants(tree: ast.Module) -> Iterator[Change]:
-    for node in _nodes(tree):
-        if not isinstance(node, ast.Constant) or type(node.value) not in {bool, int, float}:
-            continue
-        if isinstance(node.value, bool):
-            yield _instead(node, str(not node.value))
-        elif isinstance(node.value, int):
-            yield _instead(node, str(node.value + 1 if node.value < 3 else node.value * 2))
-        else:
-            yield _instead(node, str(node.value * 2 or 1.0))
+def _word(node: ast.AST) -> str:
+    """The identifier that a node adds to the source."""
+    match node:
+        case ast.Name(id=word) | ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word):
+            return str(word)
+        case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word) | ast.ClassDef(name=word):
+            return str(word)
+    return ""
 
 
-def _swallowed_exceptions(tree: ast.Module) -> Iterator[Change]:
-    for node in _nodes(tree):
-        if isinstance(node, ast.Raise):
-            yield _instead(node, "pass")
-        elif isinstance(node, ast.ExceptHandler) and not _does_nothing(node.body):
-            yield _between(node.body[0], node.body[-1], "pass")
+def _set_word(node: ast.AST, word: str) -> None:
+    field = {ast.Name: "id", ast.Attribute: "attr", ast.keyword: "arg"}[type(node)]
+    setattr(node, field, word)
 
 
-OPERATORS: dict[str, Callable[[ast.Module], Iterator[Change]]] = {
-    "dropped call": _dropped_calls,
-    "flipped comparison": _flipped_comparisons,
-    "changed constant": _changed_constants,
-    "swallowed exception": _swallowed_exceptions,
-}
+def _parameter_of(default: ast.AST, of: ast.arguments) -> str:
+    """The name of the parameter that has this default."""
+    by_place = zip([*of.posonlyargs, *of.args][::-1], of.defaults[::-1], strict=False)
+    pairs = [*by_place, *zip(of.kwonlyargs, of.kw_defaults, strict=True)]
+    return next(parameter.arg for parameter, one in pairs if one is default)
 
 
-def _nodes(parent: ast.AST) -> Iterator[ast.AST]:
-    """Every node below that may be mutated."""
-    for node in _children(parent):
-        if not _is_left_out(node):
-            yield node
-            yield from _nodes(node)
+def _put(spot: Spot, *new: ast.AST) -> None:
+    held = getattr(spot.parent, spot.field)
+    if isinstance(held, list):
+        at = _at(held, spot.node)
+        held[at : at + 1] = new
+    else:
+        setattr(spot.parent, spot.field, new[0] if new else None)
 
 
-def _children(parent: ast.AST) -> Iterator[ast.AST]:
-    """All of them but annotations and what a class statement has in its brackets."""
-    for name, value in ast.iter_fields(parent):
-        if name in {"annotation", "returns"} or (name == "keywords" and isinstance(parent, ast.ClassDef)):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield child
-
-
-def _is_left_out(node: ast.AST) -> bool:
-    if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
-        return True
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        return True
-    call = _awaited(node.value) if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[0] in _LOGGING
-
-
-def _awaited(value: ast.expr) -> ast.expr:
-    return value.value if isinstance(value, ast.Await) else value
-
-
-def _does_nothing(body: Sequence[ast.stmt]) -> bool:
-    return len(body) == 1 and isinstance(body[0], ast.Pass | ast.Continue)
-
-
-def _instead(node: ast.AST, text: str) -> Change:
-    return _between(node, node, text)
-
-
-def _between(first: ast.AST, last: ast.AST, text: str) -> Change:
-    start = (first.lineno, first.col_offset)  # type: ignore[attr-defined]
-    return Change(start, (last.end_lineno, last.end_col_offset), text)  # type: ignore[attr-defined]
-
-
-def _unique(text: str, change: Change, texts: Sequence[str]) -> tuple[str, str] | None:
-    """The fewest lines around the change that stand in one place only, as they are and as they become."""
-    lines = text.splitlines()
-    (first, begin), (last, end) = change.start, change.end
-    before = lines[first - 1].encode()[:begin].decode()
-    after = lines[last - 1].encode()[end:].decode()
-    new = (before + change.text + after).splitlines()
-    if change.instead_of and (
-        first != last or change.instead_of != lines[first - 1].encode()[begin:end].decode().strip()
-    ):
-        return None
-    for more in range(2 * _MOST_LINES):
-        top, bottom = max(0, first - 1 - (more + 1) // 2), min(len(lines), last + more // 2)
-        find = lines[top:bottom]
-        if not find[0].strip() or not find[-1].strip():
-            continue
-        if sum(len(occurrences("\n".join(find), one)) for one in texts) == 1:
-            replace = [*lines[top : first - 1], *new, *lines[last:bottom]]
-            return _dedented(find, replace)
-    return None
-
-
-def _dedented(find: Sequence[str], replace: Sequence[str]) -> tuple[str, str]:
-    """Both lose the indentation that `find` has in common."""
-    margin = min(len(line) - len(line.lstrip()) for line in find if line.strip())
-    less = textwrap.dedent("\n".join(find))
-    return less, "\n".join(line[margin:] for line in replace)
+def _at(held: list[ast.AST] | list[ast.expr], node: ast.AST) -> int:
+    return next(at for at, one in enumerate(held) if one is node)

@@ -7,13 +7,15 @@ since a whole run takes minutes.
 
 from __future__ import annotations
 
+import ast
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 
+from tests.mutations.mutation import source_files
 from tests.mutations.scratch import REPO, Scratch, scratch
 
 _WHOLE_RUN_S = 3600.0
@@ -70,6 +72,26 @@ def of_tests(tests: Sequence[str], repo: Path = REPO) -> Reach:
     return found
 
 
+def function_at(text: str, line: int) -> str:
+    """Name, as its code object has it, of the innermost function or class of a line; empty if none."""
+    return ["", *(name for name, lines in _definitions(ast.parse(text), "") if line in lines)][-1]
+
+
+def users_of(home: Path, line: int, tree: Path) -> Iterator[tuple[Path, str]]:
+    """Files and functions that name what the assignment at a line of `home` gives a value to.
+
+    A private name is looked for at home alone.
+    """
+    names = _assigned(ast.parse(home.read_text(encoding="utf-8")), line)
+    for path in source_files(tree):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if any(name in text for name in names) else ():
+            name = getattr(node, "id", getattr(node, "attr", ""))
+            is_one = name in names and (path == home or not name.startswith("_"))
+            if is_one and (function := function_at(text, node.lineno)):  # type: ignore[attr-defined]
+                yield path, function
+
+
 def _joined(parts: Iterable[Reach]) -> Reach:
     whole = Reach()
     for part in parts:
@@ -85,3 +107,25 @@ def _follow(copy: Scratch) -> None:
     (copy.site / "seen.test").write_bytes(bytes(_LONGEST_NAME))
     (copy.site / "seen.tree").write_text(str(copy.tree), encoding="utf-8")
     (copy.site / "seen.pth").write_text("import seen\n")
+
+
+def _definitions(parent: ast.AST, prefix: str) -> Iterator[tuple[str, range]]:
+    """Functions and classes with their lines, decorators included, the outer ones first."""
+    for node in ast.iter_child_nodes(parent):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _definitions(node, prefix)
+            continue
+        first = min(one.lineno for one in (node, *node.decorator_list))
+        name = f"{prefix}{node.name}"
+        yield name, range(first, (node.end_lineno or first) + 1)
+        yield from _definitions(node, f"{name}." if isinstance(node, ast.ClassDef) else f"{name}.<locals>.")
+
+
+def _assigned(tree: ast.AST, line: int) -> set[str]:
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    targets = [target for node in found for target in getattr(node, "targets", None) or [node.target]]
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}

@@ -4,12 +4,12 @@
     python tests/mutations/run.py drawn --recheck      each drawn bug that was noticed once still is
     python tests/mutations/run.py drawn [NAME...]      find out which tests notice drawn bugs, and record it:
                                                        of those named, else of those that have no outcome yet
-    python tests/mutations/run.py places               name those that have lost their place in the source
+    python tests/mutations/run.py places               name those that have lost their place, or their tests
     python tests/mutations/run.py draw                 draw 150 anew, by the fixed seed; forgets all outcomes
 
 Bugs are planted one at a time in copies of the tree, never in the checkout; a hang counts as noticed.
 Whatever is expected to turn red has to be green without any bug, which is tried first. Exit code 1: a planted
-bug or one recorded as killed survives, its lines are gone and no `retired = "why"` says so, or its tests are
+bug or one recorded as killed survives, its code is gone and no `retired = "why"` says so, or its tests are
 gone or red anyway.
 """
 
@@ -31,7 +31,7 @@ import msgspec
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[2])  # it stands for the folder of the script
 
-from tests.mutations import operators, reach
+from tests.mutations import drawing, reach
 from tests.mutations.mutation import (
     KILLED,
     SURVIVED,
@@ -40,8 +40,10 @@ from tests.mutations.mutation import (
     Mutation,
     head_of,
     load,
+    node_id,
     place,
     save,
+    short_of,
 )
 from tests.mutations.scratch import REPO, Result, Scratch, scratch
 
@@ -50,9 +52,9 @@ PLANTED = HERE / "planted.toml"
 DRAWN = HERE / "drawn.toml"
 _REACH = REPO / ".venv" / "reach.json"
 _DRAWN_HEAD = f"""\
-Bugs drawn by `run.py draw` from random number {operators.SEED} on, and what the tests made of them then.
-`tests` names the test that noticed one; `tried` counts the tests that entered a survivor's function and
-passed. A bug is found by its lines, not by `hint`. One whose code is gone needs a line: retired = "why"."""
+Bugs drawn by `run.py draw` from random number {drawing.SEED} on, in the form of planted.toml, and what the
+tests made of them then. `tests` names the test that noticed one; `tried` counts the tests that entered a
+survivor's function and passed. One whose code is gone needs a line: retired = "why"."""
 
 # A run that takes longer hangs; so does one that takes ten times as long, and this much, as without the bug.
 _LIMIT_S = 120.0
@@ -73,7 +75,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     if options.command == "draw":
-        save(DRAWN, _DRAWN_HEAD, operators.draw(REPO))
+        save(DRAWN, _DRAWN_HEAD, drawing.draw(REPO))
         return 0
     if options.command == "places":
         return lost((*load(PLANTED), *load(DRAWN)))
@@ -98,11 +100,14 @@ def lost(mutations: Sequence[Mutation], repo: Path = REPO) -> int:
     """Name those that can be planted no more, without running a test; the exit code."""
     problems = []
     for mutation in mutations:
+        if mutation.retired:
+            continue
         try:
             place(mutation, repo)
         except (Gone, Ambiguous) as problem:
-            if not mutation.retired:
-                problems.append(str(problem))
+            problems.append(str(problem))
+        if mutation.tests and (missing := _missing(mutation, repo)):
+            problems.append(f"{mutation.name}: no such test: {missing}")
     print(*problems, f"{len(problems)} of {len(mutations)} have lost their place", sep="\n")
     return 1 if problems else 0
 
@@ -137,14 +142,20 @@ def _verdict(mutation: Mutation, copy: Scratch) -> Verdict:
         return Verdict(mutation, RETIRED if mutation.retired else "gone", mutation.retired)
     except Ambiguous as problem:
         return Verdict(mutation, "ambiguous", str(problem))
-    if not mutation.tests or not all(map(copy.has, mutation.tests)):
-        return Verdict(mutation, "no such test", ", ".join(mutation.tests))
-    if red := _red_anyway(mutation.tests, copy):
+    if missing := _missing(mutation, copy.tree):
+        return Verdict(mutation, "no such test", missing)
+    tests = [node_id(test, copy.tree) for test in mutation.tests]
+    if red := _red_anyway(tests, copy):
         return Verdict(mutation, "red anyway", red)
     limit_s = min(_LIMIT_S, _PATIENCE_S + 10 * (time.monotonic() - began))
     with copy.mutated(mutation):
-        result = copy.run(mutation.tests, limit_s)
+        result = copy.run(tests, limit_s)
     return Verdict(mutation, KILLED if result.red else SURVIVED, _by(result), time.monotonic() - began)
+
+
+def _missing(mutation: Mutation, tree: Path) -> str:
+    """Those of its tests that are not there, or there twice."""
+    return ", ".join(test for test in mutation.tests or ("none",) if not node_id(test, tree))
 
 
 def _red_anyway(tests: Sequence[str], copy: Scratch) -> str:
@@ -164,7 +175,8 @@ def search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
             result = copy.run(tried, _LIMIT_S)
             again = result.red and copy.run([result.by], _LIMIT_S).red
         if again and not copy.run([result.by], _LIMIT_S).red:
-            found = msgspec.structs.replace(mutation, outcome=KILLED, tests=(result.by,), tried=0)
+            by = (short_of(result.by, copy.tree),)
+            found = msgspec.structs.replace(mutation, outcome=KILLED, tests=by, tried=0)
             return Verdict(found, KILLED, _by(result), time.monotonic() - began)
         if result.red:
             at = tried.index(result.by) if result.by in tried else 0
@@ -176,10 +188,10 @@ def search(mutation: Mutation, copy: Scratch, tests: Sequence[str]) -> Verdict:
 def _candidates(mutation: Mutation, seen: reach.Reach, limit_s: float) -> list[str]:
     """Tests that enter the function, those of its own test file first, then the cheapest."""
     spot = place(mutation, REPO)
-    function = operators.function_at(spot.original, spot.line)
+    function = reach.function_at(spot.original, spot.line)
     tests = seen.tests_of([(_path(spot.path), function)])
     if not tests:  # a constant, of a module or of a class: whoever enters what names it, else that file
-        users = {(_path(path), name) for path, name in operators.users_of(spot.path, spot.line, REPO)}
+        users = {(_path(path), name) for path, name in reach.users_of(spot.path, spot.line, REPO)}
         tests = seen.tests_of(users) or seen.tests_of(seen.of_file(_path(spot.path)))
     own = f"test_{spot.path.stem}.py"
     tests.sort(key=lambda test: own not in test)

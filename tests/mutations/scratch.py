@@ -94,16 +94,6 @@ class Scratch:
         by = first[1] if first else [tests[0], *started][-1]
         return Result(red=code != 0, by=by, hung=code is None, output=output)
 
-    def has(self, test: str) -> bool:
-        """Whether there is such a test; pytest's own answer could as well come from a broken import."""
-        path, _, name = test.partition("::")
-        file = self.tree / path
-        last = name.rpartition("::")[2]
-        # The class of a state machine makes a test case that nobody wrote down.
-        return file.is_file() and (
-            last in {"", "runTest"} or f"def {last}(" in file.read_text(encoding="utf-8")
-        )
-
     def _finish(self, command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
         """The exit code, None if it had to be killed, and what was printed."""
         log = self._root / "log"
