@@ -30,7 +30,14 @@ from forged.config import load as load_config
 from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.fd_store import FdStore
-from forged.daemon.handlers import Dispatcher, follow_documents, follow_sessions, hand_over_all, resume
+from forged.daemon.handlers import (
+    Dispatcher,
+    follow_absent,
+    follow_documents,
+    follow_sessions,
+    hand_over_all,
+    resume,
+)
 from forged.daemon.handover import Successor
 from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
@@ -265,6 +272,7 @@ class DaemonRun:
                 self._begin(daemon.cjk.run())
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
+            self._begin(follow_absent(daemon))
             self._begin(resume(daemon))
             self._begin(daemon.trust.catch_up())
             self._begin(self._try_disks())

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
     from forged.state.parts import Part, Parts
     from forged.state.pauses import EVERYWHERE, Pauses
+    from forged.state.removal import Became, Look, Removal, Returnable, RootIds
     from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas, is_newer
     from forged.state.requests import Begun, Known, Receipt, Receipts, Requests
     from forged.state.state import State
@@ -69,6 +70,7 @@ __all__ = [
     "Absences",
     "Access",
     "Accesses",
+    "Became",
     "Begun",
     "Change",
     "Cut",
@@ -96,6 +98,7 @@ __all__ = [
     "Known",
     "Learned",
     "Left",
+    "Look",
     "Looked",
     "Mark",
     "MarkKind",
@@ -108,10 +111,13 @@ __all__ = [
     "Progress",
     "Receipt",
     "Receipts",
+    "Removal",
     "Replica",
     "Replicas",
     "Requests",
+    "Returnable",
     "Rewrite",
+    "RootIds",
     "RootRecord",
     "Said",
     "State",
@@ -148,6 +154,7 @@ __getattr__ = door(
     outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
     parts=("Part", "Parts"),
     pauses=("EVERYWHERE", "Pauses"),
+    removal=("Became", "Look", "Removal", "Returnable", "RootIds"),
     replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas", "is_newer"),
     requests=("Begun", "Known", "Receipt", "Receipts", "Requests"),
     state=("State",),

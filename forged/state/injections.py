@@ -7,7 +7,7 @@ may be lost. Entries go after 30 days, and of too many the oldest; what is forgo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from secrets import token_hex
 
 import msgspec
@@ -71,3 +71,29 @@ class Injections(Rows[InjectedTurn]):
             if left != each.memories:
                 changed[key] = replace(each, memories=left) if left else None
         await self.store(changed, renew=False)
+
+    async def moved(
+        self, top: str, memory_ids: Collection[str], to_top: str, memory_id: str, version: int
+    ) -> None:
+        """Let what these memories of a root became stand in each injection of them; durably.
+
+        Raises StoreError.
+        """
+        changed: dict[str, InjectedTurn | None] = {}
+        for key, each in self.items():
+            memories = {
+                (one.root, one.id): one
+                for one in (
+                    replace(one, root=to_top, id=memory_id, version=version)
+                    if one.root == top and one.id in memory_ids
+                    else one
+                    for one in each.memories
+                )
+            }
+            if tuple(memories.values()) != each.memories:
+                changed[key] = replace(each, memories=tuple(memories.values()))
+        await self.store(changed, renew=False)
+
+    def memories(self) -> Iterator[tuple[str, str]]:
+        """Each memory that is in an injection, by root and id; some more than once."""
+        return ((one.root, one.id) for each in self.values() for one in each.memories)

@@ -37,6 +37,7 @@ from forged.state.outbound import Outbound
 from forged.state.outbox import Outbox
 from forged.state.parts import Parts
 from forged.state.pauses import Pauses
+from forged.state.removal import Removal
 from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
 from forged.state.spending import Spending
@@ -94,6 +95,18 @@ class State:
         self.absences = Absences(self._database)
         self.replicas = Replicas(self._database)
         self.excludes = Excludes(self._database)
+        self.removal = Removal(
+            self._database,
+            details=self.details,
+            accesses=self.accesses,
+            told=self.told,
+            injections=self.injections,
+            judged=self.judged,
+            to_review=self.to_review,
+            outbox=self.outbox,
+            trust=self.trust,
+            absences=self.absences,
+        )
 
     # --- life -----------------------------------------------------------------------------------------
 

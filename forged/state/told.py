@@ -7,7 +7,7 @@ sessions that were not asked for longest go where there are too many, and so do 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -102,6 +102,30 @@ class Told(Rows[HeardList]):
                 changed[name] = msgspec.structs.replace(heard, entries=left)
         lists = self.change(changed, renew=False)
         await self.database.commit(lists, self.uses.forgotten(root, memory_ids))
+
+    async def moved(
+        self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
+    ) -> None:
+        """Let who heard one of these memories of a root have heard what they became; durably.
+
+        Raises StoreError.
+        """
+        changed: dict[str, HeardList | None] = {}
+        for name, heard in self.items():
+            entries = [
+                msgspec.structs.replace(each, root=to_root, id=memory_id, version=version, mark="", of="")
+                if each.root == root and each.id in memory_ids
+                else _without(each, root, memory_ids) or each
+                for each in heard.entries
+            ]
+            if tuple(entries) != heard.entries:
+                newest = {(each.root, each.id): each for each in entries}
+                changed[name] = msgspec.structs.replace(heard, entries=tuple(newest.values()))
+        await self.store(changed, renew=False)
+
+    def memories(self) -> Iterator[tuple[str, str]]:
+        """Each memory that a session has heard, by root and id; some more than once."""
+        return ((each.root, each.id) for heard in self.values() for each in heard.entries)
 
 
 def _without(each: Entry, root: str, memory_ids: Collection[str]) -> Entry | None:

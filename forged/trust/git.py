@@ -216,6 +216,17 @@ class Git:
         said = self._run("rev-list", *options, *tips, "--", *FOLDERS)
         return frozenset(line.split(b" ", 1)[0].decode() for line in said.splitlines())
 
+    def names(self) -> frozenset[str]:
+        """Names of the files that the index holds in the memory folders, or any commit that git still keeps.
+
+        Those of every branch are among them, of a stash and of a reflog.
+        """
+        options = ("--objects", "--full-history", "--missing=allow-any", "--all", "--reflog")
+        said = self._run("rev-list", *options, "--", *FOLDERS)
+        paths = [line.partition(b" ")[2] for line in said.splitlines()]
+        paths += self._run("ls-files", "-z", "--", *FOLDERS).split(b"\0")
+        return frozenset(os.path.basename(os.fsdecode(each)) for each in paths if each.endswith(b".md"))
+
     def _run(self, *arguments: str, given: bytes = b"", may_find_nothing: bool = False) -> bytes:
         program = next((path for path in _PROGRAMS if os.access(path, os.X_OK)), None)
         if program is None:

@@ -17,10 +17,11 @@ import msgspec
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan
-from forged.memory import Memory, Scope, utc_now
-from forged.state import OwnFile, Rewrite, RootRecord, State
+from forged.memory import ID_PATTERN, Memory, Scope, utc_now
+from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
 from forged.trust.excluding import Excluding
+from forged.trust.git import Git, GitFailed
 from forged.trust.walk import tops_below
 
 logger = logging.getLogger(__name__)
@@ -150,10 +151,17 @@ class Trust:
         found = ((each, next(filter(None, (files.get(each) for files in own)), None)) for each in memory_ids)
         return {memory_id: file for memory_id, file in found if file is not None}
 
-    async def disown(self, top: str, memory_ids: Collection[str]) -> None:
-        """Keep no record of what this daemon wrote for these memories. Raises StoreError."""
+    async def ids(self, top: str) -> RootIds:
+        """Return a root with the identities under which its files may be on record."""
         standing = await asyncio.to_thread(self._admission.standing, top)
-        await self._records.disown(_ways(standing), memory_ids)
+        return RootIds(top, _ways(standing))
+
+    async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
+        """Return those of a root's memories whose file git may bring back: from a branch, a stash, a reflog.
+
+        Where git cannot be asked, or is not to be, that may be all.
+        """
+        return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
     async def expect(self, root: Root, hashes: Collection[str]) -> None:
         """Files that count have these hashes, or are about to have them; durable on return.
@@ -275,9 +283,32 @@ class Trust:
             await self._rebuild(top)
         return await self.describe(top)
 
+    def _tracked(self, root: Root, memory_ids: frozenset[str]) -> frozenset[str]:
+        if not memory_ids or root.in_git or not _lies_in_git(root.top):
+            return frozenset()
+        record = self._admission.standing(root.top).record
+        if record is None or not (record.trusted_at or record.born_empty):
+            return memory_ids
+        try:
+            names = Git(root.top).names()
+        except GitFailed:
+            return memory_ids
+        stems = {each.removesuffix(".md") for each in names}
+        if not all(map(ID_PATTERN.fullmatch, stems)):  # the id of a file with another name is in its text
+            return memory_ids
+        return memory_ids & stems
+
     def _look(self, root: Root, previous: Snapshot | None) -> tuple[Snapshot, Admitted]:
         snapshot = scan(root, previous)
         return snapshot, self.admit(root, snapshot)
+
+
+def _lies_in_git(top: str) -> bool:
+    """Return True if a directory, or one above it, is a work tree of git."""
+    above = [top]
+    while (parent := os.path.dirname(above[-1])) != above[-1]:
+        above.append(parent)
+    return any(os.path.lexists(os.path.join(each, ".git")) for each in above)
 
 
 def _ways(standing: Standing) -> tuple[str, ...]:

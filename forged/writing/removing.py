@@ -20,7 +20,7 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
-from forged.state import Detail, Intent, Intents, OwnFile, Rewrite
+from forged.state import Intent, Intents, OwnFile, Returnable, Rewrite
 from forged.trust import Admitted, Trust, stored_identity
 from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
@@ -32,7 +32,7 @@ UNREACHABLE = ("copies in version control history, clones and backups",)
 class Taking(msgspec.Struct, frozen=True):
     """Terms of a removal: for good or into the trash, the reason, and the batch.
 
-    `details` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
+    `rows` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
     there are, and none may stay.
     """
 
@@ -40,7 +40,7 @@ class Taking(msgspec.Struct, frozen=True):
     why: str = "forget"
     batch: str = ""
     became: str = ""
-    details: Mapping[str, Detail] = {}
+    rows: Mapping[str, Returnable] = {}
     own: Mapping[str, OwnFile] = {}
     whole: bool = False
 
@@ -200,7 +200,7 @@ class Removing:
                 followers=tuple(each.id for each in following),
                 counted=path not in withheld,
                 became=taking.became,
-                detail=taking.details.get(memory_id, Detail()),
+                rows=taking.rows.get(memory_id, Returnable()),
                 identity=identity,
                 own=taking.own.get(memory_id),
             )

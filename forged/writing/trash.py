@@ -1,7 +1,7 @@
 """What was taken away and can come back for 7 days: a directory for each file, with a note of where it lay.
 
 The notes lie beside the files and not in `state.db`, so that a file can come back as long as it is there. A
-note holds ids, paths and details, and no text of a memory. Blocks for the disk; StoreError is raised.
+note holds ids, paths and rows of tables, and no text of a memory. Blocks for the disk; StoreError is raised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files import NOTE, atomic, parse
 from forged.memory import Memory
-from forged.state import Detail, OwnFile
+from forged.state import OwnFile, Returnable
 
 TRASH_S = 7 * 24 * 3600.0
 
@@ -27,8 +27,8 @@ class Note(msgspec.Struct, frozen=True):
 
     `batch` is shared by all that one request took away; `why` is forget, undo or move.
     `followers` are the ids that named this one as their predecessor and name `older` since. `counted`: it was
-    used, and not withheld. `became` is the id of what it was moved to. `detail` is what was known of it, and
-    `own` what was on record of its file, if it was ours. `identity` is which folder the root was.
+    used, and not withheld. `became` is the id of what it was moved to. `rows` are what was known of it, and
+    `own` is what was on record of its file, if it was ours. `identity` is which folder the root was.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Note(msgspec.Struct, frozen=True):
     followers: tuple[str, ...] = ()
     counted: bool = True
     became: str = ""
-    detail: Detail = Detail()
+    rows: Returnable = Returnable()
     identity: str = ""
     own: OwnFile | None = None
 

@@ -3,10 +3,11 @@
 `dispatch` is the way in. `retrieve`, `memories`, `writing`, `moving`, `restoring`, `capture`, `trust`,
 `health` and `endpoints` hold one function a verb, `naming` finds the memory that one means, `context` is what
 they see of the daemon, `convert` the conversions and `refusals` the errors they share. `RefusedWrites` are
-what a disk did not take. `resume` finishes at
-the start what a kill interrupted.
+what a disk did not take. `resume` finishes at the start what a kill interrupted, and `follow_absent` sweeps
+what has no file any more.
 """
 
+from forged.daemon.handlers.absent import follow_absent
 from forged.daemon.handlers.context import About, Daemon, Probe
 from forged.daemon.handlers.dispatch import Dispatcher
 from forged.daemon.handlers.documents_gone import follow_documents
@@ -21,6 +22,7 @@ __all__ = [
     "Dispatcher",
     "Probe",
     "RefusedWrites",
+    "follow_absent",
     "follow_documents",
     "follow_sessions",
     "forgotten_elsewhere",

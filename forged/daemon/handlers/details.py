@@ -6,16 +6,15 @@ Raises InvalidRequest, saying what to change.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 
 import msgspec
 
 from forged import memory
-from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import record
 from forged.daemon.handlers.facts import facts_in_session
 from forged.daemon.handlers.refusals import InvalidRequest
-from forged.files import AGENT_ID, Root
+from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
 from forged.state import TYPES, Detail, Said, metadata_problem, problem_of
@@ -23,13 +22,6 @@ from forged.text.private import without_private
 from forged_client import protocol as wire
 
 _MOST_NAME = 200
-
-
-class Became(msgspec.Struct, frozen=True):
-    """The memory that others were moved to, and its root."""
-
-    id: str
-    root: Root
 
 
 def said_of(request: wire.Remember, scope: str) -> Said:
@@ -98,25 +90,3 @@ def agent_of(home: VectorMap) -> str:
     """Whose memories these are; nothing for those that no agent has for itself."""
     name = os.path.basename(home.root)
     return name if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name) else ""
-
-
-async def drop_all_known(
-    daemon: Daemon, top: str, ids: Collection[str], gone: Collection[str] | Became = ()
-) -> None:
-    """Keep nothing of memories that have left a root, in any table: the one list for all ways to go.
-
-    `gone` are texts that nobody may keep, or the memory that they became where they were moved.
-    Raises StoreError.
-    """
-    state = daemon.state
-    await state.injections.forget(top, ids)
-    await state.told.forget(top, ids)  # uses, too
-    await state.details.forget(top, ids)
-    await state.accesses.forget(top, ids)
-    await state.outbox.forget(ids)
-    await state.to_review.forget(top, ids)
-    if isinstance(gone, Became):
-        await state.judged.moved(ids, gone.id, gone.root.top, gone.root.scope)
-    else:
-        await state.judged.forget(ids, gone)
-    await daemon.trust.disown(top, ids)

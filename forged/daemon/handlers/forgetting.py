@@ -12,11 +12,10 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.details import drop_all_known
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.memory import Scope
 from forged.scopes import SessionMemory, View, root_of_session
-from forged.state import Cut
+from forged.state import Cut, RootIds
 from forged.text.forgetting import without_sentences, words_of
 from forged_client import protocol as wire
 
@@ -49,7 +48,7 @@ async def forget_in_session(context: Context, request: wire.Forget) -> wire.Forg
 
 async def _drop_of_session(daemon: Daemon, row: SessionMemory, contents: Collection[str]) -> None:
     top = root_of_session(row.session_id)
-    await drop_all_known(daemon, top, (row.id,), contents)
+    await daemon.state.removal.forgotten(RootIds(top), (row.id,), contents)
     daemon.retriever.turns.forget(top, (row.id,))
 
 

@@ -22,7 +22,6 @@ import msgspec
 from forged import documents, memory
 from forged.config import KnowledgeConfig
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
-from forged.daemon.handlers.details import drop_all_known
 from forged.daemon.handlers.naming import look
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.shared_documents import bring, held, take_away
@@ -225,7 +224,7 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     generation = index.mark()
     is_known = any(daemon.state.details.get(index.root.top, each) != Detail() for each in ids)
     try:
-        await drop_all_known(daemon, index.root.top, ids)
+        await daemon.state.removal.forgotten(await daemon.trust.ids(index.root.top), ids)
         if is_known:
             await daemon.state.erase_traces()
         await daemon.writer.finish(gone)

@@ -16,7 +16,7 @@ import msgspec
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
-from forged.daemon.handlers.details import drop_all_known, full_record
+from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts
@@ -143,11 +143,11 @@ async def put_away(
     contents = await _announce(context, index, ids)
     if purge and taking.erase:  # after a kill nobody would know these texts any more
         cut = await purge_texts(daemon, contents)
-    gone = await daemon.writer.remove(index, ids, with_details(daemon, index, ids, taking), earlier)
+    gone = await daemon.writer.remove(index, ids, with_rows(daemon, index, ids, taking), earlier)
     generation = index.mark()
     try:
         await daemon.state.forgotten.add(index.root.top, gone.contents, ids)
-        await drop_all_known(daemon, index.root.top, ids, gone.contents)
+        await daemon.state.removal.forgotten(await daemon.trust.ids(index.root.top), ids, gone.contents)
         if index.root.scope is Scope.ORG:
             await forget_pieces(daemon, ids)
         if purge:
@@ -167,10 +167,9 @@ async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, 
     await put_away(Context(daemon, time.monotonic()), index, ids, Taking(), purge=True)
 
 
-def with_details(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
+def with_rows(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
     """What is known of the memories goes with them, and comes back with them."""
-    details = {each: daemon.state.details.of(index.root.top, each) for each in ids}
-    return msgspec.structs.replace(taking, details=details)
+    return msgspec.structs.replace(taking, rows=daemon.state.removal.trashed(index.root.top, ids))
 
 
 async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> list[str]:

@@ -16,18 +16,18 @@ from forged import memory
 from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
-from forged.daemon.handlers.details import Became, carried_over, drop_all_known
-from forged.daemon.handlers.memories import with_details
+from forged.daemon.handlers.details import carried_over
+from forged.daemon.handlers.memories import with_rows
 from forged.daemon.handlers.naming import check_changeable, check_scope, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.writing import insist, root_of, secrets_in
 from forged.errors import MemoryNotFound
-from forged.files import MemoryStore, Root
+from forged.files import MemoryStore
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, Trigger
 from forged.scopes import Workplace
-from forged.state import Intent
+from forged.state import Became, Intent
 from forged.text.private import without_private
 from forged.trust import stored_identity
 from forged.writing import Gone, Taking, new_batch
@@ -71,8 +71,8 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     try:
         told = carried_over(context.daemon.state.details.of(at.index.root.top, base.id), request.to)
         written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
-        taking = Taking(why="move", became=written.memory.id)
-        _, generation = await leave(context, at.index, ids, taking, target.root)
+        became = Became(written.memory.id, written.memory.version, target.root.top, target.root.scope)
+        _, generation = await leave(context, at.index, ids, Taking(why="move", became=became.id), became)
     finally:
         await context.daemon.state.intents.drop(intent.key)
     reply = msgspec.structs.replace(
@@ -103,15 +103,16 @@ async def _ends(context: Context, place: Workplace, request: wire.Move) -> tuple
 
 
 async def leave(
-    context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking, target: Root
+    context: Context, index: RootIndex, ids: tuple[str, ...], taking: Taking, became: Became
 ) -> tuple[Gone, int]:
     """Take away what has been copied to another root; its text may be captured again."""
-    gone = await context.daemon.writer.remove(index, ids, with_details(context.daemon, index, ids, taking))
+    daemon = context.daemon
+    gone = await daemon.writer.remove(index, ids, with_rows(daemon, index, ids, taking))
     generation = index.mark()
-    await drop_all_known(context.daemon, index.root.top, ids, Became(taking.became, target))
+    await daemon.state.removal.moved(await daemon.trust.ids(index.root.top), ids, became)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    context.daemon.retriever.turns.forget(index.root.top, ids)
-    await context.daemon.writer.finish(gone)
+    daemon.retriever.turns.forget(index.root.top, ids)
+    await daemon.writer.finish(gone)
     return gone, generation
 
 

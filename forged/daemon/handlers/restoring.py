@@ -27,7 +27,7 @@ from forged.files import Root, root_at
 from forged.maps import RootIndex
 from forged.memory import Scope
 from forged.scopes import Workplace
-from forged.state import Intent
+from forged.state import Became, Intent
 from forged.trust import elsewhere
 from forged.writing import TRASH_S, Taking, Trashed
 from forged_client import protocol as wire
@@ -102,12 +102,12 @@ def _check_here(
 
 async def _back(context: Context, index: RootIndex, some: Sequence[Trashed]) -> int:
     """Files of one root; what they say may be captured again."""
-    details = {each.note.id: each.note.detail for each in some}
-    await context.daemon.state.details.put(index.root.top, details)
+    rows = {each.note.id: each.note.rows for each in some}
+    await context.daemon.state.removal.returned(index.root.top, rows)
     back = await context.daemon.writer.restore(index, some)
     generation = index.mark()
     texts = [each.memory.content for each in some]
-    await context.daemon.state.forgotten.withdraw(index.root.top, texts, details)
+    await context.daemon.state.forgotten.withdraw(index.root.top, texts, rows)
     await context.daemon.writer.finish(back)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
     context.daemon.retriever.turns.purge()
@@ -224,5 +224,12 @@ async def _resumed(context: Context, intent: Intent) -> None:
     else:
         target = root_at(intent.to_top, daemon.resolver.home)
         _, there = await daemon.trust.look(target)
-        if any(each.id == intent.became for each in there.memories):
-            await leave(context, index, intent.ids, taking, target)
+        for each in there.memories:
+            if each.id == intent.became:
+                await leave(
+                    context,
+                    index,
+                    intent.ids,
+                    taking,
+                    Became(each.id, each.version, target.top, target.scope),
+                )

@@ -22,7 +22,7 @@ from tests.data.memories import memory
 from tests.state.conftest import names
 from tests.support.reading import bytes_of
 
-# Every table is in one of these two. What has ids of memories is cleaned by `details.drop_all_known`, or it
+# Every table is in one of these two. What has ids of memories is cleaned by `state.removal`, or it
 # says here why it may keep them.
 CLEANED = {
     *("own_files", "uses", "told", "to_review", "judged", "injections", "details", "accesses", "outbox"),
@@ -47,7 +47,8 @@ OTHERS = {
     "replicas": "marks that hold against a server which still has the memory",
     "brought": "hashes of files",
     "excludes": "roots",
-    "absences": "ends by itself when the memory is seen or swept",
+    "absences": "days of what has no file, which end when the memory is seen or goes",
+    "places": "roots",
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
