@@ -11,7 +11,11 @@ FIELDS: dict[str, str] = {}
 # Fields of replies that are gone.
 GONE: frozenset[str] = frozenset()
 # Steps that may answer differently, by their number, with the reason.
-CHANGED: dict[int, str] = {}
+CHANGED: dict[int, str] = {
+    229: "a restored memory has the counts that it had when it went to the trash",
+    383: "injections of a memory that was moved or restored are on record under its new place",
+    384: "a memory that was moved or restored has the counts that it had",
+}
 
 
 def request(kind: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
