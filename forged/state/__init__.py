@@ -15,17 +15,9 @@ here and opens nothing, so all that needs the file is imported when it is asked 
 from typing import TYPE_CHECKING
 
 from forged import door
-from forged.state.event_values import (
-    DeadEvent,
-    Document,
-    Event,
-    Kind,
-    new_event_id,
-)
+from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
-    from forged.state.absences import Absence, Absences
-    from forged.state.accesses import Access, Accesses
     from forged.state.cutting import Cut, Left, cut
     from forged.state.database import Change
     from forged.state.details import (
@@ -38,21 +30,18 @@ if TYPE_CHECKING:
         metadata_problem,
         problem_of,
     )
-    from forged.state.digests import digest
-    from forged.state.events import Events
     from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
-    from forged.state.heard import DIGEST_BYTES, Heard, Watermark
-    from forged.state.injections import Given, InjectedTurn, Injections
+    from forged.state.heard import DIGEST_BYTES, Watermark
+    from forged.state.injections import Given, InjectedTurn
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
-    from forged.state.learned import Learned, Progress
-    from forged.state.outbox import REMOVALS, Outbox, Write, WriteKind
-    from forged.state.parts import Part, Parts
-    from forged.state.pauses import EVERYWHERE, Pauses
-    from forged.state.removal import Became, Look, Removal, Returnable, RootIds
-    from forged.state.replicas import NEVER_MET, Mark, MarkKind, Replica, Replicas, is_newer
-    from forged.state.requests import Begun, Known, Receipt, Receipts, Requests
+    from forged.state.learned import Progress
+    from forged.state.outbox import Write, WriteKind
+    from forged.state.parts import Part
+    from forged.state.removal import Became, Look, Returnable, RootIds
+    from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
+    from forged.state.requests import Begun, Known, Receipt, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
     from forged.state.told import Entry, HeardList, Place, Told
@@ -60,16 +49,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DIGEST_BYTES",
-    "EVERYWHERE",
     "MOST_LEARNED",
     "NEVER_MET",
-    "REMOVALS",
     "TYPES",
     "UNSAID",
-    "Absence",
-    "Absences",
-    "Access",
-    "Accesses",
     "Became",
     "Begun",
     "Change",
@@ -81,37 +64,27 @@ __all__ = [
     "Document",
     "Entry",
     "Event",
-    "Events",
     "Exclude",
     "Excludes",
     "Forgotten",
     "Given",
-    "Heard",
     "HeardList",
     "InjectedTurn",
-    "Injections",
     "Intent",
     "Intents",
     "Judged",
     "Judgement",
     "Kind",
     "Known",
-    "Learned",
     "Left",
     "Look",
     "Looked",
     "Mark",
-    "MarkKind",
-    "Outbox",
     "OwnFile",
     "Part",
-    "Parts",
-    "Pauses",
     "Place",
     "Progress",
     "Receipt",
-    "Receipts",
-    "Removal",
     "Replica",
     "Replicas",
     "Requests",
@@ -128,7 +101,6 @@ __all__ = [
     "Write",
     "WriteKind",
     "cut",
-    "digest",
     "is_newer",
     "metadata_problem",
     "new_event_id",
@@ -137,26 +109,21 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    absences=("Absence", "Absences"),
-    accesses=("Access", "Accesses"),
     database=("Change",),
     cutting=("Cut", "Left", "cut"),
     details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
-    digests=("digest",),
-    events=("Events",),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
-    heard=("DIGEST_BYTES", "Heard", "Watermark"),
-    injections=("Given", "InjectedTurn", "Injections"),
+    heard=("DIGEST_BYTES", "Watermark"),
+    injections=("Given", "InjectedTurn"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
-    learned=("Learned", "Progress"),
-    outbox=("REMOVALS", "Outbox", "Write", "WriteKind"),
-    parts=("Part", "Parts"),
-    pauses=("EVERYWHERE", "Pauses"),
-    removal=("Became", "Look", "Removal", "Returnable", "RootIds"),
-    replicas=("NEVER_MET", "Mark", "MarkKind", "Replica", "Replicas", "is_newer"),
-    requests=("Begun", "Known", "Receipt", "Receipts", "Requests"),
+    learned=("Progress",),
+    outbox=("Write", "WriteKind"),
+    parts=("Part",),
+    removal=("Became", "Look", "Returnable", "RootIds"),
+    replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),
+    requests=("Begun", "Known", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
     told=("Entry", "HeardList", "Place", "Told"),

@@ -230,7 +230,7 @@ def test_it_ends_when_its_caller_is_killed_and_its_folder_goes(place):
     )
     caller = (
         "import asyncio, sys, time; import msgspec; from forged.models import Door, Prompt, Purpose;"
-        "from forged.models.programs import ProgramChat; from forged.program import Program;"
+        "from forged.models.programs.chat import ProgramChat; from forged.program import Program;"
         "chat = ProgramChat(msgspec.json.decode(sys.argv[1], type=Program), sys.argv[2], door=Door());"
         "asyncio.run(chat.complete(Prompt('s', 'u', Purpose('capture')), deadline=time.monotonic() + 60))"
     )

@@ -34,9 +34,9 @@ from forged.state import (
     RootRecord,
     Watermark,
     Write,
-    digest,
 )
 from forged.state.database import connect, transaction
+from forged.state.digests import digest
 from forged.state.excludes import Exclude
 from forged.state.tables import FORMAT, put
 from tests.state.conftest import a_governor, documents, event, names, opened, raw

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.state import Forgotten, digest, forgotten
-from forged.state.digests import digests_within
+from forged.state import Forgotten, forgotten
+from forged.state.digests import digest, digests_within
 from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
 from forged.writing.ledger import _letters

@@ -9,7 +9,8 @@ import sqlite3
 import pytest
 
 from forged.errors import StoreError
-from forged.state import State, digest
+from forged.state import State
+from forged.state.digests import digest
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import later, turns, until

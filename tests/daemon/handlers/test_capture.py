@@ -23,8 +23,8 @@ from forged.daemon.handlers import talks
 from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
-from forged.state import Event, digest
-from forged.state.digests import digest_of_id
+from forged.state import Event
+from forged.state.digests import digest, digest_of_id
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Session
 from tests.daemon.parts import assembled

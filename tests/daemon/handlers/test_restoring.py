@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from forged.daemon.handlers import resume
 from forged.daemon.handlers.memories import put_away
 from forged.errors import MemoryNotFound
-from forged.state import Intent, digest
+from forged.state import Intent
+from forged.state.digests import digest
 from forged.writing.trash import Trash
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
