@@ -1,8 +1,11 @@
 """A memory as a value: its text, its scope, its links; and the problem of a file that is none.
 
 A memory is one markdown file with front matter. Times stay the text that was in the file, because nanoseconds
-and offsets must survive a round trip.
+and offsets must survive a round trip. The contract lists what a memory may be;
+a file may hold other words.
 """
+
+# ruff: noqa: PLC0414 - names to be imported from here
 
 from __future__ import annotations
 
@@ -20,6 +23,12 @@ from enum import StrEnum
 
 import msgspec
 
+from forged_client.contract.memories import TYPES as TYPES
+from forged_client.contract.memories import Category as Category
+from forged_client.contract.memories import Origin as Origin
+from forged_client.contract.memories import Relationship as Relationship
+from forged_client.contract.memories import Scope as Scope
+
 # Begins with what the kernel says; asking it for every id lets go of the interpreter, on the event loop.
 _numbers = random.Random()  # noqa: S311 - as `new_id` says
 os.register_at_fork(after_in_child=_numbers.seed)
@@ -30,27 +39,6 @@ ID_PATTERN = re.compile(r"mem_[A-Za-z0-9_-]{1,64}")
 
 # So many cues of a memory count, and so many characters of each.
 MOST_CUES, MOST_CUE_CHARS = 5, 200
-
-
-class Scope(StrEnum):
-    """Who a memory is for: all who work in a repository, a user, an agent, one session, or everybody."""
-
-    REPO = "repo"
-    USER = "user"
-    AGENT = "agent"
-    SESSION = "session"
-    ORG = "org"
-
-
-class Category(StrEnum):
-    """What a memory is about. Files may hold others than these six, which are read as they are."""
-
-    CODING_PREFERENCES = "coding-preferences"
-    PROJECT_CONVENTIONS = "project-conventions"
-    ARCHITECTURAL_DECISIONS = "architectural-decisions"
-    USER_FACTS = "user-facts"
-    CORRECTIONS = "corrections"
-    PATTERNS = "patterns"
 
 
 _DEFAULTS: dict[str, Category] = {
@@ -65,37 +53,12 @@ def default_category(scope: str) -> Category:
     return _DEFAULTS.get(scope, Category.PROJECT_CONVENTIONS)
 
 
-class Relationship(StrEnum):
-    """How a memory is related to another. Files may hold others than these four."""
-
-    SUPERSEDES = "supersedes"
-    REFINES = "refines"
-    CONTRADICTS = "contradicts"
-    RELATES_TO = "relates-to"
-
-
 class Trigger(StrEnum):
     """What made a memory be written, in the words of the file format."""
 
     CADENCE = "cadence"
     COMPACTION = "compaction"
     EXPLICIT = "explicit"
-
-
-class Origin(StrEnum):
-    """Where the text of a memory came from, as far as this daemon knows.
-
-    `typed` by a person in a conversation and kept by rules; `explicit`, given by a person to be kept;
-    `model`, written by a classifier model; `agent`, remembered by a program; `import`; `file`, all that
-    nobody saw being written.
-    """
-
-    TYPED = "typed"
-    EXPLICIT = "explicit"
-    MODEL = "model"
-    AGENT = "agent"
-    IMPORT = "import"
-    FILE = "file"
 
 
 class Related(msgspec.Struct, frozen=True, gc=False):

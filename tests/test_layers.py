@@ -57,6 +57,7 @@ MAY_REACH_BEHIND_DOORS = {
     "forged.__main__": "entry of the daemon",
     "forged.capture.worker": "entry of the worker, whose memory counts",
     "forged_client.protocol": "the door of the contract",
+    "forged.memory": "takes the words of a memory, and no other message",
 }
 # One technology, one home.
 HOMES = {
@@ -77,6 +78,8 @@ HOMES = {
             "forged.__main__",
             "forged.text.private",
             "forged.scopes.resolve",  # compares what a client sees at a path as the contract says it
+            "forged.memory",  # its words are listed in the contract
+            "forged.state.event_values",  # as are the kinds of what is captured
             "forged.daemon",
             "forged.cli",
             "forged.integrations",

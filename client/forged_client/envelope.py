@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -17,6 +17,11 @@ Effect = Literal["read", "write", "stream"]
 # `workspace`: the daemon finds the roots of the request's workspace first, or where that may be left out the
 # user's own. `memory` and `retrieval`: these are on. `state`: it is read, and no pause is on record.
 Need = Literal["workspace", "memory", "retrieval", "state"]
+
+
+def one_of(what: str, words: Iterable[str]) -> msgspec.Meta:
+    """Annotate a text of a request: it is one of these, or its default. The daemon compares."""
+    return msgspec.Meta(extra={"what": what, "words": tuple(words)})
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

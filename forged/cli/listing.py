@@ -165,7 +165,7 @@ def chain_table(chain: Chain, width: int = 0) -> Iterator[str]:
         one, other = (escape_line(names.get(memory.id, memory.id)) for memory in heads[-2:])
         ways = (f"forgectl edit {other} --relate {one}:supersedes", f"forgectl forget --version {one}")
         whole = f"  {'   or   '.join(ways)}"
-        yield from (whole,) if not width or cells(whole) <= width else (f"  {way}" for way in ways)
+        yield from (whole,) if not width or cells(whole) <= width else ways
 
 
 _CAME = {

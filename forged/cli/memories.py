@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import click
@@ -18,24 +18,16 @@ from forged.cli.terminal import counted, escape_line, listed, tell
 from forged_client import protocol as wire
 from forged_client.client import Client
 
-# What the daemon knows; a file may hold other categories.
-SCOPES = ("repo", "user", "agent", "session", "org")
-TYPES = ("fact", "preference", "summary", "learning", "state", "persona", "scratchpad")
-ORIGINS = ("typed", "explicit", "model", "agent", "import", "file")
-CATEGORIES = (
-    *("coding-preferences", "project-conventions", "architectural-decisions"),
-    *("user-facts", "corrections", "patterns"),
-)
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def _categories(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
-    return [each for each in CATEGORIES if each.startswith(begun)]
+def _one_of(words: Iterable[str]) -> Complete:
+    """Complete one of the contract's words; a file may hold others."""
+    return lambda _context, _option, begun: [each for each in words if each.startswith(begun)]
 
 
-def _scopes(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
-    return [each for each in SCOPES if each.startswith(begun)]
-
-
+_scopes, _categories = _one_of(list(wire.Scope)), _one_of(list(wire.Category))
+_types = _one_of([each for types in wire.TYPES.values() for each in types])
 agent_option = click.option(
     "--agent", "agent_id", default="", metavar="NAME", help="Whose memories, in scope agent."
 )
@@ -52,10 +44,6 @@ def scope_option(command: Callable[..., None]) -> Callable[..., None]:
     return _of_scope(agent_option(command))
 
 
-def _types(_context: click.Context, _option: click.Parameter, begun: str) -> list[str]:
-    return [each for each in TYPES if each.startswith(begun)]
-
-
 @click.command("list")
 @click.option(
     "--scope", default="", shell_complete=_scopes, help="Only this scope: repo, user, agent, session or org."
@@ -64,7 +52,7 @@ def _types(_context: click.Context, _option: click.Parameter, begun: str) -> lis
 @click.option("--category", default="", shell_complete=_categories, help="Only this category.")
 @since_option
 @click.option("--session", "session_id", default="", metavar="ID", help="Only of sessions that begin so.")
-@click.option("--origin", type=click.Choice(ORIGINS), help="Only of this origin.")
+@click.option("--origin", type=click.Choice(list(map(str, wire.Origin))), help="Only of this origin.")
 @click.option("--stale", is_flag=True, help="Only those that stand on a file which changed.")
 @click.option("--problems", is_flag=True, help="Files that are no memories, or only in part, and why.")
 @click.option("--all-repos", is_flag=True, help="Of every repository that was seen, not only of this one.")

@@ -13,9 +13,8 @@ from forged.cli.commands import asks
 from forged.cli.memories import key_and_value
 from forged.cli.tables import folded
 from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly
-from forged_client.protocol import Recall, Recalled, RecalledMemory
+from forged_client.protocol import Recall, Recalled, RecalledMemory, Scope
 
-SCOPES = ("session", "user", "agent", "org", "repo")
 _INDENT = "    "
 
 
@@ -35,7 +34,7 @@ _INDENT = "    "
     "--scope",
     "scopes",
     multiple=True,
-    type=click.Choice(SCOPES),
+    type=click.Choice(list(map(str, Scope))),
     help="Search this one instead of session, user, agent and org; repeatable.",
 )
 @click.option("--text", "as_text", is_flag=True, help="Print the injection, as an agent gets it.")

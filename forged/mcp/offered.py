@@ -11,7 +11,9 @@ from forged.mcp.messages import Json
 
 # The newest first: what a client of a version that is not here is offered.
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-CATEGORIES = (
+# As the contract lists them, which is not there yet when these are listed.
+_SCOPES = ("repo", "user", "agent")
+_CATEGORIES = (
     "coding-preferences",
     "project-conventions",
     "architectural-decisions",
@@ -102,8 +104,8 @@ TOOLS = (
         "List memories",
         "Memories of this repository and this user, newest first: ids and first lines.",
         {
-            "scope": _one_of("repo", "user", "agent"),
-            "category": _one_of(*CATEGORIES),
+            "scope": _one_of(*_SCOPES),
+            "category": _one_of(*_CATEGORIES),
             "limit": _count(100, 20),
             "cursor": _text("from the list before, for the next page", 20),
         },
@@ -117,12 +119,10 @@ TOOLS = (
         {
             "text": _text("one statement that is understood by itself, with its reason", 20_000),
             "scope": _one_of(
-                "repo",
-                "user",
-                "agent",
+                *_SCOPES,
                 description="repo (default), user: true in all repositories, or agent: for you alone",
             ),
-            "category": _one_of(*CATEGORIES),
+            "category": _one_of(*_CATEGORIES),
             "cues": _texts("when it should come back, a short line each", 0, 5, 200),
             "evidence": _texts("files it stands on: PATH, PATH:LINE or PATH:FIRST-LAST", 0, 20, 1_000),
             "supersedes": _text("id of the memory that this replaces"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from forged.state.cutting import Cut, Left, cut
     from forged.state.database import Change
     from forged.state.details import (
-        TYPES,
         UNSAID,
         Detail,
         Detailing,
@@ -51,7 +50,6 @@ __all__ = [
     "DIGEST_BYTES",
     "MOST_LEARNED",
     "NEVER_MET",
-    "TYPES",
     "UNSAID",
     "Became",
     "Begun",
@@ -111,7 +109,7 @@ __getattr__ = door(
     __name__,
     database=("Change",),
     cutting=("Cut", "Left", "cut"),
-    details=("TYPES", "UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
+    details=("UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Watermark"),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from forged.memory import Scope
+from forged.memory import TYPES
 from forged.state.database import Change, Database
 from forged.state.rows import MemoryRows, key_of
 
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 # Of memories in all; the details that were put longest ago go first.
 MOST, MOST_IN_ALL = 1 << 17, 64 << 20
 MOST_KEYS, MOST_BYTES, _MOST_KEY_CHARACTERS, _DEEPEST = 32, 4096, 128, 8
-TYPES: Mapping[str, tuple[str, ...]] = {
-    Scope.USER: ("fact", "preference", "summary"),
-    Scope.AGENT: ("learning", "state", "persona", "scratchpad"),
-}
-"""The types that memories of a scope may have; those of the others have none."""
 
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -17,8 +17,9 @@ from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import Memory, time_ns, utc_now
 from forged.state.details import UNSAID, Said
+from forged_client.protocol import CaptureKind
 
-Kind = Literal["turn", "compaction", "explicit", "session_end", "learned"]
+Kind = Literal[CaptureKind, "learned"]
 
 # What is on disk before it is acknowledged; a turn is within a second.
 DURABLE: frozenset[str] = frozenset({"compaction", "explicit", "session_end", "learned"})

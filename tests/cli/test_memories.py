@@ -8,6 +8,7 @@ from forged.cli import commands, memories
 from forged.cli.tables import cells
 from forged.memory import Category, Origin, Scope
 from forged_client.protocol import (
+    TYPES,
     Chain,
     Edge,
     Forget,
@@ -217,9 +218,14 @@ def test_a_person_is_asked_about_what_will_be_erased(daemon, forgectl, monkeypat
 # --- list, narrowed --------------------------------------------------------------------------------------
 
 
-def test_what_is_offered_is_what_the_daemon_knows():
-    assert (tuple(Scope), tuple(Origin)) == (memories.SCOPES, memories.ORIGINS)
-    assert tuple(Category) == memories.CATEGORIES
+def test_what_is_offered_is_what_the_contract_lists():
+    (origin,) = [each for each in memories.list_command.params if each.name == "origin"]
+    offered = (memories._scopes, memories._categories, memories._types)
+    types = [each for some in TYPES.values() for each in some]
+
+    assert list(origin.type.choices) == list(Origin)
+    assert [each(None, None, "") for each in offered] == [list(Scope), list(Category), types]
+    assert memories._scopes(None, None, "a") == ["agent"]
 
 
 def test_every_filter_reaches_the_daemon(daemon, forgectl):
@@ -319,7 +325,7 @@ def completed(forgectl_words: str, begun: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "begun", "offered"),
     [
-        ("list --origin", "", list(memories.ORIGINS)),
+        ("list --origin", "", list(Origin)),
         ("list --scope", "u", ["user"]),
         ("list --category", "co", ["coding-preferences", "corrections"]),
         ("list --since", "", ["today", "yesterday", "2h", "7d"]),

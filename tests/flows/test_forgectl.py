@@ -190,12 +190,12 @@ def test_a_memory_that_is_not_there_is_1(shell, verb):
     [
         (["serch"], "did you mean 'search'?"),
         (["remember", " \n"], "the content is blank"),
-        (["remember", "x", "--scope", "banana"], "unknown scope 'banana'; use repo, user, agent or org"),
+        (["remember", "x", "--scope", "banana"], "unknown scope 'banana'; use one of repo, user, agent, "),
         (
             ["remember", "x", "--category", "banana"],
             "unknown category 'banana'; use one of coding-preferences",
         ),
-        (["list", "--scope", "banana"], "unknown scope 'banana'; use repo, user, agent or org"),
+        (["list", "--scope", "banana"], "unknown scope 'banana'; use one of repo, user, agent, session, org"),
         (["search", ""], "the query is empty"),
         (["retrieve", "--stdin-json"], "not a JSON array of messages"),
         (["forget", "mem_x"], "needs --yes"),

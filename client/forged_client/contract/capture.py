@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, get_args
+
 import msgspec
 
 from forged_client.contract.memories import MemoryRecord
 from forged_client.contract.retrieval import Message
-from forged_client.envelope import Reply, Request
+from forged_client.envelope import Reply, Request, one_of
 
 MAX_CAPTURE_BYTES = 2 << 20
+
+# When a conversation is handed over.
+CaptureKind = Literal["turn", "compaction", "explicit", "session_end"]
+KindWord = Annotated[str, one_of("kind", get_args(CaptureKind))]
 
 # Characters. The end of a message that goes on in the next part of a capture stands there once more: what a
 # cut goes through, a secret or a sentence, stands whole in one of the two.
@@ -57,7 +63,7 @@ class Capture(Request[Captured], frozen=True, tag="capture"):
 
     workspace: str
     session_id: str
-    kind: str = "turn"
+    kind: KindWord = "turn"
     messages: tuple[Message, ...] = ()
     last_summary_index: int = 0
     event_id: str = ""

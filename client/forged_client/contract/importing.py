@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forged_client.contract.memories import Edge
+from forged_client.contract.memories import CategoryWord, Edge, ScopeWord
 from forged_client.envelope import Reply, Request
 
 
@@ -17,7 +17,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_id: str
     content: str = ""
-    category: str = ""
+    category: CategoryWord = ""
     created_at: str = ""
     updated_at: str = ""
     source: str = ""
@@ -66,7 +66,7 @@ class Import(Request[Imported], frozen=True, tag="import"):
     bypassable = True
 
     workspace: str
-    scope: str = "repo"
+    scope: ScopeWord = "repo"
     drafts: tuple[Draft, ...] = ()
     look: bool = False
     own: bool = False

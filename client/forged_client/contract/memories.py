@@ -2,18 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any
 
 import msgspec
 
-from forged_client.envelope import R, Reply, Request
+from forged_client.envelope import R, Reply, Request, one_of
+
+# Words that a request may use for what a memory is. A file, and so a reply, may hold others.
+
+
+class Scope(StrEnum):
+    """Who a memory is for: all who work in a repository, a user, an agent, one session, or everybody."""
+
+    REPO = "repo"
+    USER = "user"
+    AGENT = "agent"
+    SESSION = "session"
+    ORG = "org"
+
+
+class Category(StrEnum):
+    """What a memory is about."""
+
+    CODING_PREFERENCES = "coding-preferences"
+    PROJECT_CONVENTIONS = "project-conventions"
+    ARCHITECTURAL_DECISIONS = "architectural-decisions"
+    USER_FACTS = "user-facts"
+    CORRECTIONS = "corrections"
+    PATTERNS = "patterns"
+
+
+class Relationship(StrEnum):
+    """How a memory is related to another."""
+
+    SUPERSEDES = "supersedes"
+    REFINES = "refines"
+    CONTRADICTS = "contradicts"
+    RELATES_TO = "relates-to"
+
+
+class Origin(StrEnum):
+    """Where the text of a memory came from, as far as this daemon knows.
+
+    `typed` by a person in a conversation and kept by rules; `explicit`, given by a person to be kept;
+    `model`, written by a classifier model; `agent`, remembered by a program; `import`; `file`, all that
+    nobody saw being written.
+    """
+
+    TYPED = "typed"
+    EXPLICIT = "explicit"
+    MODEL = "model"
+    AGENT = "agent"
+    IMPORT = "import"
+    FILE = "file"
+
+
+CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
+"""What a client may say of a text's origin; the rest only the daemon knows."""
+
+TYPES: dict[str, tuple[str, ...]] = {
+    Scope.USER: ("fact", "preference", "summary"),
+    Scope.AGENT: ("learning", "state", "persona", "scratchpad"),
+}
+"""Types that memories of a scope may have; those of the others have none."""
+
+ScopeWord = Annotated[str, one_of("scope", Scope)]
+CategoryWord = Annotated[str, one_of("category", Category)]
+OriginWord = Annotated[str, one_of("origin", Origin)]
+ClaimedOrigin = Annotated[str, one_of("origin", CLAIMED)]
+RelationshipWord = Annotated[str, one_of("relationship", Relationship)]
 
 
 class Edge(msgspec.Struct, frozen=True):
     """A link from one memory to another."""
 
     id: str
-    relationship: str = "relates-to"
+    relationship: RelationshipWord = "relates-to"
 
 
 class Relation(msgspec.Struct, frozen=True):
@@ -119,13 +184,13 @@ class Remember(Request[Remembered], frozen=True, tag="remember"):
 
     workspace: str
     content: str
-    scope: str = ""
-    category: str = ""
+    scope: ScopeWord = ""
+    category: CategoryWord = ""
     supersedes: str = ""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
     allow_secret: bool = False
-    origin: str = "agent"
+    origin: ClaimedOrigin = "agent"
     key: str = ""
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
@@ -150,7 +215,7 @@ class _Shown(Request[R], frozen=True, kw_only=True):
     """Options of what shows memories by id."""
 
     min_generation: str = ""
-    scope: str = ""
+    scope: ScopeWord = ""
     agent_id: str = ""
 
 
@@ -171,7 +236,7 @@ class GetMemories(_Shown[Memories], frozen=True, tag="get"):
 class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
     """Filters and a page of them."""
 
-    scope: str = ""
+    scope: ScopeWord = ""
     category: str = ""
     all_versions: bool = False
     limit: int = 100
@@ -180,7 +245,7 @@ class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
     stale: bool = False
     since: str = ""
     session_id: str = ""
-    origin: str = ""
+    origin: OriginWord = ""
     all_repos: bool = False
     agent_id: str = ""
     entities: bool = False
@@ -221,7 +286,7 @@ class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
 
     version_only: bool = False
     erase_now: bool = False
-    scope: str = ""
+    scope: ScopeWord = ""
     key: str = ""
     agent_id: str = ""
 
@@ -281,12 +346,12 @@ class Edit(Request[Remembered], frozen=True, tag="edit"):
     workspace: str
     memory_id: str
     content: str | None = None
-    category: str = ""
+    category: CategoryWord = ""
     base: str = ""
-    scope: str = ""
+    scope: ScopeWord = ""
     session_id: str = ""
     allow_secret: bool = False
-    origin: str = "agent"
+    origin: ClaimedOrigin = "agent"
     key: str = ""
     cues: tuple[str, ...] | None = None
     evidence: tuple[str, ...] | None = None
@@ -314,7 +379,7 @@ class Moved(Reply, frozen=True, tag="moved"):
 class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
     """Where it is now."""
 
-    scope: str = ""
+    scope: ScopeWord = ""
     allow_secret: bool = False
     key: str = ""
     agent_id: str = ""
@@ -333,7 +398,7 @@ class Move(_MoveOptions, frozen=True, tag="move"):
 
     workspace: str
     memory_id: str
-    to: str
+    to: ScopeWord
 
 
 class Trashed(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,7 +429,7 @@ class Restored(Reply, frozen=True, tag="restored"):
 class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
     """Where it was."""
 
-    scope: str = ""
+    scope: ScopeWord = ""
     key: str = ""
     agent_id: str = ""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from forged_client.contract.memories import ScopeWord
 from forged_client.envelope import Reply, Request
 
 
@@ -75,6 +76,6 @@ class Recall(Request[Recalled], frozen=True, tag="recall"):
     user_id: str = ""
     agent_id: str = ""
     filters: dict[str, Any] = msgspec.field(default_factory=dict)
-    scopes: tuple[str, ...] = ()
+    scopes: tuple[ScopeWord, ...] = ()
     timeout_s: float | None = None
     token_budget: int | None = None

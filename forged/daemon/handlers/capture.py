@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import get_args
+from typing import cast
 
 import msgspec
 
@@ -35,8 +35,6 @@ from forged.trust import elsewhere
 from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
-# Past sessions have a verb of their own.
-_KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "learned")
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _COUNTED_AS = {"proposal": "proposals", "remove": "steps", "restore": "steps", "move": "steps"}
 _MOST_DAYS = 90
@@ -73,12 +71,9 @@ async def keep(
     if place.off:
         metrics.captures_rejected += 1
         raise Disabled(place.off)
-    kind = next((known for known in _KINDS if known == request.kind), None)
-    if kind is None:
-        raise InvalidRequest(f"unknown kind {request.kind[:64]!r}; use one of {', '.join(_KINDS)}")
     found = await heard(request.messages, request.last_summary_index)
     spoken = Spoken(
-        kind=kind,
+        kind=cast("Kind", request.kind),
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,
         said=found.said,

@@ -6,25 +6,25 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
 from forged import memory
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.refusals import InvalidRequest, insist
 from forged.entities import spoken_by
 from forged.files import Root
 from forged.map import VectorMap
-from forged.memory import Category, Memory, Origin, Related, Relationship, Trigger, default_category
+from forged.memory import Memory, Origin, Related, Trigger, default_category
 from forged.scopes import Ranked, Stayed
+from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
 _Told = TypeVar("_Told", wire.Hit, wire.MemoryRecord)
-# What a client may say of a text's origin; the rest only this daemon knows.
-CLAIMED = (Origin.AGENT, Origin.EXPLICIT)
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -48,10 +48,6 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     """
     if not request.content.strip():
         raise InvalidRequest("the content is blank; say what to remember")
-    if request.category:
-        check_known("category", request.category, Category)
-    check_known("origin", request.origin, CLAIMED)
-    check_links(request.related)
     now = memory.utc_now()
     return Memory(
         id=memory.new_id(),
@@ -69,16 +65,41 @@ def draft(request: wire.Remember, root: Root) -> Memory:
     )
 
 
-def check_links(related: Iterable[wire.Edge]) -> None:
-    """Raises InvalidRequest."""
-    for edge in related:
-        check_known("relationship", edge.relationship, Relationship)
+class _Words(NamedTuple):
+    """Words that a field takes beside its default; none where it holds values that have such fields."""
+
+    field: str
+    default: object
+    what: str = ""
+    words: tuple[str, ...] = ()
 
 
-def check_known(field: str, value: str, allowed: Iterable[str]) -> None:
-    """Raises InvalidRequest."""
-    if value not in list(allowed):
-        raise InvalidRequest(f"unknown {field} {value[:64]!r}; use one of {', '.join(allowed)}")
+@cache
+def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
+    found: list[_Words] = []
+    for each in msgspec.structs.fields(kind):
+        inner = get_args(each.type)[0] if get_origin(each.type) is tuple else each.type
+        notes = getattr(inner, "__metadata__", ())
+        found += [_Words(each.name, each.default, **note.extra) for note in notes]
+        is_value = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        if is_value and inner is not wire.Draft and _words_of(inner):
+            found.append(_Words(each.name, each.default))
+    return tuple(found)
+
+
+def check_words(given: msgspec.Struct) -> None:
+    """Compare words of a request with those of the contract. A draft is refused alone, when it is written.
+
+    Raises InvalidRequest, and SecretFound for a word that must not be quoted.
+    """
+    for field, default, what, words in _words_of(type(given)):
+        value = getattr(given, field)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, msgspec.Struct):
+                check_words(each)
+            elif each != default and each not in words:
+                insist(shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False))
+                raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
 def hit(ranked: Ranked) -> wire.Hit:

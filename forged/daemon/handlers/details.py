@@ -17,7 +17,7 @@ from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
-from forged.state import TYPES, Detail, Said, metadata_problem, problem_of
+from forged.state import Detail, Said, metadata_problem, problem_of
 from forged.text.private import without_private
 from forged_client import protocol as wire
 
@@ -53,7 +53,7 @@ def names_in(request: wire.Remember) -> tuple[str, ...]:
 
 def carried_over(detail: Detail, scope: str) -> Said:
     """What is known of a memory that goes into another scope, where there may be no such type."""
-    kept = detail.memory_type if detail.memory_type in TYPES.get(scope, ()) else ""
+    kept = detail.memory_type if detail.memory_type in wire.TYPES.get(scope, ()) else ""
     return Said(kept, detail.importance, detail.metadata, detail.agent_id, detail.user_id)
 
 

@@ -41,7 +41,7 @@ from forged.daemon.handlers import (
     writing,
 )
 from forged.daemon.handlers.context import Context, Daemon, Keyed
-from forged.daemon.handlers.convert import token_of, without_texts
+from forged.daemon.handlers.convert import check_words, token_of, without_texts
 from forged.daemon.handlers.refusals import Disabled
 from forged.errors import Conflict, StoreError
 from forged.scopes import Workplace
@@ -214,13 +214,13 @@ class Dispatcher:
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> Answered:
         if not self._daemon.resolver.agrees(request.seen):
             await self._daemon.resolver.agree(request.seen)
-        handler = HANDLERS[type(request)]
-        if not request.needs:
-            return await handler(context, request)
-        place = await self._daemon.resolver.resolve(self._where(request))
-        if off := await self._off(place, request):
-            raise Disabled(off)
-        return await handler(context, place, request)
+        handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
+        if request.needs:
+            where = (await self._daemon.resolver.resolve(self._where(request)),)
+            if off := await self._off(*where, request):
+                raise Disabled(off)
+        check_words(request)
+        return await handler(context, *where, request)
 
     def _where(self, request: wire.Request[wire.Reply]) -> str:
         """The workspace of a request; what need not name one is asked where the user's own memories are."""

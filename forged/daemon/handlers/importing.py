@@ -20,13 +20,13 @@ import msgspec
 from forged import memory
 from forged.daemon.handlers.beside import cues_of, texts_beside
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import check_known, check_links
+from forged.daemon.handlers.convert import check_words
 from forged.daemon.handlers.naming import Look, look
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.daemon.handlers.refusals import InvalidRequest, SecretFound
 from forged.daemon.handlers.writing import root_of, texts_of
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import MAX_FILE_BYTES, files_of, parse
-from forged.memory import Category, Memory, Origin, Related, Trigger, default_category, one_form
+from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
 from forged.scopes import Workplace
 from forged.text.private import without_private
 from forged.text.redaction import shapes_in
@@ -100,7 +100,7 @@ def _made(request: wire.Import, asked: wire.Draft, there: _There) -> Draft | wir
     """The draft as it is written, or what becomes of it instead; all of its text is looked at for secrets."""
     try:
         new = _copied(asked, request) if asked.file else _drafted(asked, request)
-    except (MemoryFormatError, InvalidRequest) as error:
+    except (MemoryFormatError, InvalidRequest, SecretFound) as error:
         return wire.Fate(became="refused", memory_id=asked.memory_id, reason=str(error))
     if known := _known(new, there):
         return known
@@ -206,9 +206,7 @@ def _drafted(asked: wire.Draft, request: wire.Import) -> Draft:
         raise InvalidRequest("nothing is left of it without what is marked private")
     if not memory.is_valid_id(asked.memory_id):
         raise InvalidRequest(f"{asked.memory_id[:80]!r} is no id for a new memory")
-    if asked.category:
-        check_known("category", asked.category, Category)
-    check_links(asked.related)
+    check_words(asked)
     now = memory.utc_now()
     created = asked.created_at if memory.time_ns(asked.created_at) else now
     new = Memory(

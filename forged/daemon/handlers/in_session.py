@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from forged import memory
 from forged.daemon.handlers.context import Daemon
-from forged.daemon.handlers.convert import CLAIMED, check_known
 from forged.daemon.handlers.details import said_of
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import MAX_FILE_BYTES
-from forged.memory import Category, Scope
+from forged.memory import Scope
 from forged.scopes import SessionMemory, Workplace, in_session
 from forged_client import protocol as wire
 
@@ -64,6 +63,3 @@ def _check(request: wire.Remember, content: str) -> None:
         raise InvalidRequest(f"the content is larger than {MAX_FILE_BYTES >> 10} KiB")
     if given := [name for name in _OF_FILES if getattr(request, name)]:
         raise InvalidRequest(f"a session's memory is no file and has no {', '.join(given)}")
-    if request.category:
-        check_known("category", request.category, Category)
-    check_known("origin", request.origin, CLAIMED)

@@ -15,7 +15,7 @@ import msgspec
 
 from forged import in_turn
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
-from forged.daemon.handlers.convert import check_known, fitting, seconds_of, with_entities
+from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
 from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
@@ -216,8 +216,6 @@ async def list_page(
 ) -> tuple[wire.Memories, int]:
     """One page of what the workspace sees, newest first."""
     place = await within(context, place, request.scope, request.agent_id, sessions=True)
-    if request.origin:
-        check_known("origin", request.origin, Origin)
     since = seconds_of("since", request.since)
     view = await context.view(place, request.min_generation)
     view = of_session(context, view, request)

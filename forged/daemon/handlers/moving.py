@@ -19,8 +19,8 @@ from forged.daemon.handlers.convert import BY_HAND
 from forged.daemon.handlers.details import carried_over
 from forged.daemon.handlers.memories import with_rows
 from forged.daemon.handlers.naming import check_changeable, check_scope, on_disk, within
-from forged.daemon.handlers.refusals import InvalidRequest
-from forged.daemon.handlers.writing import insist, root_of, secrets_in
+from forged.daemon.handlers.refusals import InvalidRequest, insist
+from forged.daemon.handlers.writing import root_of, secrets_in
 from forged.errors import MemoryNotFound
 from forged.files import MemoryStore
 from forged.map import link

@@ -84,7 +84,7 @@ async def on_disk(context: Context, place: Workplace, wanted: str, scope: str = 
 
     What is withheld can be meant, but never comes between a person and a memory that counts.
     """
-    check_scope(scope, "")
+    check_scope(scope)
     indexes = [context.daemon.indexer.open(root) for root in place.roots if scope in {"", root.scope}]
     looks = [await look(context, index) for index in indexes]
     counting = [(each, each.admitted.memories) for each in looks]
@@ -114,7 +114,7 @@ async def within(
     """
     if sessions and scope == Scope.SESSION:
         return context.daemon.resolver.without_roots(place)
-    check_scope(scope, "")
+    check_scope(scope)
     if scope in _OF_THEIR_OWN:
         _check_agent(scope, agent_id)
         return await context.daemon.resolver.within(place, scope, agent_id)
@@ -164,12 +164,10 @@ def not_found(wanted: str, scope: str = "") -> MemoryNotFound:
     return MemoryNotFound(f"no memory {wanted[:80]!r} in {where}; `forgectl list` shows what is there")
 
 
-def check_scope(scope: str, *others: str) -> None:
-    """Raises InvalidRequest."""
+def check_scope(scope: str) -> None:
+    """Refuse the scope that has no files. Raises InvalidRequest."""
     if scope == Scope.SESSION:
         raise InvalidRequest("what a session remembers is no file; `forgectl recall --session` finds it")
-    if scope not in (Scope.REPO, Scope.USER, *_OF_THEIR_OWN, *others):
-        raise InvalidRequest(f"unknown scope {scope[:64]!r}; use repo, user, agent or org")
 
 
 def _named(homes: Iterable[tuple[Look, Sequence[Memory]]], wanted: str) -> list[tuple[Look, str]]:

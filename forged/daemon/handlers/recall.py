@@ -19,7 +19,7 @@ import msgspec
 
 from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import check_known, fitting
+from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.facts import facts_in_session, facts_of_file, note_used
 from forged.daemon.handlers.heard import asked
 from forged.daemon.handlers.recalled_rows import ServerRows
@@ -138,8 +138,6 @@ def _beside(each: Recollection) -> dict[str, Any]:
 
 def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
     """The scopes to search, in the order in which equals come. Raises InvalidRequest."""
-    for name in request.scopes:
-        check_known("scope", name, Scope)
     if Scope.REPO in request.scopes and not any(root.scope is Scope.REPO for root in place.roots):
         raise InvalidRequest("there is no repository to recall from; give a workspace that is in one")
     return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from forged.errors import ForgedError
 
 
@@ -37,3 +39,12 @@ class Changed(ForgedError):  # noqa: N818
 
 class Disabled(ForgedError):  # noqa: N818
     """Memory is off here. No failure: the reply says so in its `status`, with the message as `reason`."""
+
+
+def insist(secrets: Sequence[str], *, allowed: bool) -> None:
+    """Raises SecretFound for a secret that nobody insisted on."""
+    if secrets and not allowed:
+        raise SecretFound(
+            f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "
+            "or insist with --allow-secret (allow_secret in the client library): agents will see it"
+        )

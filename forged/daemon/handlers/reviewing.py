@@ -20,8 +20,8 @@ from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.naming import begun_by
-from forged.daemon.handlers.refusals import Disabled, InvalidRequest
-from forged.daemon.handlers.writing import insist, secrets_in
+from forged.daemon.handlers.refusals import Disabled, InvalidRequest, insist
+from forged.daemon.handlers.writing import secrets_in
 from forged.errors import MemoryNotFound
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.scopes import Workplace

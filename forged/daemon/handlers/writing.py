@@ -16,17 +16,17 @@ from forged import memory
 from forged.capture import is_refused
 from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, texts_beside
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import BY_HAND, CLAIMED, check_known, check_links, draft
+from forged.daemon.handlers.convert import BY_HAND, draft
 from forged.daemon.handlers.details import names_in, said_of
 from forged.daemon.handlers.in_session import remember_in_session
 from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.recall import is_this_user
-from forged.daemon.handlers.refusals import ForgottenText, InvalidRequest, SecretFound
+from forged.daemon.handlers.refusals import ForgottenText, InvalidRequest, insist
 from forged.daemon.handlers.trust import git_news
 from forged.errors import Conflict, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import RootIndex
-from forged.memory import Category, Evidence, Memory, Origin, Related, Scope, Trigger
+from forged.memory import Evidence, Memory, Origin, Related, Scope, Trigger
 from forged.scopes import Workplace
 from forged.state import Said
 from forged.text.private import without_private
@@ -98,10 +98,6 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
     said = request.content is not None or request.category or request.relate or request.unrelate
     if not said and request.cues is request.evidence is None:
         raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
-    if request.category:
-        check_known("category", request.category, Category)
-    check_known("origin", request.origin, CLAIMED)
-
     cues, added = None if request.cues is None else cues_of(request.cues), tuple[wire.Edge, ...]()
     if request.relate:
         at, _ = await on_disk(context, place, request.memory_id, request.scope)
@@ -288,7 +284,6 @@ async def _edges(context: Context, index: RootIndex, asked: Sequence[wire.Edge])
     """Links with whole ids; one into nothing is a slip of the pen. Raises MemoryNotFound."""
     if not asked:
         return ()
-    check_links(asked)
     at = await look(context, index)
     return tuple(msgspec.structs.replace(edge, id=at.meant(edge.id)) for edge in asked)
 
@@ -339,15 +334,6 @@ async def secrets_in(content: str, beside: Iterable[str]) -> tuple[str, ...]:
     else:
         found = await asyncio.to_thread(lambda: shapes_in(content) + shapes_in(fields))
     return tuple(dict.fromkeys(found))
-
-
-def insist(secrets: Sequence[str], *, allowed: bool) -> None:
-    """Raises SecretFound for a secret that nobody insisted on."""
-    if secrets and not allowed:
-        raise SecretFound(
-            f"this holds what looks like a secret ({', '.join(secrets)}) and was not written; leave it out, "
-            "or insist with --allow-secret (allow_secret in the client library): agents will see it"
-        )
 
 
 def _noted(secrets: tuple[str, ...], *unsaid: str, is_cut: bool) -> str:

@@ -134,7 +134,7 @@ async def test_a_text_that_is_there_keeps_its_details_until_a_version_says_other
         ({"metadata": {str(n): n for n in range(33)}}, "32 are the most"),
         ({"metadata": {"k": "a <private>b</private>"}}, "marked private"),
         ({"scope": "org"}, "forgectl ingest"),
-        ({"scope": "team"}, "unknown scope 'team'; use repo, user, agent or org"),
+        ({"scope": "team"}, "unknown scope 'team'; use one of repo, user, agent, session, org"),
     ],
     ids=lambda value: (
         ", ".join(f"{k}={str(v)[:12]!r}" for k, v in value.items()) if isinstance(value, dict) else ""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from forged.conversation import Utterance
 from forged.daemon.handlers.convert import (
+    check_words,
     draft,
     fitting,
     generation_of,
@@ -182,22 +183,27 @@ def test_a_new_memory_has_an_id_of_its_own_and_a_session_also_without_one():
     assert other.supersedes == "mem_1"
 
 
+def test_a_blank_text_cannot_be_remembered():
+    with pytest.raises(InvalidRequest, match="blank"):
+        draft(wire.Remember(workspace="/", content=" \n"), ROOT)
+
+
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (wire.Remember(workspace="/", content=" \n"), "blank"),
         (asked(category="gossip"), "coding-preferences"),
         (asked(related=(wire.Edge("mem_1", "causes"),)), "supersedes, refines, contradicts"),
+        (asked(related=(wire.Edge("mem_1"), wire.Edge("mem_2", ""))), "unknown relationship ''"),
     ],
 )
-def test_what_cannot_be_remembered_is_refused_with_what_is_allowed(request_, told):
+def test_a_word_that_means_nothing_is_refused_with_what_is_allowed(request_, told):
     with pytest.raises(InvalidRequest, match=told):
-        draft(request_, ROOT)
+        check_words(request_)
 
 
 def test_a_refusal_quotes_no_more_than_a_line():
     with pytest.raises(InvalidRequest) as refused:
-        draft(asked(category="x" * 100_000), ROOT)
+        check_words(asked(category="x" * 100_000))
 
     assert len(str(refused.value)) < 400
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import get_args
 
+import pytest
+
 from forged.config import Config, MemoryConfig
 from forged.daemon.handlers.dispatch import HANDLERS
 from forged.errors import ForgedError
@@ -60,6 +62,31 @@ async def test_only_what_may_leave_its_workspace_out_is_asked_without_one(home):
                 answered.add(kind)
 
     assert answered == {wire.Recall, wire.Ingest, wire.ListDocuments, wire.RemoveDocument}
+
+
+# What each field of a request takes that the contract lists words for.
+WORDS = {
+    **dict.fromkeys(("scope", "to", "scopes"), ("scope", wire.Scope)),
+    "category": ("category", wire.Category),
+    "origin": ("origin", wire.Origin),
+    "kind": ("kind", get_args(wire.CaptureKind)),
+    **dict.fromkeys(("related", "relate"), ("relationship", wire.Relationship)),
+}
+ANY_WORD = {(wire.ListMemories, "category"): "a file may hold any category"}
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.__name__)
+async def test_a_word_that_the_contract_does_not_list_is_answered_with_those_that_it_lists(home, repo, kind):
+    named = [each for each in WORDS if each in kind.__struct_fields__ and (kind, each) not in ANY_WORD]
+    odd = {"scopes": ("banana",)} | dict.fromkeys(("related", "relate"), (wire.Edge("m", "banana"),))
+    async with assembled(home) as parts:
+        for field in named:
+            what, words = WORDS[field]
+            if field == "origin" and kind is not wire.ListMemories:
+                words = wire.CLAIMED
+            asked = kind(**{"workspace": str(repo), **REQUESTS[kind], field: odd.get(field, "banana")})
+            told = f"unknown {what} 'banana'; use one of {', '.join(words)}"
+            assert await parts.refusal(asked) == ("invalid", told)
 
 
 async def test_where_memory_is_off_every_verb_says_disabled_in_its_own_reply(home, repo):
