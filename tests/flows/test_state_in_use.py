@@ -64,12 +64,27 @@ def newer(state: Path, home: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def older(state: Path, home: Path) -> Iterator[str]:
+    with contextlib.closing(sqlite3.connect(state / "state.db")) as connection, connection:
+        connection.isolation_level = None
+        tables.put(connection, "meta", "version", str(tables.FORMAT - 1))
+    yield "state.db is of an older forged"
+
+
+@contextlib.contextmanager
 def damaged(state: Path, home: Path) -> Iterator[str]:
     (state / "state.db").write_bytes(b"noise" * 4096)
     yield "state.db was damaged"
 
 
-CAUSES = {"in use": in_use, "a directory": a_directory, "a pipe": a_pipe, "newer": newer, "damaged": damaged}
+CAUSES = {
+    "in use": in_use,
+    "a directory": a_directory,
+    "a pipe": a_pipe,
+    "newer": newer,
+    "older": older,
+    "damaged": damaged,
+}
 
 
 def hooked(daemon: DaemonProcess, repo: Path, session: str) -> str:
@@ -92,7 +107,7 @@ def test_each_surface_says_the_cause_and_never_a_pause(left, home, repo, cause):
             "capture": next(line for line in status.splitlines() if "  capture  " in line),
         }
         whole = [status, shell.run("list").err, shell.run("search", "ports").err]
-        if cause != "damaged":  # then a new file takes its place, and writing goes on
+        if cause not in ("damaged", "older"):  # then a new file takes its place, and writing goes on
             said |= {
                 "remember": shell.run("remember", "Use tabs.").err,
                 "trust": shell.run("trust", "--yes").err,

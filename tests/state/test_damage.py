@@ -1,9 +1,13 @@
-"""A damaged file costs what cannot be read and nothing else, is named, and pauses all until a person acts."""
+"""A file that is damaged or of an older format is named, and pauses all until a person acts.
+
+Damage costs what cannot be read and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -46,6 +50,16 @@ from tests.support.clock import run
 TOP = "/srv/repo"
 TEXTS = [f"forgotten text {number}" for number in range(40)]
 DOUBT = "state.db was damaged"
+OPENING = """
+import shutil
+from forged.models.budget import Governor
+from forged.state import State
+def prepare(directory):
+    shutil.copytree({directory!r}, directory, dirs_exist_ok=True)
+def act(directory):
+    state = State(directory, Governor(daily_token_limit=0, calls_per_minute=0))
+    state._prepare(directory + "/state.db").close()
+"""
 TRUSTED = RootRecord(
     "/srv/trusted", "1:2:3", "then", born_empty=True, trusted_at="now", mode="pin", branch="b"
 )
@@ -308,6 +322,89 @@ async def test_file_of_a_newer_forged_stays_as_it_is_and_nothing_is_injected(dir
     assert list(directory.glob("*.damaged-*")) == []
 
 
+OLD_TABLES = {
+    "meta": ("key", "value"),
+    "events": ("id", "event"),
+    "dead": ("id", "kind", "reason", "died_at", "event", "documents"),
+    "pauses": ("top",),
+    "roots": ("identity_and_top", "first_seen", "born_empty", "trusted_at", "mode", "branch"),
+}
+OLD_ROWS = {
+    "meta": [("version", "8")],
+    "events": [("ev_1", b"the walrus said this"), ("ev_2", b"the walrus said that")],
+    "dead": [("ev_0", "turn", "no", "then", b"the walrus died", None)],
+    "pauses": [("/srv/other",)],
+}
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """A state of format 8: its tables had columns of their own, and there was a copy of the day."""
+    directory = tmp_path / "older"
+    directory.mkdir(mode=0o700)
+    with contextlib.closing(connect(str(directory / "state.db"))) as connection, transaction(connection):
+        for table, (key, *others) in OLD_TABLES.items():
+            columns = ", ".join([f"{key} TEXT PRIMARY KEY", *others, "checksum"])
+            connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
+            for row in OLD_ROWS.get(table, ()):
+                put(connection, table, *row)
+    copy = msgspec.msgpack.encode({"pauses": [["/srv/other"]], "roots": [], "forgotten": []})
+    (directory / "state.copy").write_bytes(hashlib.blake2b(copy, digest_size=16).digest() + copy)
+    return directory
+
+
+async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_a_person_acts(older):
+    before = (older / "state.db").read_bytes()
+    for _ in range(2):
+        async with opened(older) as state:
+            (warning,) = state.warnings
+            (aside,) = older.glob("state.db.format-8-*[0-9]")
+            assert aside.read_bytes() == before
+            assert f"it is {aside} now, with rows in it: 1 of dead, 2 of events, 1 of pauses;" in warning
+            assert state.pauses.reason(("/srv/any",)) == warning
+            assert "`forgectl resume --all` ends that" in warning
+            assert (state.pauses.listed(), state.events.left()) == ((), ())
+            await state.trust.put_root(TRUSTED)
+            assert state.trust.roots() == ()
+            assert await state.foreign() == ()
+    async with opened(older) as state:
+        await state.pauses.set(None, False)
+        assert (state.pauses.reason(()), state.warnings, state.trust.roots()) == ("", (), (TRUSTED,))
+        await state._keep_copy()
+        assert aside.exists()
+        await state.erase_traces()
+    assert b"walrus" not in raw(older)
+    assert sorted(os.listdir(older)) == ["state.copy", "state.db"]
+
+
+async def test_of_an_older_format_with_another_one_set_aside_both_stay(older):
+    day = time.strftime("%Y%m%d", time.gmtime())
+    (older / f"state.db.format-8-{day}").write_text("of this morning")
+    async with opened(older) as state:
+        assert f"state.db.format-8-{day}-2 now" in state.pauses.doubt
+    assert (older / f"state.db.format-8-{day}").read_text() == "of this morning"
+
+
+async def test_damaged_file_of_an_older_format_gives_no_row_to_the_new_one(older):
+    flip(older, (older / "state.db").read_bytes().rfind(b"version") + 3)
+    async with opened(older) as state:
+        assert state.pauses.reason(()).startswith(DOUBT)
+        assert (state.events.left(), state.pauses.listed()) == ((), ())
+
+
+async def test_setting_aside_that_is_killed_is_finished_by_the_next_start(older, tmp_path):
+    left = killed_at_every_call(OPENING.format(directory=str(older)), tmp_path / "killed")
+
+    for place in left:
+        async with opened(place) as state:
+            assert not state.problem
+            assert state.pauses.reason(()).startswith("state.db is of an older forged (format 8)")
+            (aside,) = place.glob("state.db.format-8-*[0-9]")
+            assert b"the walrus died" in aside.read_bytes()
+            assert (place / f"{aside.name}-copy").exists()
+    assert {"rename", "unlink"} <= set(left.values())
+
+
 @pytest.mark.parametrize("how", ["directory", "link"])
 async def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(directory, tmp_path, how):
     path = directory / "state.db"
@@ -333,17 +430,7 @@ async def test_where_nothing_was_ever_kept_a_file_that_cannot_be_made_pauses_not
 
 async def test_mending_that_is_killed_is_finished_by_the_next_start(directory, tmp_path):
     flip(directory, a_byte_of(directory, "events"))
-    script = f"""
-import shutil
-from forged.models.budget import Governor
-from forged.state import State
-def prepare(directory):
-    shutil.copytree({str(directory)!r}, directory, dirs_exist_ok=True)
-def act(directory):
-    state = State(directory, Governor(daily_token_limit=0, calls_per_minute=0))
-    state._prepare(directory + "/state.db").close()
-"""
-    left = killed_at_every_call(script, tmp_path / "killed")
+    left = killed_at_every_call(OPENING.format(directory=str(directory)), tmp_path / "killed")
 
     for place in left:
         async with opened(place) as state:
