@@ -12,6 +12,8 @@ FIELDS: dict[str, str] = {}
 GONE: frozenset[str] = frozenset()
 # Steps that may answer differently, by their number, with the reason.
 CHANGED: dict[int, str] = {
+    217: "all verbs list the same scopes where one is unknown",
+    224: "all verbs list the same scopes where one is unknown",
     229: "a restored memory has the counts that it had when it went to the trash",
     383: "injections of a memory that was moved or restored are on record under its new place",
     384: "a memory that was moved or restored has the counts that it had",

@@ -235,8 +235,7 @@ async def world() -> AsyncIterator[World]:
             yield World(parts, home, repo)
 
 
-# Cases that are seldom drawn: a branch that is away for long, or comes back in time, and another folder at
-# the path, before and after what counts.
+# Seldom drawn: a branch that is away for long, or comes back in time, and another folder at the path.
 _SWITCH, _DELETE = (World.switch_branch, 0), (World.delete_by_hand, 0)
 _ONE, _SEVEN, _EIGHT, _NINETY, _ALL = ((World.pass_days, number) for number in range(5))
 _OTHER_FOLDER, _SEVEN_OF_ANOTHER = (World.unplug, 16), (World.unplug, 4)
