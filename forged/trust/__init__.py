@@ -15,7 +15,7 @@ that are trusted, or that had no memories at the first look and whose `.git` is 
 from forged.trust.admission import Admitted, Withheld
 from forged.trust.excluding import CHOICES, Refused
 from forged.trust.identity import elsewhere, is_same, stored_identity
-from forged.trust.registry import MODES, KnownRoot, Stamp, Trust, own_bytes, own_file
+from forged.trust.registry import MODES, KnownRoot, Stamp, Trust, own_bytes
 
 __all__ = [
     "CHOICES",
@@ -29,6 +29,5 @@ __all__ = [
     "elsewhere",
     "is_same",
     "own_bytes",
-    "own_file",
     "stored_identity",
 ]

@@ -7,19 +7,17 @@ Drafts of any number of callers come in; out comes, for each, what was written, 
 durable and marked in its map by then.
 """
 
-from forged.writing.removing import UNREACHABLE, Back, Taking, new_batch
+from forged.writing.removing import UNREACHABLE, Taking, new_batch
 from forged.writing.trash import TRASH_S, Trashed
-from forged.writing.values import Draft, Gone, Marks, Written
+from forged.writing.values import Draft, Gone, Written
 from forged.writing.versions import base_of
 from forged.writing.writer import Writer
 
 __all__ = [
     "TRASH_S",
     "UNREACHABLE",
-    "Back",
     "Draft",
     "Gone",
-    "Marks",
     "Taking",
     "Trashed",
     "Writer",

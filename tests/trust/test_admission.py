@@ -11,8 +11,9 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.files import Root
 from forged.memory import Scope
-from forged.trust import Trust, admission, brought, own_file
+from forged.trust import Trust, admission, brought
 from forged.trust.identity import identify
+from forged.trust.registry import own_file
 from forged.writing import Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened

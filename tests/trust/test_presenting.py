@@ -11,8 +11,9 @@ from forged.files import Root
 from forged.files.frontmatter import render
 from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.state import OwnFile
-from forged.trust import own_file, presenting
+from forged.trust import presenting
 from forged.trust.presenting import Presented, presented
+from forged.trust.registry import own_file
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
 from tests.trust.people import person

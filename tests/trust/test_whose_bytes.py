@@ -14,7 +14,8 @@ import pytest
 
 from forged.files import MemoryStore, Root, repo_root, scan
 from forged.memory import Scope
-from forged.trust import brought, own_file
+from forged.trust import brought
+from forged.trust.registry import own_file
 from tests.data.memories import memory, put
 from tests.faults.amount import times
 from tests.support.git import git
