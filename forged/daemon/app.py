@@ -29,7 +29,6 @@ from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import executable, handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
-from forged.daemon.fd_store import FdStore
 from forged.daemon.handlers import (
     Dispatcher,
     follow_absent,
@@ -38,7 +37,7 @@ from forged.daemon.handlers import (
     hand_over_all,
     resume,
 )
-from forged.daemon.handover import Successor
+from forged.daemon.handover import FdStore, Successor
 from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic

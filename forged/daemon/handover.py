@@ -1,4 +1,4 @@
-"""One daemon gives its place to another: its lock, the socket that it listens at, and the vectors it knows.
+"""How a daemon's place and vectors outlive it: given to another daemon, or kept by systemd.
 
 `take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
 configuration and all that it is made of, so that nothing is left to fail. Out: a `Place`, held by the lock.
@@ -8,23 +8,31 @@ asked, at the other end of a connection, and waits.
 Either may die at any moment. The old daemon goes on as long as it has not said that the place is given, and
 the successor begins when it has, and when the old one has hung up: never do two serve. A lock belongs to the
 open file, so it passes on with the descriptor; whoever connects meanwhile waits in the socket's line.
+
+`FdStore` is for a restart and a crash: systemd keeps descriptors of vectors (`FileDescriptorStoreMax=`) and
+passes them to the next process that it starts for the service. Without systemd nothing happens, and what
+cannot be stored is embedded again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
+from weakref import ref
 
 import msgspec
 
 from forged import __version__
-from forged.daemon import listening
+from forged.daemon import listening, systemd
 from forged.daemon.listening import AlreadyRunning
+from forged.maps import MOST_PARCELS, Indexer, Remembered, RootIndex, name_of
 from forged_client import framing
 from forged_client.dial import attempt, growing_pauses
 from forged_client.errors import DaemonAbsent, DaemonUnavailable
@@ -49,6 +57,9 @@ _ENDING_S = 6.0
 # The successor has nothing to do but to take it.
 _ANSWER_S = 1.0
 _MOST_DESCRIPTORS = 253  # of one message, as Linux has it
+# How long a text that was forgotten may live on as a vector, and how much a crash may cost.
+STORED_EVERY_S = 60.0
+_PREFIX = "vectors-"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -217,3 +228,56 @@ def _explained(refusal: Failed) -> str:
     if refusal.code == "unknown_verb":
         return "the daemon that is running is too old to give its place to another: end it with SIGTERM"
     return refusal.message
+
+
+class FdStore:
+    """Vectors in the hands of systemd, by the names under which it holds them; outlives a configuration.
+
+    `received` are the descriptors that came at the start. What has changed is packed once a minute (`run`),
+    and at the end once more (`keep`): what was forgotten is out of there by then. A root that nobody has
+    opened yet keeps what is stored of it, for as long as its parcel waits. Nothing is raised.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._is_there = systemd.is_service(env, os.getpid()) and "NOTIFY_SOCKET" in env
+        found = systemd.stored(env, os.getpid(), _PREFIX)
+        self.received = tuple(descriptor for _, descriptor in found)
+        self._held: dict[str, object] = {name: None for name, _ in found}  # and what of the root it is
+
+    async def run(self, indexer: Indexer, remembered: Remembered) -> None:
+        """Store what has changed, once a minute."""
+        while self._is_there:
+            await asyncio.sleep(STORED_EVERY_S)
+            await self.keep(indexer, remembered)
+
+    async def keep(self, indexer: Indexer, remembered: Remembered) -> None:
+        """Store what has changed since the last time, and nothing else."""
+        if not self._is_there:
+            return
+        used = sorted(indexer.indexes(), key=lambda index: index.used_at)[-MOST_PARCELS:]
+        for index in used:
+            await self._store(index, indexer)
+        wanted = {*(name_of(index.root) for index in used), *remembered.parcels.roots}
+        for name in self._held.keys() - set(map(_named, wanted)):
+            self._drop(name)
+
+    async def _store(self, index: RootIndex, indexer: Indexer) -> None:
+        name, now = _named(name_of(index.root)), (ref(index), index.builder.moment)
+        if self._held.get(name) == now:
+            return
+        parcel = await indexer.packed(index)
+        if name in self._held:
+            self._drop(name)
+        state = f"FDSTORE=1\nFDNAME={name}"
+        if parcel is not None and systemd.notify(self._env, state, (parcel.descriptor,)):
+            self._held[name] = now
+
+    def _drop(self, name: str) -> None:
+        systemd.notify(self._env, f"FDSTOREREMOVE=1\nFDNAME={name}")
+        del self._held[name]
+
+
+def _named(root: str) -> str:
+    """What systemd calls the vectors of a root: it shows names to whoever asks, and they allow no colon."""
+    return _PREFIX + hashlib.sha256(root.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from forged.daemon.fd_store import EVERY_S, FdStore
+from forged.daemon.handover import STORED_EVERY_S, FdStore
 from forged.files import Root
 from forged.maps.parcel import Parcel
 from forged.maps.remembered import Remembered
@@ -94,7 +94,7 @@ async def test_it_is_brought_up_to_date_once_a_minute(root, manager):
     async with indexing(FakeEmbedder(), remembered=remembered) as indexer:
         await opened(indexer, root)
         keeping = asyncio.create_task(store.run(indexer, remembered))
-        await later(EVERY_S - 1)
+        await later(STORED_EVERY_S - 1)
         assert manager.hear() == []
         await later(1)
         await until(manager.hear)
