@@ -107,7 +107,7 @@ class JudgedPage(Reply, frozen=True, tag="judged_page"):
 
 
 class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
-    """Filters and a page of them."""
+    """Filters, and a page of what they leave."""
 
     since: str = ""
     session_id: str = ""
@@ -117,7 +117,7 @@ class _ListJudgedOptions(Request[JudgedPage], frozen=True, kw_only=True):
 
 
 class ListJudged(_ListJudgedOptions, frozen=True, tag="list_judged"):
-    """What capture has kept and refused: of the workspace's roots, or of all roots there are.
+    """List what capture has kept and refused: of the workspace's roots, or of all roots there are.
 
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.
     """
@@ -136,7 +136,7 @@ class Undone(Reply, frozen=True, tag="undone"):
 
 
 class _UndoOptions(Request[Undone], frozen=True, kw_only=True):
-    """Which turn, and whether to take it back."""
+    """Choice of a turn, and whether to take it back."""
 
     session_id: str = ""
     preview: bool = False
@@ -171,7 +171,7 @@ class Paused(Reply, frozen=True, tag="paused"):
 
 
 class _PauseOptions(Request[Paused], frozen=True, kw_only=True):
-    """Where, and whether to stop or to resume."""
+    """Place, and whether to stop or to resume."""
 
     everywhere: bool = False
     paused: bool = True

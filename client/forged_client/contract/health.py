@@ -256,7 +256,7 @@ class StatusReport(Reply, frozen=True, tag="status_report"):
 
 
 class Status(Request[StatusReport], frozen=True, tag="status"):
-    """What the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
+    """Report what the daemon is doing; with a workspace, also about its roots (which are loaded by it)."""
 
     effect = "read"
 
@@ -330,7 +330,7 @@ class Costs(Reply, frozen=True, tag="costs"):
 
 
 class Cost(Request[Costs], frozen=True, kw_only=True, tag="cost"):
-    """What model calls have cost, by day and purpose, newest day first."""
+    """List what model calls have cost, by day and purpose, newest day first."""
 
     effect = "read"
 
@@ -356,7 +356,7 @@ class Departed(Reply, frozen=True, tag="departed"):
 
 
 class Outbound(Request[Departed], frozen=True, kw_only=True, tag="outbound"):
-    """What left the machine, by day, host and purpose: counts and never text."""
+    """Count what left the machine, by day, host and purpose: never text."""
 
     effect = "read"
 

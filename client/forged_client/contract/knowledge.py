@@ -126,7 +126,7 @@ class DocumentRemoved(Reply, frozen=True, tag="document_removed"):
 
 
 class _RemoveDocumentOptions(Request[DocumentRemoved], frozen=True, kw_only=True):
-    """Where it is."""
+    """Place of the document."""
 
     workspace: str = ""
     key: str = ""

@@ -68,7 +68,7 @@ class PastSessions(Reply, frozen=True, tag="past_sessions"):
 
 
 class ListPast(Request[PastSessions], frozen=True, tag="list_past"):
-    """Which past sessions of these agents were learned from."""
+    """List the past sessions of these agents that were learned from."""
 
     effect = "read"
 

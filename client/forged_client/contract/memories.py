@@ -13,7 +13,7 @@ from forged_client.envelope import R, Reply, Request, one_of
 
 
 class Scope(StrEnum):
-    """Who a memory is for: all who work in a repository, a user, an agent, one session, or everybody."""
+    """Audience of a memory: all who work in a repository, a user, an agent, one session, or everybody."""
 
     REPO = "repo"
     USER = "user"
@@ -23,7 +23,7 @@ class Scope(StrEnum):
 
 
 class Category(StrEnum):
-    """What a memory is about."""
+    """Subject of a memory."""
 
     CODING_PREFERENCES = "coding-preferences"
     PROJECT_CONVENTIONS = "project-conventions"
@@ -34,7 +34,7 @@ class Category(StrEnum):
 
 
 class Relationship(StrEnum):
-    """How a memory is related to another."""
+    """Meaning of a link from a memory to another."""
 
     SUPERSEDES = "supersedes"
     REFINES = "refines"
@@ -43,7 +43,7 @@ class Relationship(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where the text of a memory came from, as far as this daemon knows.
+    """Source of the text of a memory, as far as this daemon knows.
 
     `typed` by a person in a conversation and kept by rules; `explicit`, given by a person to be kept;
     `model`, written by a classifier model; `agent`, remembered by a program; `import`; `file`, all that
@@ -234,7 +234,7 @@ class GetMemories(_Shown[Memories], frozen=True, tag="get"):
 
 
 class _ListMemoriesOptions(Request[Memories], frozen=True, kw_only=True):
-    """Filters and a page of them."""
+    """Filters, and a page of what they leave."""
 
     scope: ScopeWord = ""
     category: str = ""
@@ -282,7 +282,7 @@ class Forgotten(Reply, frozen=True, tag="forgotten"):
 
 
 class _ForgetOptions(Request[Forgotten], frozen=True, kw_only=True):
-    """How much of it goes, and where it is."""
+    """Scope of a forget, and where the memory is."""
 
     version_only: bool = False
     erase_now: bool = False
@@ -377,7 +377,7 @@ class Moved(Reply, frozen=True, tag="moved"):
 
 
 class _MoveOptions(Request[Moved], frozen=True, kw_only=True):
-    """Where it is now."""
+    """Place of the memory now."""
 
     scope: ScopeWord = ""
     allow_secret: bool = False
@@ -427,7 +427,7 @@ class Restored(Reply, frozen=True, tag="restored"):
 
 
 class _RestoreOptions(Request[Restored], frozen=True, kw_only=True):
-    """Where it was."""
+    """Place of the memory before."""
 
     scope: ScopeWord = ""
     key: str = ""

@@ -59,7 +59,7 @@ class Recalled(Reply, frozen=True, tag="recalled"):
 
 
 class Recall(Request[Recalled], frozen=True, tag="recall"):
-    """What a session, a user, an agent and the organization remember about a query, as one list.
+    """Recall what a session, a user, an agent and the organization remember about a query, as one list.
 
     A scope whose id is left out is not searched, but for the user's, which is that of the daemon's user, and
     the organization's. `filters`: values that a memory's metadata must have, all of them. `scopes`: those to

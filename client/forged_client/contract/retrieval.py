@@ -226,7 +226,7 @@ class InjectionsPage(Reply, frozen=True, tag="injections_page"):
 
 
 class ListInjections(Request[InjectionsPage], frozen=True, tag="list_injections"):
-    """What was injected where in the last 30 days: in the workspace, or with `all_repos` anywhere.
+    """List what was injected where in the last 30 days: in the workspace, or with `all_repos` anywhere.
 
     A turn is on record once its reply was handed over in time; what a person asked for by `plain` is not.
     `since` is a time (RFC 3339), `session_id` how a session's id begins; "" is any.

@@ -54,7 +54,7 @@ class Trusted(Reply, frozen=True, tag="trusted"):
 
 
 class _TrustOptions(Request[Trusted], frozen=True, kw_only=True):
-    """What to do."""
+    """Action, and what it takes."""
 
     action: str = "show"
     mode: str = ""
@@ -118,7 +118,7 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
 
 
 class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
-    """What else to decide."""
+    """Decisions beside a list of ids."""
 
     everything: bool = False
     shown: str = ""
