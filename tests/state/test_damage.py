@@ -29,12 +29,14 @@ from forged.state import (
     Intent,
     Judgement,
     Known,
+    Look,
     Looked,
     OwnFile,
     Part,
     Place,
     Progress,
     Receipt,
+    RootIds,
     RootRecord,
     Watermark,
     Write,
@@ -113,6 +115,8 @@ async def filled(directory: Path) -> None:
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
+        look = Look(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
+        await state.removal.noticed(look, ["mem_1"])
     async with opened(directory) as state:
         await state._keep_copy()
 
@@ -164,6 +168,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "excludes": b"/srv/excluded7",
         "receipts": b"receipt7",
         "absences": b"mem_absent7",
+        "places": b"/srv/placed7",
     }[table]
     data = (directory / "state.db").read_bytes()
     return (data.find(needle) if table == "meta" else data.rfind(needle)) + 3
