@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from forged.cli import memories
-from forged.memory import Scope
-from forged.state import TYPES
 from forged_client.protocol import (
     Chain,
     Edit,
@@ -106,11 +103,6 @@ def test_a_page_shows_what_is_known_beside_the_file(daemon, forgectl):
     assert "\ntype learning\nagent cl^[aude\nimportance 0.5\nmetadata " in out
     assert "\nfound 2 times, last 2026-05-01 10:00\n" in out
     assert "\x1b" not in out
-
-
-def test_the_command_line_knows_the_daemons_scopes_and_types():
-    assert set(memories.SCOPES) == set(Scope)
-    assert set(memories.TYPES) == {each for types in TYPES.values() for each in types}
 
 
 def test_an_agents_memories_are_exported_as_json_with_what_is_known_of_them(daemon, forgectl):
