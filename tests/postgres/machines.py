@@ -30,6 +30,9 @@ class KilledError(Exception):
 class Nowhere:
     """A `state.db` that needs no disk."""
 
+    def __init__(self) -> None:
+        self.tables = []
+
     async def run(self, work, *, durable=True):
         return None
 

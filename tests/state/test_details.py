@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from forged.errors import StoreError
-from forged.state import Begun, Detail, Detailing, Known, OwnFile, Said, State, problem_of, tables
+from forged.state import Begun, Detail, Detailing, Known, OwnFile, Said, State, details, problem_of, tables
 from forged.state.details import MOST_BYTES, MOST_KEYS
 from tests.state.conftest import opened, raw
 
@@ -80,6 +80,17 @@ async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
         await state.details.put(TOP, {"mem_unsaid_too": Detail()})
         rows = await state._database.run(lambda connection: tuple(tables.rows(connection, "details")))
     assert rows == ()
+
+
+async def test_of_too_many_memories_those_whose_details_were_put_last_keep_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(details, "MOST", 2)
+    async with opened(tmp_path) as state:
+        for number in range(4):
+            await wrote(state, Detailing(TOP, f"mem_{number}", said=SAID))
+        assert list(state.details.of_root(TOP)) == ["mem_2", "mem_3"]
+    monkeypatch.undo()
+    async with opened(tmp_path) as state:
+        assert list(state.details.of_root(TOP)) == ["mem_2", "mem_3"]
 
 
 async def test_of_what_is_forgotten_no_byte_stays(tmp_path):

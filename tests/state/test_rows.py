@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,9 +14,9 @@ import pytest
 from forged.errors import StoreError
 from forged.state import tables
 from forged.state.absences import Absence, Absences
-from forged.state.database import Database, connect
+from forged.state.database import Database, Written, connect
 from forged.state.rows import MemoryRows, Rows
-from tests.support.clock import Clock
+from tests.support.clock import PATIENCE_S, Clock
 
 NOW = 1_000_000.0
 TOP, OTHER = "/srv/repo", "/home/me"
@@ -209,6 +210,19 @@ async def test_what_was_put_before_the_file_was_open_is_the_newer_or_is_merged(t
     await file.database.close()
     async with opened(tmp_path, "merged") as (_, merged):
         assert merged["a"] == Color("late", 5)
+
+
+async def test_a_row_is_in_memory_once_it_is_in_the_file_though_nobody_waits_any_more(tmp_path):
+    async with opened(tmp_path, "colors", durable=True) as (file, colors):
+        begun, go = threading.Event(), threading.Event()
+        slow = Written("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))
+        storing = asyncio.ensure_future(file.database.commit(colors.change({"a": RED}), slow))
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
+        storing.cancel()
+        await asyncio.gather(storing, return_exceptions=True)
+        go.set()
+        await file.database.run(lambda _: None)  # behind the other
+        assert dict(colors) == {"a": RED}
 
 
 async def test_a_row_that_is_not_what_was_written_is_damage(tmp_path):
