@@ -20,8 +20,8 @@ from tests.mutations.operators import Missing, Scope, Spot, Step
 
 SEED = 10
 COUNT = 150
-_LEFT_OUT = ("forged/forgectl/demo",)
-_RARE = ("forged/evaluation/", "forged/forgectl/evaluating.py")
+_LEFT_OUT = ("forged/cli/demo", "tests/demo")
+_RARE = ("forged/evaluation/", "forged/cli/eval", "tests/evaluation/")
 _RARE_WEIGHT = 0.2
 _LOGGING = ("logger", "logging", "log")
 _TRIES = 1000  # for each that is wanted

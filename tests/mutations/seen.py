@@ -19,7 +19,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _LINES = os.path.join(_HERE, "seen.lines")
 with open(os.path.join(_HERE, "seen.tree"), encoding="utf-8") as _file:
     _TREE = _file.read()
-_WHERE = (f"{_TREE}/forged/", f"{_TREE}/client/forged_client/")
+_PARTS = ("forged", "client/forged_client", "tests/evaluation", "tests/demo")
+_WHERE = tuple(f"{_TREE}/{part}/" for part in _PARTS)
 with open(os.path.join(_HERE, "seen.test"), "r+b") as _file:
     _running = mmap.mmap(_file.fileno(), 0)  # four bytes that differ from test to test, then its name
 _numbers = itertools.count(1)

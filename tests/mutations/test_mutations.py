@@ -215,6 +215,14 @@ def test_code_is_found_by_its_name_in_any_file(where, text, tree):
     assert found.mutated.count("= 2") == 1
 
 
+def test_of_what_the_wheel_does_not_hold_only_the_tests_themselves_are_left_out(tree):
+    (tree / "tests/evaluation").mkdir()
+    for name in ("scores.py", "test_scores.py", "conftest.py"):
+        (tree / "tests/evaluation" / name).write_text("def f():\n    g()")
+
+    assert place(mutation("remove call g", where="f"), tree).path.name == "scores.py"
+
+
 @pytest.mark.parametrize(
     ("do", "bug"),
     [
