@@ -54,7 +54,8 @@ _REACH = REPO / ".venv" / "reach.json"
 _DRAWN_HEAD = f"""\
 Bugs drawn by `run.py draw` from random number {drawing.SEED} on, in the form of planted.toml, and what the
 tests made of them then. `tests` names the test that noticed one; `tried` counts the tests that entered a
-survivor's function and passed. One whose code is gone needs a line: retired = "why"."""
+survivor's function and passed; one without an outcome was not tried yet. One whose code is gone needs a
+line: retired = "why"."""
 
 # A run that takes longer hangs; so does one that takes ten times as long, and this much, as without the bug.
 _LIMIT_S = 120.0

@@ -282,11 +282,13 @@ def test_a_test_is_found_by_its_name_in_any_file(tree):
     (tree / "tests/deep").mkdir()
     (tree / "tests/deep/test_other.py").write_text("def test_nothing(): pass\nasync def test_other(): pass\n")
 
-    names = ("test_larger", "test_nothing", "test_other.py::test_nothing", "tests/test_it.py")
+    of_machine = "tests/test_it.py::TestIt::runTest"
+    names = ("test_larger", "test_nothing", "test_other.py::test_nothing", "tests/test_it.py", of_machine)
     found = [node_id(name, tree) for name in names]
 
     nothing = "tests/deep/test_other.py::test_nothing"
-    assert found == ["tests/test_it.py::test_larger", "", nothing, "tests/test_it.py"]
+    assert found == ["tests/test_it.py::test_larger", "", nothing, "tests/test_it.py", of_machine]
+    assert short_of(of_machine, tree) == of_machine
     assert short_of("tests/deep/test_other.py::test_other", tree) == "test_other"
     assert short_of(nothing, tree) == "test_other.py::test_nothing"
 
