@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -27,40 +27,21 @@ from forged_client.said import Said
 from forged_client.settling import Verdict
 
 _CLOSE_S = 2.0
-_SEND_TIMEOUT_S = 10.0
-_FIRST_RETRY_S = 1.0
-_LAST_RETRY_S = 60.0
 # Characters that are looked into at once, in about a millisecond.
 _SHORT = 100_000
 
 
-class AsyncObserver:
+class AsyncObserver(observer.Observing):
     """Observes one session of an agent; nothing raises, `on_...` are no coroutines and never wait.
 
     `counts`, `last_reply` and `agent` are those of `Observer`. `async with` closes it.
     """
 
-    def __init__(
-        self,
-        workspace: str,
-        session_id: str,
-        *,
-        address: str | None = None,
-        autostart: bool = False,
-        agent: str = "",
-    ) -> None:
-        self._workspace = workspace
-        self._session_id = session_id
-        self._address = address
-        self._autostart = autostart
-        self._agent = agent
-        self._begin()
-
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._backlog = Backlog()
         self._client = AsyncClient(
             self._address,
-            timeout_s=_SEND_TIMEOUT_S,
+            timeout_s=observer.SEND_TIMEOUT_S,
             autostart=self._autostart,
             strict=True,
             name="forged-observer",
@@ -75,18 +56,6 @@ class AsyncObserver:
     @property
     def last_reply(self) -> Captured | None:
         return self._backlog.last_reply
-
-    def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as it is now; `messages` may be changed afterwards."""
-        self._add("turn", Said(messages, last_summary_index))
-
-    def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The messages that are about to be replaced by a summary."""
-        self._add("compaction", Said(messages, last_summary_index))
-
-    def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
-        self._add("session_end", Said(messages, last_summary_index))
 
     async def aclose(self, timeout_s: float = _CLOSE_S) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more.
@@ -122,7 +91,7 @@ class AsyncObserver:
 
     def _add(self, kind: str, said: Said) -> None:
         if self._backlog.is_of_parent:
-            self._begin()
+            self._start()
         self._backlog.add(kind, said)
         observer.held.add(self)
         self._wake()
@@ -144,13 +113,13 @@ class AsyncObserver:
     # In the task.
 
     async def _send_all(self) -> None:
-        retry_s = _FIRST_RETRY_S
+        retry_s = observer.FIRST_RETRY_S
         try:
             while (event := self._backlog.take()) is not None:
                 if await self._is_settled(event):
-                    retry_s = _FIRST_RETRY_S
+                    retry_s = observer.FIRST_RETRY_S
                 elif await self._may_retry_after(retry_s):
-                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
+                    retry_s = min(retry_s * 2, observer.LAST_RETRY_S)
                 else:
                     return
             observer.held.discard(self)

@@ -35,25 +35,17 @@ from forged_client.settling import Verdict
 EXIT_S = 0.3
 
 # Nobody waits for the background thread, so a slow disk may have its time.
-_SEND_TIMEOUT_S = 10.0
-_FIRST_RETRY_S = 1.0
-_LAST_RETRY_S = 60.0
+SEND_TIMEOUT_S = 10.0
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 60.0
 
 # How long the sender keeps the interpreter at a time, and how long it then leaves it alone.
 _SLICE_S = 0.001
 _PAUSE_S = 0.001
 
 
-class Observer:
-    """Observes one session of an agent; no method raises, `on_...` never wait.
-
-    `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
-    failed call), how many windows were `replaced` by newer ones that hold them, and how many events are
-    `waiting`. `dropped` were too many: of 16 windows the oldest goes, of 16 compactions and ends none, so the
-    new one does. `given_up` were refused for good by a daemon that could not say why. `repaired` texts held
-    something that cannot be sent, `unread` messages something that is no text. `last_reply` is the newest
-    reply, None before the first. `agent` says whose session it is, for `forgectl captured`.
-    """
+class Observing:
+    """The session of an agent, with what both kinds of observers take of it; no method raises or waits."""
 
     def __init__(
         self,
@@ -66,9 +58,50 @@ class Observer:
     ) -> None:
         self._workspace = workspace
         self._session_id = session_id
+        self._address = address
+        self._autostart = autostart
         self._agent = agent
+        self._start()
+
+    def _start(self) -> None:
+        """Make what sends."""
+        raise NotImplementedError
+
+    def _add(self, kind: str, said: Said) -> None:
+        """Put an event into the backlog."""
+        raise NotImplementedError
+
+    def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as it is now; `messages` may be changed afterwards."""
+        self._add("turn", Said(messages, last_summary_index))
+
+    def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The messages that are about to be replaced by a summary."""
+        self._add("compaction", Said(messages, last_summary_index))
+
+    def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
+        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
+        self._add("session_end", Said(messages, last_summary_index))
+
+
+class Observer(Observing):
+    """Observes one session of an agent; no method raises, `on_...` never wait.
+
+    `counts` tells how often each outcome came back (`accepted`, `durable`, `rejected`, ... or the status of a
+    failed call), how many windows were `replaced` by newer ones that hold them, and how many events are
+    `waiting`. `dropped` were too many: of 16 windows the oldest goes, of 16 compactions and ends none, so the
+    new one does. `given_up` were refused for good by a daemon that could not say why. `repaired` texts held
+    something that cannot be sent, `unread` messages something that is no text. `last_reply` is the newest
+    reply, None before the first. `agent` says whose session it is, for `forgectl captured`.
+    """
+
+    def _start(self) -> None:
         self._client = Client(
-            address, timeout_s=_SEND_TIMEOUT_S, autostart=autostart, strict=True, name="forged-observer"
+            self._address,
+            timeout_s=SEND_TIMEOUT_S,
+            autostart=self._autostart,
+            strict=True,
+            name="forged-observer",
         )
         self._begin()
         _observers.add(self)
@@ -88,18 +121,6 @@ class Observer:
     @property
     def last_reply(self) -> Captured | None:
         return self._backlog.last_reply
-
-    def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as it is now; `messages` may be changed afterwards."""
-        self._add("turn", Said(messages, last_summary_index))
-
-    def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The messages that are about to be replaced by a summary."""
-        self._add("compaction", Said(messages, last_summary_index))
-
-    def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
-        """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
-        self._add("session_end", Said(messages, last_summary_index))
 
     def close(self, timeout_s: float = 2.0) -> bool:
         """Try once more to send what waits, for at most `timeout_s`; whether nothing waits any more."""
@@ -142,13 +163,13 @@ class Observer:
     # In the background thread.
 
     def _send_all(self) -> None:
-        retry_s = _FIRST_RETRY_S
+        retry_s = FIRST_RETRY_S
         try:
             while (event := self._taken()) is not None:
                 if self._is_settled(event):
-                    retry_s = _FIRST_RETRY_S
+                    retry_s = FIRST_RETRY_S
                 elif self._may_retry_after(retry_s):
-                    retry_s = min(retry_s * 2, _LAST_RETRY_S)
+                    retry_s = min(retry_s * 2, LAST_RETRY_S)
                 else:
                     return
         finally:
@@ -221,7 +242,7 @@ class _Ending:
 
     def seconds(self) -> float:
         """How long a call may take."""
-        return _SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
+        return SEND_TIMEOUT_S if self.by is None else max(self.by - time.monotonic(), 0)
 
 
 _ending = _Ending()

@@ -102,7 +102,7 @@ def test_what_is_too_much_is_dropped_and_counted(socket_file):
 def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(
     serve, socket_file, monkeypatch, kind, reply
 ):
-    monkeypatch.setattr("forged_client.aio_observer._FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 0.001)
     replies = Replies(reply, reply, reply)
     serve(replies)
 
@@ -132,7 +132,7 @@ def test_a_refusal_for_good_is_told_and_not_repeated(serve, socket_file):
 def test_closing_asks_once_more_at_once_and_ends_by_its_time_before_a_stopped_daemon(
     socket_file, monkeypatch
 ):
-    monkeypatch.setattr("forged_client.aio_observer._FIRST_RETRY_S", 60.0)
+    monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 60.0)
 
     async def work(observer: AsyncObserver) -> None:
         tell(observer, "compaction", "a")

@@ -227,7 +227,7 @@ def _fork() -> int:
 @pytest.fixture
 def soon(monkeypatch):
     """Attempts follow each other at once."""
-    monkeypatch.setattr("forged_client.observer._FIRST_RETRY_S", 0.001)
+    monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 0.001)
 
 
 class Replies:

@@ -51,8 +51,8 @@ class Agent:
 def in_parts(monkeypatch):
     """As if a frame held one message; and what was not taken is sent again soon."""
     monkeypatch.setattr("forged_client.observer.Parts", functools.partial(Parts, limit_bytes=200))
-    monkeypatch.setattr("forged_client.observer._FIRST_RETRY_S", 0.05)
-    monkeypatch.setattr("forged_client.observer._LAST_RETRY_S", 0.2)
+    monkeypatch.setattr("forged_client.observer.FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr("forged_client.observer.LAST_RETRY_S", 0.2)
 
 
 def test_two_hundred_kills_under_observers_that_nobody_closes(place, promised, in_parts):
