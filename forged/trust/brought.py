@@ -2,12 +2,15 @@
 
 Of a trusted root, merged is what can be reached from the trusted branch, its upstream or the default branch
 of the remote (`judge`). An edit by hand is content that no object of the repository has; of a root that was
-empty at first nothing else counts (`first_look`). All else is withheld, with the reason, and so is whatever
-cannot be told: a file in the middle of a checkout, in a folder that is a link or another repository, or under
-a filter, where bytes do not say what git has stored.
+empty at first nothing else counts (`first_look`). In the middle of a merge an edit also has a line that
+neither side has. All else is withheld, with the reason, and so is whatever cannot be told: a file in the
+middle of a checkout, in a folder that is a link or another repository, or under a filter, where bytes do not
+say what git has stored.
 
 An object is there before git writes a file, or git holds the lock of the index. So the bytes are read first,
-then the lock is looked for, and the objects are asked last.
+then the lock is looked for, and the objects are asked last. Only where a script of git merges (`merge -s
+resolve`, an octopus) and where `rerere` does, the file is there without a lock, and the object comes later or
+never. Until then the index holds the sides of the merge, so these are compared with the file, line by line.
 
 Used in threads, one at a time. Blocks for git; nothing is raised.
 """
@@ -25,7 +28,7 @@ from functools import partial
 import msgspec
 
 from forged.files import FOLDERS, upwards
-from forged.trust.git import Entry, Git, GitFailed
+from forged.trust.git import Entry, Git, GitFailed, kept_resolutions
 
 OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
 BROUGHT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
@@ -54,6 +57,20 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 _Blobs = dict[Candidate, tuple[str, ...]]
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """Why some files cannot be judged, and what the index and the bytes say of the others.
+
+    `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
+    """
+
+    verdicts: dict[Candidate, str]
+    as_written: _Blobs
+    by_content: _Blobs
+    sides: _Blobs
+
+
 _Ask = Callable[[Sequence[Candidate]], dict[Candidate, str]]
 
 
@@ -171,32 +188,32 @@ class Repository:
     def _ask(
         self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[Candidate]
     ) -> dict[Candidate, str]:
-        verdicts, as_written, by_content = self._read(candidates, git_dir)
-        blobs = as_written | by_content
+        found = self._read(candidates, git_dir)
+        verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
         merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
         for each, names in blobs.items():
             verdicts[each] = "" if merged.intersection(names) else OTHER_BRANCH
         doubtful = {
-            each: names for each, names in by_content.items() if verdicts[each] and each.sha256 not in brought
+            each: names
+            for each, names in found.by_content.items()
+            if verdicts[each] and each.sha256 not in brought
         }
-        return verdicts | self._edits(doubtful, git_dir, OTHER_BRANCH)
+        return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
     def _whose(self, git_dir: str, candidates: Sequence[Candidate]) -> dict[Candidate, str]:
         """The same where no branch is trusted."""
-        verdicts, as_written, by_content = self._read(candidates, git_dir)
-        return verdicts | self._edits(as_written | by_content, git_dir, BROUGHT)
+        found = self._read(candidates, git_dir)
+        return found.verdicts | self._edits(
+            found.as_written | found.by_content, found.sides, git_dir, BROUGHT
+        )
 
-    def _read(
-        self, candidates: Sequence[Candidate], git_dir: str
-    ) -> tuple[dict[Candidate, str], _Blobs, _Blobs]:
-        """Why some cannot be judged; which blobs the others may be, by the index and by their bytes.
+    def _read(self, candidates: Sequence[Candidate], git_dir: str) -> _Found:
+        """Look up which blobs files may be, by the index and by their bytes.
 
         Where git has written or compared a file itself the index says which blob it is, whatever filter
         the bytes went through.
         """
-        verdicts: dict[Candidate, str] = {}
-        as_written: _Blobs = {}
-        by_content: _Blobs = {}
+        found = _Found({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
         odd = self._git.oddly_marked([self._relative(each) for each in unmerged])
@@ -204,16 +221,18 @@ class Repository:
             path = self._relative(each)
             entry = entries.get(path)
             if path in odd:
-                verdicts[each] = CONFLICT
+                found.verdicts[each] = CONFLICT
             elif (data := _still(each)) is None:
-                verdicts[each] = MOVING
+                found.verdicts[each] = MOVING
             else:
-                by_content[each] = self._git.blob_names(data)
+                found.by_content[each] = self._git.blob_names(data)
                 is_told = entry is not None and entry.is_merged and _is_as_written(each, entry)
                 if entry is not None and is_told and not (data and self._git.is_empty(entry.blob)):
-                    as_written[each] = (entry.blob, *by_content.pop(each))
+                    found.as_written[each] = (entry.blob, *found.by_content.pop(each))
+                elif entry is not None and not entry.is_merged:
+                    found.sides[each] = entry.sides
         _check_idle(git_dir)
-        return verdicts, as_written, by_content
+        return found
 
     def _merged(self, trusted: str, wanted: set[str]) -> frozenset[str]:
         """Those that can be reached; the whole history is looked through only for what no tip holds."""
@@ -227,7 +246,7 @@ class Repository:
             self._behind_tips = self._git.behind(tips)
         return self._at_tips | self._behind_tips
 
-    def _edits(self, blobs: _Blobs, git_dir: str, theirs: str) -> dict[Candidate, str]:
+    def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[Candidate, str]:
         """Which of these files a person has written here; of what git has, `theirs` is the reason."""
         if not blobs:
             return {}
@@ -235,11 +254,29 @@ class Repository:
         self._git.check_readable(_common(git_dir), wanted)
         known = self._git.known(wanted)
         verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
+        verdicts |= self._merges([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
         paths = {each: self._relative(each) for each in blobs if each not in verdicts}
         if paths:
             with_cr = {path for each, path in paths.items() if len(blobs[each]) > 1}
             transformed = self._git.transformed(list(paths.values()), with_cr)
             verdicts |= {each: FILTERED if path in transformed else "" for each, path in paths.items()}
+        return verdicts
+
+    def _merges(
+        self, candidates: Sequence[Candidate], sides: _Blobs, git_dir: str, theirs: str
+    ) -> dict[Candidate, str]:
+        """Those of these files that hold what git merges and nothing that a person wrote, with the reason."""
+        unmerged = [each for each in candidates if each in sides]
+        if not unmerged:
+            return {}
+        kept = _lines(kept_resolutions(_common(git_dir)))
+        verdicts: dict[Candidate, str] = {}
+        for each in unmerged:
+            data = _still(each)
+            if data is None:
+                verdicts[each] = MOVING
+            elif _is_made_of(data, kept | _lines(self._git.contents(sides[each]))):
+                verdicts[each] = theirs
         return verdicts
 
 
@@ -256,6 +293,19 @@ def _failed(error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[
 def _check_idle(git_dir: str) -> None:
     if os.path.lexists(os.path.join(git_dir, "index.lock")):
         raise _Busy(BUSY)
+
+
+def _lines(texts: Iterable[bytes]) -> set[bytes]:
+    """Lines, without what an editor or a conversion of line ends changes."""
+    return {line.strip() for text in texts for line in text.split(b"\n")}
+
+
+def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
+    """Whether a text has these lines alone, and the beginning of one where git still writes."""
+    *whole, last = (line.strip() for line in data.split(b"\n"))
+    return lines.issuperset(filter(None, whole)) and (
+        not last or any(line.startswith(last) for line in lines)
+    )
 
 
 def _is_merged(entry: Entry | None) -> bool:

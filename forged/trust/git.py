@@ -48,9 +48,11 @@ _ENTRY = re.compile(
 _FORMS = ("filter", "working-tree-encoding", "ident")
 _LINE_ENDS = ("text", "eol", "crlf")
 _MARKERS = "conflict-marker-size"
+_SUBMODULE = b"160000"
 _PLAIN = frozenset({"unspecified", "unset"})
 _IDENT = re.compile(rb"\$Id:[^$\n]*\$")
 _MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
+_MOST_KEPT = 1 << 12
 _REFS = "--format=%(refname)%00%(objectname)%00%(upstream)%00%(upstream:remotename)%00%(symref)"
 _GUESSED = ("main", "master")
 
@@ -63,10 +65,11 @@ class Entry(msgspec.Struct, frozen=True):
     """What the index says of a path: the blob, and the file as git last wrote or looked at it."""
 
     blob: str
-    is_merged: bool  # no conflict waits to be resolved
+    is_merged: bool  # nothing waits to be merged or resolved
     size: int
     mtime_ns: int
     inode: int
+    sides: tuple[str, ...] = ()  # blobs of what waits to be merged: the base, ours and theirs
 
 
 class Git:
@@ -91,11 +94,14 @@ class Git:
     def entries(self) -> dict[str, Entry]:
         """What the index holds of the memory folders, by path below the top."""
         said = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
-        found = {}
-        for _, blob, stage, path, seconds, nanoseconds, inode, size in _ENTRY.findall(said):
+        found: dict[str, Entry] = {}
+        for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(said):
+            path, is_merged = os.fsdecode(name), stage == b"0"
             mtime_ns = int(seconds) * 1_000_000_000 + int(nanoseconds)
-            entry = Entry(blob.decode(), stage == b"0", int(size), mtime_ns, int(inode))
-            found[os.fsdecode(path)] = entry
+            sides = found[path].sides if path in found else ()
+            if not is_merged and mode != _SUBMODULE:
+                sides += (blob.decode(),)
+            found[path] = Entry(blob.decode(), is_merged, int(size), mtime_ns, int(inode), sides)
         return found
 
     def tracks(self, pathspec: str) -> bool:
@@ -131,6 +137,18 @@ class Git:
         said = self._run("cat-file", "--batch-check", given="\n".join([*blobs, ""]).encode())
         lines = (line.split() for line in said.decode().splitlines())
         return frozenset(words[0] for words in lines if words[-1] != "missing")
+
+    def contents(self, blobs: Sequence[str]) -> tuple[bytes, ...]:
+        """The bytes of these blobs. Raises GitFailed where one is missing."""
+        said = self._run("cat-file", "--batch", given="\n".join([*blobs, ""]).encode())
+        found, at = [], 0
+        for _ in blobs:
+            start = said.index(b"\n", at) + 1
+            if (words := said[at:start].split())[-1] == b"missing":
+                raise GitFailed("git lacks a side of a merge")
+            at = start + int(words[-1]) + 1
+            found.append(said[start : at - 1])
+        return tuple(found)
 
     def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
         """Those of these paths that git may store in another form than `blob_names` knows.
@@ -256,6 +274,31 @@ class Git:
         if process.returncode and not (may_find_nothing and process.returncode == 1):
             raise GitFailed(f"git {arguments[0]} failed")
         return said
+
+
+def kept_resolutions(common: str) -> tuple[bytes, ...]:
+    """Texts of resolved conflicts that git uses again by itself (`rerere`).
+
+    `common` is the directory that holds `rr-cache`. Raises GitFailed where one cannot be read.
+    """
+    folder = os.path.join(common, "rr-cache")
+    found: list[bytes] = []
+    try:
+        kept = (
+            os.path.join(folder, name) for name in (os.listdir(folder) if os.path.lexists(folder) else ())
+        )
+        for each in filter(os.path.isdir, kept):
+            for path in (
+                os.path.join(each, name) for name in os.listdir(each) if name.startswith("postimage")
+            ):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                with open(descriptor, "rb") as file:
+                    found.append(file.read(_MOST_BYTES))
+            if len(found) > _MOST_KEPT or sum(map(len, found)) >= _MOST_BYTES:
+                raise GitFailed("git keeps more resolutions than can be looked at")
+    except OSError as error:
+        raise GitFailed(f"git's resolutions in {folder} cannot be read: {error.strerror}") from error
+    return tuple(found)
 
 
 def ignore_file(home: str) -> str:

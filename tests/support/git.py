@@ -20,7 +20,7 @@ ENVIRONMENT = {
 }
 
 
-def git(top: Path | str, *arguments: str, check: bool = True) -> str:
+def git(top: Path | str, *arguments: str, check: bool = True, given: str = "") -> str:
     settings = (
         "-c",
         "protocol.file.allow=always",
@@ -32,6 +32,7 @@ def git(top: Path | str, *arguments: str, check: bool = True) -> str:
     done = subprocess.run(
         ("git", "-C", str(top), *settings, *arguments),
         env=ENVIRONMENT,
+        input=given,
         capture_output=True,
         text=True,
         check=False,

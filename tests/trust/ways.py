@@ -45,15 +45,36 @@ def diverged(*arguments: str) -> Way:
     """The same after a commit of ours, which changes the beginning of what the other side changed."""
 
     def way(theirs: Path, ours: Path) -> None:
-        (ours / "code").write_text("x")
-        for file in (ours / FOLDER).glob("*.md"):
-            file.write_text(file.read_text().replace("\nversion: 1\n", "\nversion: 2\n"))
-        git(ours, "add", "--all", "--force")
-        git(ours, "commit", "--quiet", "--message", "ours")
+        commit_of_ours(ours)
         git(ours, *(each.replace("THEIRS", f"file://{theirs}") for each in arguments))
 
     way.__name__ = "diverged: " + " ".join(arguments)
     return way
+
+
+def commit_of_ours(ours: Path) -> None:
+    (ours / "code").write_text("x")
+    for file in (ours / FOLDER).glob("*.md"):
+        file.write_text(file.read_text().replace("\nversion: 1\n", "\nversion: 2\n"))
+    git(ours, "add", "--all", "--force")
+    git(ours, "commit", "--quiet", "--message", "ours")
+
+
+def half_a_script(theirs: Path, ours: Path) -> None:
+    commit_of_ours(ours)
+    stopped_script(ours, "mate/pr")
+
+
+def stopped_script(ours: Path, ref: str) -> None:
+    """Merge as `git merge -s resolve` does, up to where git has no object of a merged file yet."""
+    git(ours, "update-index", "-q", "--refresh")
+    git(ours, "read-tree", "-u", "-m", "--aggressive", git(ours, "merge-base", "HEAD", ref), "HEAD", ref)
+    for path in git(ours, "diff", "--name-only", "--diff-filter=U").splitlines():
+        sides = [ours.parent / f"side {stage}" for stage in (2, 1, 3)]
+        for side, stage in zip(sides, (2, 1, 3), strict=True):
+            side.write_text(git(ours, "show", f":{stage}:{path}") + "\n")
+        git(ours, "merge-file", *map(str, sides))
+        sides[0].rename(ours / path)  # git makes a new file as well
 
 
 def stash_pop(theirs: Path, ours: Path) -> None:
@@ -184,7 +205,7 @@ WAYS: tuple[Way, ...] = (
         sparse,
         octopus,
     ),
-    *(replaced_object, packed, borrowed, from_the_index),
+    *(replaced_object, packed, borrowed, from_the_index, half_a_script),
 )
 NAMES = [way.__name__ for way in WAYS]
 
