@@ -19,10 +19,10 @@ from forged.scopes import FileRoots, OneSession, OtherScope, Ranked, Workplace, 
 
 async def with_others(context: Context, place: Workplace, *, agent: str, session_id: str) -> Workplace:
     """The place with what the configuration wants beside it."""
-    daemon, wanted = context.daemon, context.daemon.config.scopes.retrieved
-    if not daemon.config.scopes.retrieve:
+    daemon, scopes = context.daemon, context.daemon.config.scopes
+    if not scopes.retrieve:
         return place
-    roots: tuple[Root, ...] = ()
+    wanted, roots = scopes.retrieved, tuple[Root, ...]()
     if Scope.AGENT in wanted and AGENT_ID.fullmatch(agent):
         roots = await daemon.resolver.roots_of_agent(agent)
     if Scope.ORG in wanted:
