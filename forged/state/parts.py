@@ -8,14 +8,14 @@ day: what is sent again is known then, also to another daemon. What its sender g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from forged.conversation import Utterance
 from forged.state.cutting import Cut
 from forged.state.database import Change, Database
-from forged.state.rows import Rows
+from forged.state.rows import Kept, Rows
 from forged.text.forgetting import Words, without_sentences
 
 KEPT_S = 24 * 3600
@@ -63,6 +63,22 @@ class Parts(Rows[Slot]):
             clock=clock,
         )
 
+    def _replace(self, rows: Mapping[str, Kept[Slot]]) -> None:
+        self._numbers: dict[str, set[int]] = {}  # of the parts that are there
+        super()._replace(rows)
+
+    def _apply(self, rows: Mapping[str, Kept[Slot] | None], *, renew: bool = True) -> None:
+        super()._apply(rows, renew=renew)
+        for key, kept in rows.items():
+            event_id, _, number = key.partition("/")
+            there = self._numbers.get(event_id, set())
+            if number:
+                (there.discard if kept is None else there.add)(int(number))
+            if there:
+                self._numbers[event_id] = there
+            else:
+                self._numbers.pop(event_id, None)
+
     def done(self, event_id: str) -> int | None:
         """In how many slices a capture is judged, None if it is not known to be there whole."""
         found = self.get(event_id)
@@ -70,9 +86,10 @@ class Parts(Rows[Slot]):
 
     def of(self, event_id: str) -> dict[int, Part]:
         """The parts of a capture that are there, by their numbers."""
-        begin = f"{event_id}/"
-        rows = ((key, slot.part) for key, slot in self.items() if key.startswith(begin))
-        return {int(key.removeprefix(begin)): part for key, part in rows if part is not None}
+        found = (
+            (number, self.get(f"{event_id}/{number}")) for number in sorted(self._numbers.get(event_id, ()))
+        )
+        return {number: slot.part for number, slot in found if slot is not None and slot.part is not None}
 
     async def put(self, event_id: str, number: int, part: Part) -> None:
         """Keep a part, which may be there already. Raises StoreError."""
