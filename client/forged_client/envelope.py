@@ -36,7 +36,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
-    """Anything a client may ask; `R` is the reply it gets. The class says all that one has to know of a verb.
+    """Base of requests; `R` is the reply. The class says all that there is to know of a verb.
 
     `effect` and `needs` are explained at their types; where something that a verb needs is off, its reply is
     `disabled`. One that is not `repeatable` could be carried out twice, so it is not sent again when the

@@ -1,4 +1,4 @@
-"""How a daemon's place and vectors outlive it: given to another daemon, or kept by systemd.
+"""Hand-over of a daemon's place and vectors, to another daemon or to systemd.
 
 `take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
 configuration and all that it is made of, so that nothing is left to fail. Out: a `Place`, held by the lock.

@@ -274,7 +274,7 @@ def retry_after(error: Exception, before: float | None) -> float:
 
 
 def give_back() -> None:
-    """Return freed pages to the system; nothing happens where the C library is not glibc. Takes milliseconds.
+    """Return freed pages to the system, in milliseconds; does nothing without glibc.
 
     It keeps what is freed between things that stay, and a daemon stays all day: after the first build of
     10,000 memories with vectors that was 28 of 122 MiB. Fewer arenas or a lower threshold for the whole

@@ -60,7 +60,7 @@ def standing(
 
 
 def personas(heads: Sequence[Head], budget: int, chosen: Sequence[Head]) -> Iterator[Head]:
-    """Of what an agent was told about itself the newest that fit in behind `chosen`, if a person said it."""
+    """Newest personas of an agent that a person gave it, as far as they fit in behind `chosen`."""
     budget -= sum(most_bytes(each) for _, each in chosen)
     for home, memory in sorted(heads, key=_made, reverse=True):
         taken = most_bytes(memory)

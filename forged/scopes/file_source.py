@@ -234,7 +234,7 @@ def _rated(
     ranked: Sequence[Ranked],
     strong: float,
 ) -> tuple[Ranked, ...]:
-    """Answers of which nothing is held back, each with a word for its own evidence, as the gate would say it.
+    """Answers with nothing held back, each with the gate's word for its evidence.
 
     Where there is nothing to compare with, and of what a link led to, nothing is said. `strong` is the
     evidence that lets a request pass.

@@ -26,7 +26,7 @@ Rows = tuple[tuple[str, float, bytes], ...]
 
 
 class _Copy(msgspec.Struct, frozen=True):
-    """What the file holds: rows by table, without checksums, in a format of `state.db`."""
+    """Contents of the copy: rows by table, without checksums, in a format of `state.db`."""
 
     format: int
     tables: dict[str, Rows]

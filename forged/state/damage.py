@@ -1,4 +1,4 @@
-"""A `state.db` that is damaged or of an older format is set aside as it is, and a new one takes its place.
+"""Sets aside a `state.db` that is damaged or of an older format, and makes a new one.
 
 Of a damaged file the readable rows go into the new one; what they do not say the daily copy does, of the
 tables that it holds. An older format is not read. The new file remembers what has happened until a person
@@ -196,7 +196,7 @@ class _State:
 
 
 def _counted(connection: Connection) -> str:
-    """What a file holds, as a list for a sentence."""
+    """Contents of a file, as a list for a sentence."""
     counts = []
     for name in sorted(tables.names_in(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608

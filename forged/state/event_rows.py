@@ -1,4 +1,4 @@
-"""Capture events as they lie in the file: those that wait, what they come to, and those that were given up.
+"""Tables of capture events: waiting, what they come to, given up.
 
 Each method is done in the thread of the database, within a transaction. Damaged says that a row is not what
 was written.

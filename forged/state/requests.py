@@ -135,7 +135,7 @@ class Requests:
     def _begin(
         self, waiting: Sequence[Sequence[Begun]], connection: Connection
     ) -> list[tuple[Known | None, ...]]:
-        """The row that each key had; `_changes` are of what was put beside the keys."""
+        """The row that each key had; `_changes` are of what was put with the keys."""
         now = int(self._clock())
         if now - self._pruned_at > _PRUNE_EVERY_S:
             self._pruned_at = now

@@ -258,7 +258,7 @@ class _Durable(Generic[V]):
 
 
 class _Pending(Generic[V]):
-    """What memory has and the file has not; a row that changes again meanwhile stays to be written."""
+    """Rows that memory has and the file has not; one that changes meanwhile stays to be written."""
 
     def __init__(self, table: Rows[V], rows: dict[str, Kept[V] | None]) -> None:
         self.table, self._rows, self.name, self.is_empty = table, rows, table.name, not rows

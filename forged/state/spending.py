@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a purpose has cost on a day (UTC, as YYYY-MM-DD); `failed` calls are among `calls`."""
+    """Cost of a purpose on a day (UTC, as YYYY-MM-DD); `failed` calls are among `calls`."""
 
     day: str
     purpose: str

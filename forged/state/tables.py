@@ -231,7 +231,7 @@ def unchecked(connection: Connection, table: str, order: str = "ASC") -> Iterato
 
 
 def value_of(connection: Connection, key: str) -> str:
-    """What `meta` holds under a key, or nothing. Raises Damaged."""
+    """Return the text of `meta` under a key, or nothing. Raises Damaged."""
     row = connection.execute("SELECT * FROM meta WHERE key = ?", (key,)).fetchone()
     return "" if row is None else str(_checked("meta", row)[1])
 

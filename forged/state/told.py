@@ -106,7 +106,7 @@ class Told(Rows[HeardList]):
     async def moved(
         self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
     ) -> None:
-        """Let who heard one of these memories of a root have heard what they became; durably.
+        """Put what memories of a root became in the place of these in each list; durably.
 
         Raises StoreError.
         """
@@ -124,7 +124,7 @@ class Told(Rows[HeardList]):
         await self.store(changed, renew=False)
 
     def memories(self) -> Iterator[tuple[str, str]]:
-        """Each memory that a session has heard, by root and id; some more than once."""
+        """Each memory of all lists, by root and id; some more than once."""
         return ((each.root, each.id) for heard in self.values() for each in heard.entries)
 
 

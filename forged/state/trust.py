@@ -208,7 +208,7 @@ class TrustRecords:
 
 
 class OwnFiles(MemoryRows[OwnFile]):
-    """The files that this daemon wrote, by the root's identity and the id; their `hashes` count as accepted.
+    """Files that this daemon wrote, by the root's identity and the id; their `hashes` are accepted.
 
     There is room for 131,072. The file that was written longest ago goes first, and is then like one that
     somebody else brought.

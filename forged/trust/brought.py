@@ -60,7 +60,7 @@ _Blobs = dict[Candidate, tuple[str, ...]]
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """Why some files cannot be judged, and what the index and the bytes say of the others.
+    """Reasons against judging some files, and what the index and the bytes say of the others.
 
     `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
     """
@@ -301,7 +301,7 @@ def _lines(texts: Iterable[bytes]) -> set[bytes]:
 
 
 def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
-    """Whether a text has these lines alone, and the beginning of one where git still writes."""
+    """Return True if a text has these lines alone, and the beginning of one where git still writes."""
     *whole, last = (line.strip() for line in data.split(b"\n"))
     return lines.issuperset(filter(None, whole)) and (
         not last or any(line.startswith(last) for line in lines)

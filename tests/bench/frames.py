@@ -1,4 +1,4 @@
-"""What the bench asks a daemon, and what it reads of the replies, by the client of the same commit.
+"""Requests and replies of the bench, by the client of the daemon's own commit.
 
 A driver, as inside.py is: rows of another commit load this file beside that client. So names and arguments
 here stay as they are when messages or fields get other names on the wire; only what is behind them changes.
@@ -29,7 +29,7 @@ class Hit(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a retrieve came to."""
+    """Outcome of a retrieve."""
 
     status: str
     reason: str
@@ -45,7 +45,7 @@ class Root(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a daemon says of itself; `embedded` are texts, `judged` captured events."""
+    """State of a daemon; `embedded` are texts, `judged` captured events."""
 
     pid: int
     roots: tuple[Root, ...]
@@ -189,7 +189,7 @@ def written_to(reply: Any) -> str:
 
 
 def is_swap(reply: Any) -> bool:
-    """Whether an event says that a new map answers."""
+    """Return True if an event says that a new map answers."""
     return isinstance(reply, protocol.Progress) and reply.event == "swapped"
 
 

@@ -1,4 +1,4 @@
-"""Rows of the turn cache: a turn that is answered again, against a ping whose request and reply are as large.
+"""Rows of the turn cache: a repeated turn against a ping of equal request and reply.
 
 What they differ in is what the daemon does beyond reading and writing bytes. The short turn has a list of a
 few messages, the long one a list of 800 kB that an agent has grown over many calls.

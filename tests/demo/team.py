@@ -1,4 +1,4 @@
-"""What the demo plays on: a PostgreSQL of its own, and two machines of one user beside it.
+"""Stage of the demo: a PostgreSQL of its own and two machines of one user.
 
 A machine is a scratch HOME with a daemon; nothing but the server joins the two. All of it lies in one scratch
 directory, and everything that was started ends with the `with` block. Raises DemoFailed, and NotInstalled

@@ -1,4 +1,4 @@
-"""A daemon that is killed between a memory's file and a row of its details or request: there is no half."""
+"""Kills between a memory's file and a row of its details or request leave no half."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_keyed_request_that_a_kill_cut_short_is_answered_the_same_and_done_onc
 
 
 def _texts(home: Path, workspace: str) -> Counter[str]:
-    """How often each text is in the files of a workspace."""
+    """Count how often each text is in the files of a workspace."""
     roots = Root(workspace, Scope.REPO), Root(str(home), Scope.USER)
     return Counter(f"{root.scope}: {each.content.strip()}" for root in roots for each in scan(root).memories)
 

@@ -159,7 +159,7 @@ def test_a_decision_that_could_not_be_stored_is_in_force_neither_now_nor_later(p
 
 
 def _force(client: Client, top: Path) -> tuple[object, ...]:
-    """What a person's decisions come to: the state of a repository, and what of it is shown and injected."""
+    """Trust in force: the state of a repository, and what of it is shown and injected."""
     assert client.rebuild(str(top), wait=True).status == "ok"
     (root,) = client.trust(str(top)).roots
     listed = tuple(sorted(each.id for each in client.list(str(top)).memories))

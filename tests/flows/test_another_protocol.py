@@ -1,4 +1,4 @@
-"""Two installations of which one speaks another protocol: each surface says so in one sentence, and goes on.
+"""Two protocols: each surface says so in one sentence, and goes on.
 
 The other one is a copy of the whole program that counts one version further. Each is client and daemon once.
 """

@@ -97,7 +97,7 @@ def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, rep
 
 
 def in_session(client: Client, session: str) -> list[str]:
-    """What a recall by this id, and nothing beside it, finds of a session."""
+    """Recall a session by its id alone."""
     return sorted(each for each in contents(client.recall("walrus", session)) if " in " in each)
 
 

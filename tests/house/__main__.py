@@ -1,4 +1,4 @@
-"""Print what the house measures beside its limits; with `--write` lower the limits to that."""
+"""Print counts with their limits; with `--write` lower the limits to the counts."""
 
 from __future__ import annotations
 

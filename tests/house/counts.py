@@ -36,7 +36,7 @@ class Single(NamedTuple):
 
     @property
     def is_row(self) -> bool:
-        """Whether a registry lists it."""
+        """Return True if a registry lists it."""
         return self.importer in REGISTRIES
 
 
@@ -46,7 +46,7 @@ def p90(values: Iterable[int]) -> int:
 
 
 def doors(sources: Sources) -> Counter[str]:
-    """How many names the `__all__` of each `__init__.py` has."""
+    """Count the names in `__all__` of each `__init__.py`."""
     return Counter({name: len(listed(each.tree)) for name, each in sources.items() if each.is_door})
 
 

@@ -19,7 +19,7 @@ FILE = Path(__file__).with_name("limits.toml")
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """What one process enters in a flow."""
+    """Numbers of one process in a flow."""
 
     files: int
     packages: int

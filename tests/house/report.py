@@ -39,7 +39,7 @@ def of_sources(sources: dict[str, Source], measured: Measured, limits: Limits) -
 
 
 def names(sources: dict[str, Source]) -> str:
-    """What is behind each count, one a line."""
+    """List the names behind each count, one a line."""
     doubles = counts.double_meanings(sources).items()
     return "\n".join(
         [

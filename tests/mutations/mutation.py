@@ -126,7 +126,7 @@ def module_of(path: Path, tree: Path) -> str:
 
 
 def forms_of(name: str, path: Path, tree: Path) -> Iterator[str]:
-    """What may be said for a name in a file, the shortest first: with more of its module each time."""
+    """Forms of a name in a file, the shortest first: with more of its module each time."""
     module = module_of(path, tree).split(".")
     for count in range(0 if name else 1, len(module) + 1):
         yield ".".join([*module[len(module) - count :], *filter(None, [name])])
@@ -140,7 +140,7 @@ def names_in(text: str) -> Iterator[tuple[str, ast.stmt | ast.Module]]:
 
 
 def node_id(name: str, tree: Path) -> str:
-    """What pytest calls a test that is given by its name, or its file's and its own; empty if none is."""
+    """Return pytest's id of a test by its name, or by its file and name; empty if there is none."""
     path, _, last = name.rpartition("::")
     if "/" not in name:
         found = [each for each in _tests(tree).get(last, ()) if not path or each.endswith(f"/{path}")]
@@ -173,7 +173,7 @@ def _named(parent: ast.AST, prefix: str, *, of_function: bool) -> Iterator[tuple
 
 
 def _is_named(where: str, path: Path, tree: Path) -> bool:
-    """Whether anything in a file has this name."""
+    """Return True if anything in a file has this name."""
     stat = path.stat()
     names = _names_of(path, stat.st_mtime_ns, stat.st_size)
     module = module_of(path, tree)

@@ -1,4 +1,4 @@
-"""Sends requests as plain maps over the socket and writes down what came of them, the same in each run.
+"""Sends requests as plain maps over the socket and records replies that are equal in each run.
 
 Out: for each request its reply, and for each look at the disk the bytes of the memory files. A word replaces
 times, timings and digests, and a name each folder. Ids stay, as the daemon's generator of ids is seeded.
@@ -144,5 +144,5 @@ class Player:
 
 
 def _names(value: dict[str, Any]) -> bool:
-    """Whether a map is a memory or a part of one, whose id counts; a reply's only counts requests."""
+    """Return True for a memory or a part of one, of which the id counts."""
     return "type" not in value

@@ -1,4 +1,4 @@
-"""The story: what two repositories, a user, five agents and their sessions ask of one daemon, in order.
+"""Requests of two repositories, a user, five agents and their sessions to one daemon.
 
 Everything is asked by plain fields and waits until it can be found, so that the same answers come each time.
 """
@@ -138,7 +138,7 @@ def _remembered(player: Player, repo: str) -> list[str]:
 
 
 def _refused(player: Player, repo: str, ids: list[str]) -> None:
-    """What cannot be carried out, and what is there already."""
+    """Ask for what cannot be carried out, and for what is there already."""
     ask = player.ask
     ask(
         "remember",

@@ -1,4 +1,4 @@
-"""What was recorded before code moved is answered in the same way."""
+"""Replay of recorded requests: replies and files are as before the code moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of rows in memory with a copy in the file: both policies, bounds, ages, and how a memory goes."""
+"""Tables of rows: both policies, bounds, ages, and the ways a memory goes."""
 
 from __future__ import annotations
 

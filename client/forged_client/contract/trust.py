@@ -118,7 +118,7 @@ class Reviewed(Reply, frozen=True, tag="reviewed"):
 
 
 class _ReviewOptions(Request[Reviewed], frozen=True, kw_only=True):
-    """Decisions beside a list of ids."""
+    """Decisions that go with a list of ids."""
 
     everything: bool = False
     shown: str = ""

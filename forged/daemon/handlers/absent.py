@@ -1,4 +1,4 @@
-"""Memories whose file is missing: their rows are kept for a time, and swept when nothing brings it back.
+"""Sweep of rows of memories that have no file any more, once nothing brings it back.
 
 Once a day each root is looked at. A day counts if the root is the one at which its memories were seen last,
 and all of its folders could be listed: so an unplugged disk is never swept. Nothing is raised.

@@ -66,7 +66,7 @@ def draft(request: wire.Remember, root: Root) -> Memory:
 
 
 class _Words(NamedTuple):
-    """Words that a field takes beside its default; none where it holds values that have such fields."""
+    """Words that a field takes, its default aside; none where it holds values that have such fields."""
 
     field: str
     default: object

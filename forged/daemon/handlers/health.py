@@ -291,7 +291,7 @@ def _files_in(root: Root) -> int:
 
 
 def _shared_report(daemon: Daemon) -> wire.SharedReport | None:
-    """How the team's server fares, None where there is none."""
+    """Report on the team's server; None where there is none."""
     if daemon.shared is None:
         return None
     told = daemon.shared.condition()
@@ -329,7 +329,7 @@ def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
 
 
 def _is_shared_failing(daemon: Daemon) -> bool:
-    """Whether the team's server cannot be used, or refuses what was written."""
+    """Return True if the team's server cannot be used, or refuses what was written."""
     told = _shared_report(daemon)
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)
 

@@ -1,4 +1,4 @@
-"""`list_judged` and `list_injections`: the record of what capture kept or refused, and of what was injected.
+"""`list_judged` and `list_injections`: records of captures and of injections.
 
 Answered from the record, for a person; the disk is asked only whether a memory's file is still there. Raised
 are InvalidRequest and WorkspaceError.

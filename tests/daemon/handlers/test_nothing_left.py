@@ -179,7 +179,7 @@ async def _dropped_as_dead(parts, repo):
 
 
 def _files_of(parts: Parts) -> dict[str, bytes]:
-    """What lies beside the trash in the state directory, byte by byte."""
+    """Bytes of the files in the state directory, the trash aside."""
     return {path.name: held for path, held in bytes_of(parts.folder.iterdir()).items()}
 
 

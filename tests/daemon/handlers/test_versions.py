@@ -1,4 +1,4 @@
-"""What a person does to a memory: edit, also of links, forget a version in the middle; names and defaults."""
+"""Edits of a memory and its links, forgotten versions in the middle, names and defaults."""
 
 from __future__ import annotations
 
