@@ -222,7 +222,7 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     """
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
-    is_known = any(daemon.state.details.get(index.root.top, each) != Detail() for each in ids)
+    is_known = any(daemon.state.details.of(index.root.top, each) != Detail() for each in ids)
     try:
         await daemon.state.removal.forgotten(await daemon.trust.ids(index.root.top), ids)
         if is_known:

@@ -299,3 +299,22 @@ async def test_documents_are_listed_by_page(home):
         page = await parts.ask(wire.ListDocuments(offset=1, limit=2))
 
     assert ([each.source for each in page.documents], page.total) == (["d/1", "d/2"], 5)
+
+
+@pytest.mark.parametrize(("metadata", "erased"), [({}, 0), ({"team": "core"}, 1)])
+async def test_traces_of_a_removed_document_are_erased_where_it_has_metadata(
+    home, monkeypatch, metadata, erased
+):
+    calls = []
+    async with assembled(home) as parts:
+        await ingested(parts, doc("Plain words."), metadata=metadata)
+        erase = parts.state.erase_traces
+
+        async def counted() -> None:
+            calls.append(None)
+            await erase()
+
+        monkeypatch.setattr(parts.state, "erase_traces", counted)
+        await parts.ask(wire.RemoveDocument(name="docs/a.md"))
+
+    assert len(calls) == erased
