@@ -200,6 +200,17 @@ def test_a_text_file_is_noted_with_the_module_that_asked_for_it(tmp_path):
     ]
 
 
+def test_a_recording_is_cut_at_the_first_link_of_a_memory_file_or_at_the_reply(tmp_path):
+    lines = ["1\t1\t0\t-\ta\tf", "3\t1\t0\t-\ta\tg", "4\t0\t0\ta:g\tmem_1.md\t<link>", "5\t1\t0\t-\tb\tf"]
+    (tmp_path / "7").write_text("\n".join(lines) + "\n")
+    found = traces.Traces(tmp_path)
+    run = stage.Run(found.calls(0), found.links[0].at, acted_at=2)
+
+    assert [call.at for call in run.calls] == [1, 3, 5]
+    assert [call.at for call in stage.until_linked(run).calls] == [1, 3]
+    assert [call.at for call in stage.until_answered(run).calls] == [1]
+
+
 # --- limits --------------------------------------------------------------------------------------------
 
 HELD = Limits({"length": 300}, {"doors": 10}, {"turn: daemon": Numbers(50, 9, 100, 1_000)})

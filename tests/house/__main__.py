@@ -30,7 +30,8 @@ def main() -> None:
             print("\n".join(map(report.of_flow, recordings[-1])))
         numbers = limits.medians([limits.of_flows(flows) for flows in recordings])
         measured = measured._replace(flows=numbers)
-        print(report.of_flows(numbers, most))
+        shown = [flow._replace(has_limit=True) for flow in recordings[-1] if not flow.has_limit]
+        print(report.of_flows(numbers | limits.of_flows(shown), most))
     if options.write:
         most = limits.lowered(measured, most)
         limits.write(most)

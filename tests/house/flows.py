@@ -2,17 +2,19 @@
 
 Each is recorded as it is in daily use: the agent's connection stands, and a moment before it has searched the
 workspace for something else. So the daemon still knows where the memories of the workspace lie; resolving it
-anew is not among what is counted.
+anew is not among what is counted. A captured turn is over when its memory file is linked to its name: the
+build that follows is the flow of an edit. `remember` is over when the memory is found; it is shown until its
+reply too.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.house.stage import SESSION, Flow, Stage, staged
+from tests.house.stage import SESSION, Flow, Run, Stage, staged, until_answered, until_linked
 from tests.support.clock import PATIENCE_S, eventually
 
 _SUBJECTS = ("billing", "search", "login", "upload", "mail", "report", "export", "import", "audit", "backup")
@@ -51,8 +53,8 @@ def _by_words() -> list[Flow]:
             _retrieve(stage, "Retrieve, by words"),
             _turn(stage),
             _edit(stage),
-            _remember(stage),
-            _recorded(stage, "`status`", lambda _: stage.say("status", str(stage.repo))),
+            *_remember(stage),
+            _flow(stage, "`status`", lambda _: stage.say("status", str(stage.repo))),
         ]
 
 
@@ -76,12 +78,18 @@ def _finds(stage: Stage, text: str) -> bool:
     return [hit["content"] for hit in found["memories"]] == [text]
 
 
-def _recorded(
+def _flow(
     stage: Stage,
     title: str,
     act: Callable[[int], object],
     is_whole: Callable[[int], bool] = lambda _: True,
 ) -> Flow:
+    return stage.flow(title, _recorded(stage, title, act, is_whole))
+
+
+def _recorded(
+    stage: Stage, title: str, act: Callable[[int], object], is_whole: Callable[[int], bool]
+) -> list[Run]:
     """Record with another request before."""
 
     def search(_: int) -> None:
@@ -107,7 +115,7 @@ def _retrieve(stage: Stage, title: str) -> Flow:
         )
         assert _FACT in found["text"], found
 
-    return _recorded(stage, title, ask)
+    return _flow(stage, title, ask)
 
 
 def _turn(stage: Stage) -> Flow:
@@ -119,7 +127,8 @@ def _turn(stage: Stage) -> Flow:
     def is_whole(number: int) -> bool:
         return _is_settled(stage, len(MEMORIES) + 2 + number)
 
-    return _recorded(stage, "Captured turn", tell, is_whole)
+    title = "Captured turn"
+    return stage.flow(title, list(map(until_linked, _recorded(stage, title, tell, is_whole))))
 
 
 def _is_settled(stage: Stage, count: int) -> bool:
@@ -140,17 +149,20 @@ def _edit(stage: Stage) -> Flow:
         fresh.write_text(path.read_text().replace(old, words(number)))
         fresh.rename(path)
 
-    return _recorded(stage, "File edit to new map", edit, lambda number: _finds(stage, words(number)))
+    return _flow(stage, "File edit to new map", edit, lambda number: _finds(stage, words(number)))
 
 
-def _remember(stage: Stage) -> Flow:
+def _remember(stage: Stage) -> Iterator[Flow]:
     def fact(number: int) -> str:
         return f"Ticket {number} of the zebra project waits for the customer's answer."
 
     def remember(number: int) -> None:
         stage.say("remember", str(stage.repo), fact(number))
 
-    return _recorded(stage, "`remember`", remember, lambda number: _finds(stage, fact(number)))
+    title = "`remember`"
+    runs = _recorded(stage, title, remember, lambda number: _finds(stage, fact(number)))
+    yield stage.flow(title, runs)
+    yield stage.flow("`remember` until its reply", list(map(until_answered, runs)), has_limit=False)
 
 
 def _conversation(last: str) -> list[dict[str, str]]:

@@ -71,10 +71,11 @@ def of_sources(sources: dict[str, Source]) -> Measured:
 
 
 def of_flows(flows: Sequence[Flow]) -> dict[str, Numbers]:
-    """Numbers by title and process, `title: process`, where a process has any."""
+    """Numbers of flows that have limits by title and process, `title: process`, where a process has any."""
     return {
         f"{flow.title}: {process}": _numbers(walk)
         for flow in flows
+        if flow.has_limit
         for process in PROCESSES
         if (walk := getattr(flow, process)).files
     }

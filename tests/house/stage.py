@@ -5,6 +5,9 @@ for a while, heartbeats aside. It is made three times, after one that is thrown 
 for the first time, and a file belongs to a flow if all three entered it: what the daemon happens to do in the
 meantime (its scan every half minute, say) is then left out. A text file that a module has read belongs to the
 flows that enter the module. An action whose end was missed is recorded again.
+
+A flow may be cut at an earlier moment, after which calls of no process count: when a memory file is linked
+to its name, or when the agent has the reply.
 """
 
 from __future__ import annotations
@@ -55,12 +58,21 @@ class Walk(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """One flow of data: the walks of its processes."""
+    """One flow of data: the walks of its processes. `has_limit` is false for what is only shown."""
 
     title: str
     client: Walk
     daemon: Walk
     worker: Walk
+    has_limit: bool = True
+
+
+class Run(NamedTuple):
+    """One recording: its calls, when a memory file was first linked (0: never), when `act` was over."""
+
+    calls: list[Call]
+    linked_at: int
+    acted_at: int
 
 
 class Stage:
@@ -104,32 +116,39 @@ class Stage:
         *,
         before: Callable[[int], object],
         is_whole: Callable[[int], bool],
-    ) -> Flow:
+    ) -> list[Run]:
         """Record `act(number)` until it was whole three times, the first one aside.
 
         `before` prepares it unrecorded; `is_whole` looks afterwards, by requests, if its end had come.
         """
-        runs: list[list[Call]] = []
+        runs: list[Run] = []
         for number in range(_MOST_RUNS):
             before(number)
-            calls = self._recorded(lambda: act(number))  # noqa: B023 - called at once
+            run = self._recorded(lambda: act(number))  # noqa: B023 - called at once
             if is_whole(number) and number:
-                runs.append(calls)
+                runs.append(run)
             if len(runs) == RUNS:
-                return Flow(title, *(self._walk(runs, role) for role in PROCESSES))
+                return runs
         raise AssertionError(f"{title}: its end was missed in {_MOST_RUNS - len(runs)} of {_MOST_RUNS} runs")
+
+    def flow(self, title: str, runs: Sequence[Run], *, has_limit: bool = True) -> Flow:
+        calls = [run.calls for run in runs]
+        return Flow(title, *(self._walk(calls, role) for role in PROCESSES), has_limit=has_limit)
 
     def _walk(self, runs: Sequence[Sequence[Call]], role: str) -> Walk:
         readings = [call for call in self._traces.readings if self._role(call) == role]
         return walk([[call for call in run if self._role(call) == role] for run in runs], readings)
 
-    def _recorded(self, act: Callable[[], object]) -> list[Call]:
+    def _recorded(self, act: Callable[[], object]) -> Run:
         self._wait_until_quiet(time.monotonic_ns())
         since = time.monotonic_ns()
         act()
+        acted_at = time.monotonic_ns()
         eventually(lambda: self._traces.calls(since), PATIENCE_S)
         self._wait_until_quiet(since)
-        return self._traces.calls(since)
+        calls = self._traces.calls(since)
+        linked_at = min((each.at for each in self._traces.links if each.at >= since), default=0)
+        return Run(calls, linked_at, acted_at)
 
     def _wait_until_quiet(self, since: int) -> None:
         def is_quiet() -> bool:
@@ -141,6 +160,17 @@ class Stage:
 
     def _role(self, call: Call) -> str:
         return {self._agent.pid: "client", self.daemon.pid: "daemon"}.get(call.pid, "worker")
+
+
+def until_linked(run: Run) -> Run:
+    """Cut a recording at the moment at which its memory file was linked."""
+    assert run.linked_at, "no memory file was linked"
+    return run._replace(calls=[call for call in run.calls if call.at <= run.linked_at])
+
+
+def until_answered(run: Run) -> Run:
+    """Cut a recording at the moment at which the agent had its reply."""
+    return run._replace(calls=[call for call in run.calls if call.at <= run.acted_at])
 
 
 def walk(runs: Sequence[Sequence[Call]], readings: Sequence[Call]) -> Walk:

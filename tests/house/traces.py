@@ -1,10 +1,11 @@
 """What the processes noted: calls into files of the project, and which are only heartbeats.
 
 A `Call` is one line of a process's file. A reading is a line too: the text file that was opened, and as the
-caller the function that it was opened for. A heartbeat is a pair of caller and function that an idle daemon
-shows in every stretch of idle time, such as the sweep of connections each second and the watcher's look at
-its directories: it happens beside a flow and is no part of it. So does what is written every five seconds,
-which idle time shows by chance: all that is called from there alone.
+caller the function that it was opened for. So is a link: the moment at which a memory file got its name. A
+heartbeat is a pair of caller and function that an idle daemon shows in every stretch of idle time, such as
+the sweep of connections each second and the watcher's look at its directories: it happens beside a flow and
+is no part of it. So does what is written every five seconds, which idle time shows by chance: all that is
+called from there alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-_OPENED = "<open>"  # as `function`, by hook/sitecustomize.py
+_OPENED, _LINKED = "<open>", "<link>"  # as `function`, by hook/sitecustomize.py
 _SELDOM = "forged/state/state.py:State._save"
 
 
@@ -44,6 +45,7 @@ class Traces:
         self.folder = folder
         self.heartbeats: frozenset[tuple[str, str, str]] = frozenset()
         self.readings: list[Call] = []
+        self.links: list[Call] = []
         self._calls: list[Call] = []
         self._read: dict[Path, int] = {}
 
@@ -51,7 +53,7 @@ class Traces:
         """All calls from a moment on that are no heartbeats, in the order of time."""
         for path in self.folder.iterdir():
             for call in self._new(path):
-                (self.readings if call.function == _OPENED else self._calls).append(call)
+                {_OPENED: self.readings, _LINKED: self.links}.get(call.function, self._calls).append(call)
         self._calls.sort(key=lambda call: call.at)
         beside = self._called_from(_SELDOM)
         recent = (call for call in self._calls if call.at >= since and call.caller not in beside)

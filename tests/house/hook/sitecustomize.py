@@ -11,7 +11,8 @@ callback, tasks and `to_thread`, inherits its context and with it the number; 0 
 code of a module or a class body is not a function: an import is no call.
 
 A text file of the packages is noted when it is opened, with `<open>` as function. Its `caller` is who asked
-for it: what an `__init__` reads, it reads for others.
+for it: what an `__init__` reads, it reads for others. A Markdown file that is linked to its name is noted at
+that moment, with `<link>` as function.
 """
 
 from __future__ import annotations
@@ -75,6 +76,11 @@ def _note_opening(event: str, arguments: tuple[object, ...]) -> None:
     _write(f"0\t0\t{_asked_by(sys._getframe(1))}\t{name}\t<open>")
 
 
+def _note_link(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "os.link" and str(arguments[1]).endswith(".md"):
+        _write(f"0\t0\t{_asked_by(sys._getframe(1))}\t{arguments[1]}\t<link>")
+
+
 def _asked_by(frame: FrameType) -> str:
     asking: FrameType | None = frame
     while asking is not None:
@@ -96,5 +102,6 @@ def _file() -> int:
 
 if _PACKAGES:
     sys.addaudithook(_note_opening)
+    sys.addaudithook(_note_link)
     threading.setprofile(_note)
     sys.setprofile(_note)
