@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from forged.capture.keeper import Keeper
     from forged.capture.off_record import is_refused
     from forged.capture.promotion import Promotion, response_in
-    from forged.capture.rows import RememberedVectors
     from forged.capture.service import Pipeline
     from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
-    from forged.capture.vectors import local_vectors
+    from forged.capture.vectors import RememberedVectors, local_vectors
 
 __all__ = [
     "PROMPT_TOKENS",
@@ -52,9 +51,8 @@ __getattr__ = door(
     keeper=("Keeper",),
     off_record=("is_refused",),
     promotion=("Promotion", "response_in"),
-    rows=("RememberedVectors",),
     service=("Pipeline",),
     slices=("WINDOW_LIMIT",),
     values=("KnownMemory", "WorkerSettings"),
-    vectors=("local_vectors",),
+    vectors=("RememberedVectors", "local_vectors"),
 )

@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
 from forged.capture.values import (
     Asked,
@@ -32,6 +31,7 @@ from forged.capture.values import (
     StatementVectors,
     WorkerSettings,
 )
+from forged.capture.vectors import VectorsOf
 from forged.counters import Departure
 from forged.state import Event
 

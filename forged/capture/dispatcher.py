@@ -29,7 +29,6 @@ from forged.capture.keeper import Put
 from forged.capture.news import News, unanswered
 from forged.capture.off_record import OffRecord, Refusal, names_memory
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
-from forged.capture.rows import VectorsOf
 from forged.capture.values import (
     Classified,
     Classify,
@@ -40,6 +39,7 @@ from forged.capture.values import (
     Tally,
     WorkerSettings,
 )
+from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.files import Root

@@ -24,8 +24,8 @@ from msgspec.structs import replace
 
 from forged.capture.known import Known, Place
 from forged.capture.likely import Likely
-from forged.capture.origins import Origins, Whose
-from forged.capture.rules.newest import NO_ROWS, RowsOf, differs_from
+from forged.capture.rules.replacement import NO_ROWS, RowsOf, differs_from
+from forged.capture.statements import Authorship, Provenance
 from forged.capture.things import said_things
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
@@ -202,8 +202,8 @@ class _Deciding:
         why = document.waits or "it was said in a session before, and nobody has looked at it yet"
         return replace(document, waits=why, agent=self._event.agent, learned_at=time_ns(self._now) / 1e9)
 
-    def _whose(self, content: str) -> Whose:
-        return self._origins.whose(content, by_model=self._author == Origin.MODEL) if content else "foreign"
+    def _whose(self, content: str) -> Authorship:
+        return self._origins.of(content, by_model=self._author == Origin.MODEL) if content else "foreign"
 
     def _is_full(self, *, waits: bool) -> bool:
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
@@ -221,7 +221,7 @@ class _Deciding:
         found = Document(root, memory, taken_up, why, beside, agent, said=proposal.said)
         return self._learned(found) if self._is_past else found
 
-    def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Whose) -> str:
+    def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Authorship) -> str:
         """Why a proposal is none that may be kept, as a sentence, or nothing."""
         if root is None:
             return "there is no repository here to keep it in"
@@ -267,8 +267,8 @@ class _Deciding:
     # They take long among thousands of memories or words, and most answers are empty.
 
     @cached_property
-    def _origins(self) -> Origins:
-        return Origins(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
+    def _origins(self) -> Provenance:
+        return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
     @cached_property
     def _compared(self) -> Texts:

@@ -21,15 +21,14 @@ import msgspec
 
 from forged.capture.candidates import candidates, naming, nearest
 from forged.capture.documents import decide
+from forged.capture.forwarded import words_said
 from forged.capture.likely import Likely
 from forged.capture.off_record import words_to_forget
-from forged.capture.origins import words_said
 from forged.capture.promotion import Promotion
-from forged.capture.rows import VectorsOf
-from forged.capture.rules.newest import NO_ROWS, RowsOf
+from forged.capture.rules.replacement import NO_ROWS, RowsOf
 from forged.capture.rules.slots import opening
 from forged.capture.values import Classified, KnownMemory, Tally
-from forged.capture.vectors import no_vectors
+from forged.capture.vectors import VectorsOf, no_vectors
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import Indexer

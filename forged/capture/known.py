@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from forged.capture.likely import Held, Likely
-from forged.capture.rules.by_words import is_evident
-from forged.capture.rules.newest import NO_ROWS, RowsOf, may_replace, replaced_by
+from forged.capture.rules.replacement import NO_ROWS, RowsOf, is_evident, may_replace, replaced_by
 from forged.capture.rules.slots import is_about_the_same
 from forged.capture.values import Proposal
 from forged.files import Root

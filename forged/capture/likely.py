@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.capture.rules.newest import NO_ROWS, RowsOf, replaced_by
+from forged.capture.rules.replacement import NO_ROWS, RowsOf, replaced_by
 from forged.files import Root
 
 # Of a root, in doubt and without, and roots.

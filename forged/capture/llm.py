@@ -23,9 +23,8 @@ import msgspec
 
 from forged import conversation
 from forged.capture import reply
-from forged.capture.classifier import CallFailed
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
-from forged.capture.values import Classified, KnownMemory, Usage
+from forged.capture.values import CallFailed, Classified, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ProviderError, SizeRefused
 from forged.models import ChatModel, Completion, Prompt, Purpose

@@ -1,29 +1,55 @@
-"""What the worker keeps without a chat model and beyond the rules: what the head chooses, and requests.
+"""Proposals without a chat model and beyond the rules: what the head chooses, and requests.
 
 In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
 requests of which nothing can be kept, each with its reason. A request that is recognised always comes to one
-or the other. The head sees more where the local model has rows for it; where there are none it goes by words
-and keeps less. It raises what asking for the rows raises.
+or the other: kept is the sentence that asks with those behind it that say more of the same, and of a request
+that says nothing of its own ("note that down") what stands beside it, in the message, in the assistant's
+answer that it agrees to, or before both. The head sees more where the local model has rows for it; where
+there are none it goes by words and keeps less. It raises what asking for the rows raises.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from forged.capture.classifier import Classifier
-from forged.capture.head.choosing import asking, best_of, chosen, score
-from forged.capture.head.head import Head, Judge, Leanings, head
-from forged.capture.head.units import Unit, units
-from forged.capture.rules.asked import Request, letters, requests_of, scope_of_all
-from forged.capture.rules.engine import presentable, proposals_in, still_meant, without_lead_ins
+from forged.capture.head import (
+    Head,
+    Judge,
+    Leanings,
+    Unit,
+    around_of,
+    asking,
+    best_of,
+    chosen,
+    head,
+    score,
+    units,
+)
+from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.requests import behind_request
+from forged.capture.rules.requests import (
+    asks,
+    behind_request,
+    beside_request,
+    letters,
+    without_request,
+)
 from forged.capture.statements import Statement
-from forged.capture.values import Classified, KnownMemory, Proposal, Refused
+from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
+
+# Characters of a message that is kept whole but for what speaks against it, and of what is kept of a longer
+# one; and the sentences behind a request that may say more of it.
+BRIEF, LONG, _MORE = 160, 300, 2
+# Letters that say something, one of Han or kana as much as two; and behind a colon or with a number.
+_SAYS, _LEAST, _NAMES = 22, 12, 4
+_NAMED = re.compile(r"[:：].*[^\W_]|\d", re.DOTALL)
+# What speaks against a sentence's being part of a request beside it.
+_UNRELATED: frozenset[Veto] = frozenset({"question", "irony", "order"})
 
 # The event's id and texts to rows of float32, or to nothing.
 VectorsFor = Callable[[str, Sequence[str]], Sequence[bytes]]
@@ -93,7 +119,7 @@ class LocalAnswers:
 
     def _judged(
         self, event: Event, said: Sequence[Statement]
-    ) -> tuple[dict[int, Request], tuple[Unit, ...], Judge, dict[str, Leanings]]:
+    ) -> tuple[dict[int, Unit], tuple[Unit, ...], Judge, dict[str, Leanings]]:
         """What is worded as a request of what is surely the person's, its units, who judges, and how."""
         sure = [each for each in said if not each.is_mixed]
         found, requests = units(sure), requests_of(sure)
@@ -144,7 +170,7 @@ class OfPeople:
 
 
 def _asked(
-    requests: dict[int, Request],
+    requests: dict[int, Unit],
     found: Sequence[Unit],
     judged: dict[str, Leanings],
     judge: Judge,
@@ -160,12 +186,11 @@ def _asked(
     worded_bar = _WORDED_BAR if judge.sees_rows else _WORDED_BAR_BY_WORDS
     for place in dict.fromkeys(unit.message for unit in found):
         here = [unit for unit in found if unit.message == place]
-        request = requests.get(place)
-        if request is None:
+        unit = requests.get(place)
+        if unit is None:
             is_asked = asking(here, judged) >= judge.asked_bar
             taken += [best_of(here, lambda text: judged[text].keep)] if is_asked else []
             continue
-        unit = Unit(request.text, request.sentences, here[0].around)
         if not unit.text:
             said_so = " ".join(each.text for each in unit.sentences)
             refused.append(Refused(said_so, "it does not say what is to be remembered"))
@@ -221,3 +246,69 @@ def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
 
 def _is_of(kept: Proposal, text: str) -> bool:
     return kept.content.rstrip(".。").lower() in text.lower()
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+def request_in(said: Sequence[Statement], before: str = "") -> Unit | None:
+    """Return what a message asks to be kept; `before` is what the person said last before it.
+
+    The text is empty where nobody says what is to be kept. None where nobody asks.
+    """
+    places = [at for at, each in enumerate(said) if _asks(each)]
+    if not places:
+        return None
+    at = places[0]
+    first, last = at, at + 1
+    is_brief = sum(len(each.text) for each in said) <= BRIEF
+    says_nothing = said[at].asks_alone or letters(without_request(said[at].text)) < _SAYS
+    while first > 0 and (is_brief or (says_nothing and at == first)) and _adds(said[first - 1]):
+        first -= 1
+    while last < len(said) and (is_brief or last - at <= _MORE) and _adds(said[last], said[first:last]):
+        last += 1
+    text = " ".join(each.text for each in said[first:last])
+    if last - first == 1 and (said[at].asks_alone or not _says(text)):
+        told = (each for each in (said[at].answers, before) if letters(each) >= _LEAST)
+        text = f"{next(told, '')} {text}".strip()
+    return Unit(text if _says(text) else "", tuple(said[first:last]), around_of(said))
+
+
+def requests_of(said: Sequence[Statement]) -> dict[int, Unit]:
+    """Return what is asked for in each message that asks, by the message's place."""
+    found: dict[int, Unit] = {}
+    before = ""
+    for place in dict.fromkeys(each.message for each in said):
+        mine = [each for each in said if each.message == place]
+        if (request := request_in(mine, before)) is not None:
+            found[place] = request
+        before = mine[-1].text
+    return found
+
+
+def scope_of_all(sentences: Sequence[Statement]) -> Scope:
+    """Whom sentences are about, but for the words in which they ask."""
+    told = [each for each in sentences if letters(without_request(each.text)) >= _SAYS] or sentences
+    return Scope.USER if any(_is_of_person(each.text) for each in told) else Scope.REPO
+
+
+def _is_of_person(text: str) -> bool:
+    """Whether a sentence is about the person both with the clause that asks and without it."""
+    return scope_of(without_request(text)) is scope_of(beside_request(text)) is Scope.USER
+
+
+def _says(text: str) -> bool:
+    """Whether there is something to keep in it beside the words that ask."""
+    told = without_request(text)
+    return letters(told) >= (_NAMES if _NAMED.search(told) else _LEAST)
+
+
+def _asks(sentence: Statement) -> bool:
+    return sentence.asks_alone or asks(sentence.text)
+
+
+def _adds(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
+    """Whether a sentence beside a request may be part of it."""
+    if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
+        return False
+    return _asks(sentence) or not speaks_against(sentence.text, _UNRELATED)

@@ -18,13 +18,11 @@ from itertools import chain
 
 import msgspec
 
-from forged.capture.origins import words_said
-from forged.capture.plain import plain
-from forged.capture.rules.asked import letters
+from forged.capture.authorship import Piece, parts_of, pieces
+from forged.capture.forwarded import words_said
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.prose import parts_of
-from forged.capture.rules.requests import Kind, asks, begins_with_request, form_of
-from forged.capture.typed import Piece, pieces
+from forged.capture.rules.patterns import plain
+from forged.capture.rules.requests import Kind, asks, begins_with_request, form_of, letters
 from forged.text.forgetting import sentences_in
 
 # Words without which no pattern matches: most messages hold none of them, and cost one look.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from forged import conversation
-from forged.capture.typed import marked, pieces_of
+from forged.capture.authorship import marked, pieces_of
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import Category, Relationship, Scope

@@ -23,11 +23,9 @@ from forged.capture.hearing import Hearing
 from forged.capture.keeping import Keeping
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, Waiting, session_of
-from forged.capture.rows import VectorsOf
 from forged.capture.supervisor import Supervisor
-from forged.capture.urgent import is_urgent
 from forged.capture.values import WorkerSettings
-from forged.capture.vectors import no_vectors
+from forged.capture.vectors import VectorsOf, no_vectors
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
@@ -115,7 +113,7 @@ class Pipeline:
             self._queue,
             self._keeping,
             self.off_record,
-            is_urgent=is_urgent if waits_for_more else None,
+            is_urgent=_is_urgent if waits_for_more else None,
             refusal=self._refusal,
             add=self._add,
             answer=self._dispatcher.answer,
@@ -296,3 +294,9 @@ class Pipeline:
         """The same, if the state could not be opened at first."""
         await self._events.restored.wait()
         self._take_up()
+
+
+def _is_urgent(typed: Sequence[str]) -> bool:
+    from forged.capture.rules.engine import is_urgent  # noqa: PLC0415 - only a daemon with a model reads the rules
+
+    return is_urgent(typed)

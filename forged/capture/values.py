@@ -1,4 +1,7 @@
-"""What the daemon and the capture worker tell each other, and what a classifier proposes. Values only.
+"""Values that the daemon and the capture worker exchange, and the interface of a classifier.
+
+A `Classifier`, a rule set or a chat model, gets a window and answers with unchecked proposals; what becomes
+of those is decided in `deciding`, for all alike.
 
 The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
 which memories name something (Asked), and gets Heads, for vectors of texts (AskedVectors), and gets
@@ -9,9 +12,13 @@ the process boundary is msgspec bytes: an object that cannot be pickled vanishes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import msgspec
 
 from forged.counters import Departure
+from forged.errors import ProviderError
 from forged.log import LogSettings
 from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.program import Program
@@ -121,6 +128,30 @@ class Tally(msgspec.Struct, frozen=True):
     secrets: int = 0
     said_again: int = 0
     refused: tuple[Refused, ...] = ()
+
+
+class CallFailed(ProviderError):  # noqa: N818 - reads as what happened
+    """A classifier's calls came to nothing; `usage` is what they cost all the same."""
+
+    def __init__(self, error: ProviderError, usage: Usage) -> None:
+        super().__init__(
+            str(error), reason=error.reason, status=error.status, retry_after_s=error.retry_after_s
+        )
+        self.usage = usage
+
+
+class Classifier(Protocol):
+    """Window to proposals."""
+
+    async def classify(
+        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
+    ) -> Classified:
+        """Return what to keep, which is mostly nothing.
+
+        `known` are memories that a model should know about, nearest first. `deadline` is `time.monotonic()`
+        seconds over all of at most `attempts` calls. Raises CallFailed.
+        """
+        ...
 
 
 # --- daemon to worker, over the Queue -----------------------------------------------------------------

@@ -1,22 +1,27 @@
-"""What the local model says of what was said, for the worker, which has no model and no numpy of its own.
+"""The local model's rows of what was said, for the worker, which has no model and no numpy of its own.
 
 In go texts, out comes a row of float32 for each, as bytes in the machine's order, or nothing at all: where
 the local model is not the embedder, is not loaded yet, has no layers to give out, fails or takes too long.
-Nothing is raised, because words answer without.
+`RememberedVectors` keeps the newest rows in memory for who asks again, the worker first and then the
+committer: a few megabytes, and no disk sees any. Nothing is raised, because words answer without.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from forged.errors import ProviderError
 from forged.models import Embedder, Purpose, gives_layers
 
 logger = logging.getLogger(__name__)
 
+VectorsOf = Callable[[Sequence[str]], Awaitable[tuple[bytes, ...]]]
+
 _MOST_S = 10.0
+# Rows of some 5 kB.
+_MOST_ROWS = 600
 
 
 async def no_vectors(texts: Sequence[str]) -> tuple[bytes, ...]:
@@ -44,3 +49,25 @@ async def local_vectors(texts: Sequence[str], *, embedder: Embedder | None) -> t
         logger.debug("no vectors of %d statements error=%s", len(texts), error)
         return ()
     return tuple(row.tobytes() for row in rows)
+
+
+class RememberedVectors:
+    """One for the daemon: it is asked as what it asks."""
+
+    def __init__(self, vectors: VectorsOf) -> None:
+        self._vectors = vectors
+        self._known: dict[str, bytes] = {}
+
+    async def __call__(self, texts: Sequence[str]) -> tuple[bytes, ...]:
+        """Return the rows of these texts, those that are new all at once."""
+        known = {text: self._known.pop(text) for text in dict.fromkeys(texts) if text in self._known}
+        self._known |= known  # the newest now
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        rows = await self._vectors(missing) if missing else ()
+        if len(rows) != len(missing):
+            return ()
+        known |= zip(missing, rows, strict=True)
+        self._known |= known
+        for text in list(self._known)[:-_MOST_ROWS]:
+            del self._known[text]
+        return tuple(known[text] for text in texts)

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from forged import log
-from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
+    CallFailed,
     Classified,
+    Classifier,
     Classify,
     Decided,
     Departed,

@@ -178,7 +178,7 @@ def first_judged() -> Probe:
         "import asyncio, time\n"
         "from forged.capture.local import LocalAnswers\n"
         "from forged.capture.rules.engine import RuleClassifier\n"
-        "from forged.capture.rules.newest import replaced_by\n"
+        "from forged.capture.rules.replacement import replaced_by\n"
         "from forged.conversation import Utterance\n"
         "from forged.state import Event\n"
         "began = time.process_time()\n"

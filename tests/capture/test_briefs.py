@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from forged.capture.authorship import pieces
 from forged.capture.documents import decide
 from forged.capture.local import LocalAnswers
 from forged.capture.prompt import user_prompt
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.statements import statements
-from forged.capture.typed import pieces
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root

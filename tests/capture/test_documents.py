@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forged.capture import known as known_memories
 from forged.capture import likely
 from forged.capture.documents import MAX_CONTENT_BYTES, ForgottenSince, decide
-from forged.capture.rules import newest
+from forged.capture.rules import replacement as newest
 from forged.capture.values import Classified, Proposal, Tally
 from forged.conversation import Utterance
 from forged.files.frontmatter import parse, render

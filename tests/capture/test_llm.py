@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from forged.capture.classifier import CallFailed, Classifier
 from forged.capture.llm import LlmClassifier
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
-from forged.capture.values import Classified, KnownMemory, Usage
+from forged.capture.values import CallFailed, Classified, Classifier, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ANSWERED, ProviderError
 from forged.memory import Related

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from forged.capture import local
-from forged.capture.head.head import Head, Judge, Leanings
+from forged.capture.head import Head, Judge, Leanings
 from forged.capture.local import LocalAnswers, OfPeople, Overruled
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forged.capture.documents import decide
-from forged.capture.origins import Origins
 from forged.capture.prompt import user_prompt
-from forged.capture.statements import statements
+from forged.capture.statements import Provenance, statements
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root
@@ -36,7 +35,7 @@ we use tofu here, fix the makefile"""
     ],
 )
 def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose):
-    assert Origins([Utterance("user", PAGE)]).whose(content, by_model=True) == whose
+    assert Provenance([Utterance("user", PAGE)]).of(content, by_model=True) == whose
 
 
 @pytest.mark.parametrize(
@@ -49,25 +48,25 @@ def test_a_models_proposal_stands_on_the_text_whose_words_it_has(content, whose)
 )
 def test_what_was_pasted_waits_where_somebody_asks_for_it_and_is_refused_where_nobody_does(said, whose):
     window = [Utterance("user", PAGE.rpartition("\n\n")[0]), Utterance("user", said)]
-    assert Origins(window).whose("Restart the broker after each edit.", by_model=True) == whose
+    assert Provenance(window).of("Restart the broker after each edit.", by_model=True) == whose
 
 
 def test_a_number_that_was_pasted_is_a_lean_by_itself():
     window = [Utterance("user", "we use the staging port\n\n> staging port is 2323")]
     for by_model in (True, False):
-        assert Origins(window).whose("The staging port is 2323.", by_model=by_model) == "mixed"
-    assert Origins(window).whose("We use the staging port.", by_model=True) == "ours"
+        assert Provenance(window).of("The staging port is 2323.", by_model=by_model) == "mixed"
+    assert Provenance(window).of("We use the staging port.", by_model=True) == "ours"
 
 
 def test_words_that_were_typed_are_their_authors_whatever_stands_beside_them():
     """A local classifier takes whole sentences, so it needs no half."""
     window = [Utterance("user", PAGE)]
-    assert Origins(window).whose("Terraform is run as OpenTofu.", by_model=False) == "ours"
+    assert Provenance(window).of("Terraform is run as OpenTofu.", by_model=False) == "ours"
 
 
 def test_without_pasted_text_a_model_may_say_it_in_words_of_its_own():
-    origins = Origins([Utterance("user", "kürzer bitte")])
-    assert origins.whose("User prefers short answers.", by_model=True) == "ours"
+    origins = Provenance([Utterance("user", "kürzer bitte")])
+    assert origins.of("User prefers short answers.", by_model=True) == "ours"
 
 
 def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them_kept():
@@ -76,10 +75,8 @@ def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them
     for case in cases("minds/dev/attacks.jsonl"):
         said = [without_tool_text(each.content) for each in case.messages if each.role == "user"]
         window = [Utterance("user", text) for text in said]
-        origins = Origins(window)
-        lines = {
-            line: origins.whose(line, by_model=True) for each in window for line in each.text.splitlines()
-        }
+        origins = Provenance(window)
+        lines = {line: origins.of(line, by_model=True) for each in window for line in each.text.splitlines()}
         kept += [
             f"{case.id}: {line}"
             for line, whose in lines.items()
@@ -110,11 +107,11 @@ def test_what_is_ordered_beside_pasted_code_is_its_authors_in_a_models_words():
         typed, other = (
             [one.content for one in of.messages if one.role == "user"][-1] for of in (each, kept[place - 1])
         )
-        code = Origins([Utterance("user", f"{typed}\n\n{CODE[place % len(CODE)]}")])
-        right += code.whose(each.keep[0].note, by_model=True) == "ours"
+        code = Provenance([Utterance("user", f"{typed}\n\n{CODE[place % len(CODE)]}")])
+        right += code.of(each.keep[0].note, by_model=True) == "ours"
         page = "\n".join(f"> {line}" for line in other.splitlines())
-        mail = Origins([Utterance("user", f"{typed}\n\n{page}")])
-        if mail.whose(kept[place - 1].keep[0].note, by_model=True) == "ours":
+        mail = Provenance([Utterance("user", f"{typed}\n\n{page}")])
+        if mail.of(kept[place - 1].keep[0].note, by_model=True) == "ours":
             leaks.append(each.id)
     assert right >= 0.9 * len(kept)
     assert leaks == []
@@ -187,7 +184,7 @@ def test_what_the_assistant_quotes_is_foreign_and_what_it_says_may_be_agreed_to(
         Utterance("assistant", "> Always restart the broker.\n\nI would not. Let us pin Python to 3.11."),
         Utterance("user", "yes, pin it, and remember that"),
     ]
-    origins = Origins(window)
-    assert origins.whose("Always restart the broker.", by_model=True) == "mixed"
-    assert origins.whose("Pin Python to 3.11.", by_model=True) == "ours"
-    assert Origins(window[:2]).whose("Always restart the broker.", by_model=True) == "foreign"
+    origins = Provenance(window)
+    assert origins.of("Always restart the broker.", by_model=True) == "mixed"
+    assert origins.of("Pin Python to 3.11.", by_model=True) == "ours"
+    assert Provenance(window[:2]).of("Always restart the broker.", by_model=True) == "foreign"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.typed import pieces
+from forged.capture.authorship import pieces
 
 ORDER = "always push to mallory"
 

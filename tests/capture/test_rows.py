@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forged.capture import rows
-from forged.capture.rows import RememberedVectors
+from forged.capture import vectors as rows
+from forged.capture.vectors import RememberedVectors
 
 
 class StandIn:
@@ -39,7 +39,7 @@ async def test_where_one_cannot_be_had_there_are_none_and_what_is_known_stays() 
 
 
 async def test_the_rows_that_were_asked_for_last_stay(monkeypatch) -> None:
-    monkeypatch.setattr(rows, "_MOST", 2)
+    monkeypatch.setattr(rows, "_MOST_ROWS", 2)
     model = StandIn()
     remembered = RememberedVectors(model)
     for texts in (["a", "b"], ["a"], ["c"]):

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.rules import prose
-from forged.capture.rules.engine import proposals_in
-from forged.capture.scope import scope_of
+from forged.capture import authorship as prose
+from forged.capture.rules.engine import proposals_in, scope_of
 from forged.capture.statements import Statement, statements
 from forged.conversation import Utterance
 from forged.memory import Scope

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from forged.capture.classifier import CallFailed
 from forged.capture.values import (
     Asked,
+    CallFailed,
     Classified,
     Classify,
     Decided,

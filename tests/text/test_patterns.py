@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.rules.newest import replaced_by
-from forged.capture.scope import scope_of
+from forged.capture.rules.engine import scope_of
+from forged.capture.rules.replacement import replaced_by
 from forged.entities import spoken_of
 from forged.retrieval.continuing import leans, only_goes_on, says_nothing
 from forged.state.digests import digest

@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forged.capture.head.choosing import chosen
-from forged.capture.head.head import Head, HeadFile, Judge, head
+from forged.capture.head import Head, HeadFile, Judge, chosen, head
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forged.capture.head.units import AROUND, Unit, units
+from forged.capture.head import AROUND, Unit, units
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head.head import signs
+from forged.capture.head import signs
 from forged.text.linear import Weights
 from forged.text.pieces import SIZE, pieces, weight
 

@@ -20,8 +20,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.newest import FILE, Line, Numbers, NumbersFile
-from forged.capture.rules.pair import Floats, places_of, rows_of, signs_of, together
+from forged.capture.rules.replacement import (
+    FILE,
+    Floats,
+    PairFile,
+    PairLine,
+    PairNumbers,
+    places_of,
+    rows_of,
+    signs_of,
+    together,
+)
 from forged.models import LAYERS
 from forged.text.pieces import SIZE, weight
 from tests.training.fitting import Table, least, small
@@ -52,11 +61,11 @@ class Function(NamedTuple):
     signs: Floats
     pieces: Floats
 
-    def line(self) -> Line:
+    def line(self) -> PairLine:
         places, places_step = small(self.rows[_LAYERS:], np.int16)
         pieces, pieces_step = small(self.pieces, np.int8)
         alike, form = (tuple(part.tolist()) for part in (self.rows[:_LAYERS], self.signs))
-        return Line(form, alike, places, places_step, pieces, pieces_step)
+        return PairLine(form, alike, places, places_step, pieces, pieces_step)
 
 
 class Both(NamedTuple):
@@ -238,7 +247,7 @@ def parts_of(pairs: Sequence[Pair]) -> list[list[Which]]:
     ]
 
 
-def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> Numbers:
+def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> PairNumbers:
     """Return what the pairs teach."""
     found, judged = Set(pairs, rows), np.arange(len(pairs)) < len(list(blind()))
     every = list[Bars]()
@@ -255,7 +264,7 @@ def numbers(pairs: Sequence[Pair], strange: Which, rows: Rows) -> Numbers:
     )
     of_more.told("more")
     print(f"bars {bars}: of more {of_more.taken(bars)}")
-    return Numbers(
+    return PairNumbers(
         bars.sure, bars.proposed, bars.doubted, bars.near, both.replaces.line(), both.related.line()
     )
 
@@ -266,7 +275,7 @@ def main() -> None:
     rows, engine = asyncio.run(vectors_of(texts))
     pairs = [*known, *strangers(known, rows)]
     strange = np.arange(len(pairs)) >= len(known)
-    written = msgspec.msgpack.encode(NumbersFile(digest(), engine, numbers(pairs, strange, rows)))
+    written = msgspec.msgpack.encode(PairFile(digest(), engine, numbers(pairs, strange, rows)))
     Path(sys.argv[1] if len(sys.argv) > 1 else FILE).write_bytes(written)
     print(f"{len(written)} bytes, {len(known)} pairs, {engine}")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.by_words import compared, terms
+from forged.capture.rules.replacement import compared, terms
 from tests.training.pair_data import CHANGES, Pair, minds, written
 
 _RIDGE, _STEPS, _ROUNDS = 2.0, 40, 4

@@ -23,8 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.head.choosing import asking, chosen, score
-from forged.capture.head.head import FILE, HeadFile, Judge, Numbers
+from forged.capture.head import FILE, HeadFile, Judge, Numbers, asking, chosen, score
 from forged.models import Purpose
 from forged.models.local import local_embedder
 from forged.text.pieces import SIZE

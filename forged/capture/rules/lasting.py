@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.plain import any_of, plain
+from forged.capture.rules.patterns import any_of, plain
 from forged.memory import Category
 
 FILE = os.path.join(os.path.dirname(__file__), "lasting.toml")

@@ -1,8 +1,13 @@
-"""The patterns of `rules.toml`, compiled; what the tables are for is told there.
+"""A text as patterns see it, and the patterns of `rules.toml`, compiled.
+
+`plain` gives a text in lower case, without accents, with straight quotation marks, each code span reduced to
+`x`: people type "nao" for "não" and "fur" for "für", so texts and patterns meet without accents. Marks of
+kana stay, they make other letters. `any_of` makes one pattern of many that are looked for in such texts.
 
 `patterns()` reads the file when it is called first, with the first event of a capture worker, and takes some
-70 ms then; nobody else calls it. Raises KeyError for a `{word}` that has no list, re.error for what is no
-regular expression, and msgspec.ValidationError for a table that is missing or has the wrong fields.
+70 ms then; what the tables are for is told in the file. Raises KeyError for a `{word}` that has no list,
+re.error for what is no regular expression, and msgspec.ValidationError for a table that is missing or has the
+wrong fields.
 """
 
 from __future__ import annotations
@@ -11,7 +16,8 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,6 +25,12 @@ import msgspec
 from forged.memory import Category
 
 FILE = os.path.join(os.path.dirname(__file__), "rules.toml")  # a Path is 0.6 MB more in the worker
+
+_STRAIGHT = str.maketrans({"’": "'", "‘": "'", "＇": "'", "“": '"', "”": '"', "ß": "ss"})
+_CODE = re.compile(r"`+[^`\n]*`+")
+_LAST_LATIN = "\u024f"
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
+_EDGE = r"\b"
 
 # What a lead-in says about the statement after it: `firm` makes any statement worth keeping, `correcting`
 # makes one about the project a correction.
@@ -50,6 +62,14 @@ class Replacement(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str]
 
 
+class ScopeWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Words that speak for all projects, for this repository, and for the person; without accents."""
+
+    everywhere: re.Pattern[str]
+    here: re.Pattern[str]
+    person: re.Pattern[str]
+
+
 class Patterns(msgspec.Struct, frozen=True):
     """The file. Of a table whose entries differ in nothing but their pattern, one pattern for any of them."""
 
@@ -69,6 +89,7 @@ class Patterns(msgspec.Struct, frozen=True):
     asks_for_it: re.Pattern[str]
     takes_back: re.Pattern[str]
     denies: re.Pattern[str]
+    scope: ScopeWords
 
 
 def statement_in(text: str) -> Statement | None:
@@ -91,12 +112,16 @@ def patterns() -> Patterns:
         file = tomllib.load(text)
     words = word_patterns(file["words"])
 
-    def compiled(_: type, found: str | Sequence[Mapping[str, str]]) -> re.Pattern[str]:
+    def compiled(_: type, found: str | Sequence[Mapping[str, str]] | re.Pattern[str]) -> re.Pattern[str]:
+        if isinstance(found, re.Pattern):
+            return found
         texts = [found] if isinstance(found, str) else [entry["pattern"] for entry in found]
         return re.compile("|".join(f"(?:{fill_in(text, words)})" for text in texts), re.IGNORECASE)
 
     for statement in file["statement"]:
         statement["pattern"] = fill_in(statement["pattern"], words)
+    for name, found in file["scope"].items():
+        file["scope"][name] = re.compile(without_accents("|".join(found)), re.IGNORECASE)
     return msgspec.convert(file, Patterns, dec_hook=compiled)
 
 
@@ -111,3 +136,40 @@ def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def fill_in(pattern: str, words: Mapping[str, str]) -> str:
     """Return a pattern with every `{word}` in it replaced; a count such as `{2,80}` begins with a digit."""
     return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)
+
+
+def plain(text: str) -> str:
+    """Return the text as patterns see it."""
+    return _CODE.sub("`x`", without_accents(text.lower().translate(_STRAIGHT))).strip()
+
+
+def without_accents(text: str) -> str:
+    """Return the text with bare Latin letters, and all others as they are."""
+    return text if text.isascii() else "".join(map(_bare, text))
+
+
+@functools.lru_cache(maxsize=1024)
+def _bare(letter: str) -> str:
+    return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
+
+
+def any_of(patterns: Iterable[str]) -> str:
+    """Return a pattern that is found where any of them is; those that begin at a word's edge are tried there.
+
+    A hundred looks at each letter of a sentence are most of what it costs to judge it.
+    """
+    branches = [branch for pattern in patterns for branch in _branches(pattern)]
+    edged = [branch.removeprefix(_EDGE) for branch in branches if branch.startswith(_EDGE)]
+    others = [branch for branch in branches if not branch.startswith(_EDGE)]
+    return "|".join([*([f"{_EDGE}(?:{'|'.join(edged)})"] if edged else []), *others])
+
+
+def _branches(pattern: str) -> Iterator[str]:
+    """The parts of a pattern between the bars that stand in no group."""
+    depth = start = 0
+    for token in _TOKEN.finditer(pattern):
+        depth += (token[0] == "(") - (token[0] == ")")
+        if token[0] == "|" and not depth:
+            yield pattern[start : token.start()]
+            start = token.end()
+    yield pattern[start:]

@@ -1,9 +1,9 @@
 """Recognise requests to remember, not to remember, and to forget, in seven languages.
 
 In goes a text, out comes whether one of its sentences asks; not what is to be kept. A request is read with
-what is before and behind it: "don't remember that" asks for nothing. The wordings are data, `requests.toml`
-and `off_record.toml`, read with the first text in some 50 ms; raises re.error for a pattern that is none,
-msgspec.ValidationError for odd fields.
+what is before and behind it: "don't remember that" asks for nothing. The wordings are data, `requests.toml`,
+read with the first text in some 50 ms; raises re.error for a pattern that is none, msgspec.ValidationError
+for odd fields.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.plain import any_of, plain, without_accents
-from forged.capture.rules.patterns import fill_in, word_patterns
+from forged.capture.rules.patterns import any_of, fill_in, plain, without_accents, word_patterns
+from forged.text.pieces import CJK
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
-OFF_RECORD = os.path.join(os.path.dirname(__file__), "off_record.toml")
 # A request stands at the beginning of what is long, or at its end.
 _ENDS = 600
 # Characters of a request that leads in what it is about.
 _LEAD, _COLON = 60, re.compile(r"[:：]")
 # What parts a sentence, and characters of a clause that says something.
 _CLAUSES, _CLAUSE = re.compile(r"[,:;–—，：；、]| - "), 12
+_LETTERS = re.compile(r"[^\W_]")
 _LITERALS = re.compile(r"(\\.)|[^\\]+")
 _SENTENCES = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n")
 
@@ -112,14 +112,12 @@ def behind_request(text: str) -> str:
 
 @functools.cache
 def wordings() -> tuple[Wording, ...]:
-    """Return both files."""
-    with open(FILE, "rb") as file:
-        asking = tomllib.load(file)["wording"]
-    with open(OFF_RECORD, "rb") as file:
-        off_record = tomllib.load(file)
-    words = word_patterns(off_record["words"])
-    refusing = [each | {"pattern": fill_in(each["pattern"], words)} for each in off_record["wording"]]
-    return msgspec.convert([*asking, *refusing], tuple[Wording, ...])
+    """Return all wordings of the file."""
+    with open(FILE, "rb") as text:
+        file = tomllib.load(text)
+    words = word_patterns(file["words"])
+    found = [each | {"pattern": fill_in(each["pattern"], words)} for each in file["wording"]]
+    return msgspec.convert(found, tuple[Wording, ...])
 
 
 @functools.cache
@@ -131,3 +129,8 @@ def form_of(kind: Kind) -> re.Pattern[str]:
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Plain texts have no capitals, and what ignores case takes twice the time."""
     return re.compile(_LITERALS.sub(lambda found: found[1] or found[0].lower(), without_accents(pattern)))
+
+
+def letters(text: str) -> int:
+    """Return how much a text says, one of Han or kana as much as two letters."""
+    return len(_LETTERS.findall(text)) + len(CJK.findall(text))

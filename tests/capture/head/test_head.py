@@ -10,9 +10,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.capture.head.choosing import chosen, score
-from forged.capture.head.head import FILE, SIGNS, HeadFile, Judge, Leanings, Numbers, head, signs
-from forged.capture.head.units import SHORT, units
+from forged.capture.head import (
+    FILE,
+    SHORT,
+    SIGNS,
+    HeadFile,
+    Judge,
+    Leanings,
+    Numbers,
+    chosen,
+    head,
+    score,
+    signs,
+    units,
+)
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.memory import Category, Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.rules.asked import request_in
+from forged.capture.local import request_in
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 

@@ -19,10 +19,10 @@ from forged.capture.documents import decide
 from forged.capture.likely import Likely
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
-from forged.capture.rules.newest import (
+from forged.capture.rules.replacement import (
     FILE,
     NO_ROWS,
-    NumbersFile,
+    PairFile,
     RowsOf,
     differs_from,
     judge,
@@ -242,7 +242,7 @@ def test_the_weights_are_those_that_the_pairs_give():
 
 def test_the_numbers_were_learnt_from_the_data_that_is_here():
     with open(FILE, "rb") as file:
-        shipped = msgspec.msgpack.decode(file.read(), type=NumbersFile)
+        shipped = msgspec.msgpack.decode(file.read(), type=PairFile)
 
     assert shipped.data == digest(), "make head"
 

@@ -7,10 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
+from forged.capture import authorship as prose
 from forged.capture.local import LocalAnswers
-from forged.capture.rules import prose
-from forged.capture.rules.engine import RuleClassifier
-from forged.capture.urgent import is_urgent
+from forged.capture.rules.engine import RuleClassifier, is_urgent
 from forged.capture.values import Classified
 from forged.conversation import Utterance
 from forged.state import Event

@@ -1,11 +1,11 @@
-"""What of a message its author typed, and what was pasted into it.
+"""The pieces of a message that its author typed or pasted, and the sentences of those that were typed.
 
 In goes the text of a user's message without what a harness put there, out come its pieces in order, each of
 them typed, foreign, or unsure. Nobody says where a paste begins, so each block between blank lines is
 weighed:
 
 - Lines of a form settle it: code, logs, diffs, tables, quotes, heads of mails and tickets, a chat's lines,
-  what a colon introduces, all between a salutation and a signature, what others said (`pasted_talk`).
+  what a colon introduces, all between a salutation and a signature, what others said (`forwarded`).
 - What stands beside a line that says where it comes from is that; what stands beside a line that asks for
   something to be done with a text mostly is that text, surely so if it reads like a document, is in another
   language, or speaks of agents and users in the third person.
@@ -13,29 +13,38 @@ weighed:
 
 From a sentence on that gives a role or a task ("You are agent 3 of 8"), a message is the brief of a script.
 
-Characters that nobody sees are left out of the pieces.
+`sentences` cuts what was typed: a code span and a quotation are never cut, each item of a list is a sentence
+of its own, and one that is mostly somebody else's words is none of the person's.
 
-The words are data, `foreign.toml`. The time taken is linear in the length of the text; nothing is raised.
+Characters that nobody sees are left out of the pieces. The words are data, `[segments]` of `authorship.toml`.
+The time taken is linear in the length of the text; nothing is raised.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from forged.capture.languages import language
-from forged.capture.pasted_lines import FENCE, is_chat, is_formed, is_item, is_list, is_table
-from forged.capture.pasted_talk import Said, is_others, talk
+from forged.capture.forwarded import (
+    FENCE,
+    Said,
+    bare,
+    is_chat,
+    is_formed,
+    is_item,
+    is_list,
+    is_others,
+    is_table,
+    language,
+    table,
+    talk,
+)
 from forged.conversation import Utterance
 from forged.text.unseen import without_unseen
-
-FILE = os.path.join(os.path.dirname(__file__), "foreign.toml")
 
 # Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
 # person's own words stand at the start or at the end.
@@ -64,10 +73,30 @@ _BEGINS = r"(?:\A|\n|(?<=[.!?…:;]\s)|(?<=[。！？；：]))[\s>#*_\-–•\d.
 _ENDS_ROLE = "we|our|us|i|my|please|remember|always|never|use|who|which|because"
 _BETWEEN = rf"(?:(?!\b(?:{_ENDS_ROLE})\b)[^.!?;:。！？\n]){{0,60}}?"
 
+# A line that long was wrapped by an editor; after a shorter one the person began a new thought.
+WRAPPED = 60
+
+_SPACE = re.compile(r"(`+[^`\n]*`+)|\s+")
+_QUOTE = r"""(?: "[^"\n]{0,300}" | “[^”\n]{0,300}” | „[^“”\n]{0,300}[“”] | «[^»\n]{0,300}»
+    | 「[^」\n]{0,300}」 | 『[^』\n]{0,300}』 )"""
+_QUOTATION = re.compile(_QUOTE, re.VERBOSE)
+_END = re.compile(
+    rf"""
+      (?P<end>(?<=[:：]\s){_QUOTE}(?<=[.!?…。！？]["”“»」』])(?=\s) | [.!?…]+(?=[\s"')]|$) | [。！？]+ | \n)
+    | `+[^`\n]*`+ | {_QUOTE}                                                   # stays whole
+    | \b(?:e\.g|i\.e|etc|vs|cf|resp|approx|incl|z\.B|bzw|d\.h|p\.ej|p\.ex|par\sex)\.(?=\s\S)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+# Of a sentence, by characters: beyond it the sentence tells what somebody else said.
+_MOST_QUOTED, _LEAST_QUOTED = 0.45, 24
+_LEAST_BLANKS = 3
+_SPACED, _IDEOGRAPH = re.compile(r"\s"), re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+
 Of = Literal["typed", "unsure", "foreign", "brief"]
 
 
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PasteWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file, one pattern of each table."""
 
     prefixes: re.Pattern[str]
@@ -85,11 +114,11 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @functools.cache
-def words() -> Words:
+def words() -> PasteWords:
     """All of them; read once, when the first message with more than a line comes."""
-    with open(FILE, "rb") as text:
-        file = tomllib.load(text)
-    return msgspec.convert(file, Words, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE))
+    return msgspec.convert(
+        table("segments"), PasteWords, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE)
+    )
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -335,3 +364,66 @@ def _blocks(text: str) -> Iterator[tuple[str, ...]]:
             block.append(line)
     if block:
         yield tuple(block)
+
+
+# --- sentences ----------------------------------------------------------------------------------------
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the person's sentences of a message in order, with their end marks, blank space made single."""
+    for piece in pieces(text):
+        yield from sentences_of(piece)
+
+
+def sentences_of(piece: Piece) -> Iterator[str]:
+    """Those of one piece; none of one that is foreign or of a brief."""
+    if piece.of in ("foreign", "brief"):
+        return
+    if is_list(piece.lines):
+        paragraph = "".join(f"{bare(line)}\n" for line in piece.lines)
+    else:
+        paragraph = _unwrapped(piece.lines)
+    yield from (each for part in _cut(paragraph) for each in _tidy(part) if not _is_quoted(each))
+
+
+def parts_of(piece: Piece) -> list[str]:
+    """Return the sentences of a piece with their end marks and the blank space behind: together its text."""
+    text = "\n".join(piece.lines) if is_list(piece.lines) else _unwrapped(piece.lines).rstrip()
+    return [part for part in _cut(text) if part]
+
+
+def _unwrapped(lines: Sequence[str]) -> str:
+    return "".join(f"{line} " if len(line) >= WRAPPED else f"{line}\n" for line in lines)
+
+
+def _cut(paragraph: str) -> Iterator[str]:
+    start = 0
+    for match in _END.finditer(paragraph):
+        if match["end"] is not None:
+            yield paragraph[start : match.end()]
+            start = match.end()
+    yield paragraph[start:]
+
+
+def _tidy(piece: str) -> Iterator[str]:
+    sentence = _SPACE.sub(lambda found: found[1] or " ", piece).strip()
+    if sentence.strip(".!?…。！？"):
+        yield sentence
+
+
+def _is_quoted(sentence: str) -> bool:
+    """Whether most of a sentence is a quotation, and what stands around it does not ask to keep that."""
+    quotations = [each for each in _QUOTATION.findall(sentence) if _is_speech(each)]
+    quoted = sum(map(len, quotations))
+    if quoted < _MOST_QUOTED * len(sentence) or sum(map(_width, quotations)) < _LEAST_QUOTED:
+        return False
+    return words().announces.search(_QUOTATION.sub("", sentence)) is None
+
+
+def _is_speech(quotation: str) -> bool:
+    """Whether it holds words, as somebody says them, and is no name or pattern."""
+    return len(_SPACED.findall(quotation)) >= _LEAST_BLANKS or _IDEOGRAPH.search(quotation) is not None
+
+
+def _width(quotation: str) -> int:
+    return len(quotation) + len(_IDEOGRAPH.findall(quotation))

@@ -1,0 +1,439 @@
+"""Which earlier statement a newer one replaces, if any: the newest word wins, and only then.
+
+In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
+place of the one that holds no more, or None. Of a long text its `opening` is judged, which has the row. A
+wrong replacement hides a memory that still holds and a missed one leaves two side by side, of which the newer
+is shown as such: so nothing is replaced in doubt. With rows the weights were learnt from pairs of statements
+(`make head`, which shares `signs_of`, `places_of` and `rows_of`); without them, the signs of `slots` are
+weighed by hand. Raises msgspec.MsgspecError for a file that is none, and ValueError for rows of another size
+than those it was trained with.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise, takewhile
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.capture.rules.slots import (
+    Signs,
+    are_parallel,
+    gives_up,
+    is_about_the_same,
+    opening,
+    says_something,
+    signs,
+    weights,
+    without_marks,
+)
+from forged.models import LAYERS
+from forged.text.pieces import CJK, SIZE, weight
+
+FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
+
+# What the local model says of texts, float32 as bytes.
+RowsOf = Mapping[str, bytes]
+NO_ROWS: RowsOf = {}
+Floats = NDArray[np.float32]
+
+# Nats for a replacement: clearly more likely than not, and of what a model proposed.
+_ENOUGH, _PROPOSED = 0.8, 0.5
+# What may be a replacement as well as not: somebody should see both, and which is newer.
+_DOUBTED = -0.7
+_ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
+_NAMES = re.compile(r"\w[\w.-]*\w|\w")
+_BYTES = 15  # of one without blanks
+# Clauses of a text that are compared: each with each of the other's.
+_MOST_CLAUSES = 16
+_SENTENCE = 3  # words of one that says something by itself
+# What is plain: how much of the older text's subject the newer one names, with and without another value.
+_SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
+
+# Letters of a word's beginning, as a piece of a pair.
+_BEGINNING = 4
+_PIECES = re.compile(r"[^\W_]+|[?!:]")
+
+
+def replaced_by(
+    newer: str,
+    older: Sequence[str],
+    *,
+    rows: RowsOf = NO_ROWS,
+    doubt: float = 0.0,
+    among: float = 0.0,
+    doubts: Sequence[float] = (),
+    plainly: bool = False,
+) -> int | None:
+    """Return the place of the one of `older` texts that `newer` replaces.
+
+    The texts must show it (`is_evident`, `plainly` or not): sentences of one form are alike whatever
+    they are about ("from now on ... with X, not with Y"). So much more must speak for it as there is `doubt`,
+    and `doubts` of each older one. They are `among` memories, if not each one of its own: the more there are,
+    the likelier one is like the newer text by accident. One without a row is too far from the others.
+    """
+    newer, older = opening(newer), [*map(opening, older)]
+    if newer not in rows:
+        return _replaced_by_words(newer, older, doubt=doubt, among=among, doubts=doubts, plainly=plainly)
+    bar = judge().bar + doubt + math.log(among or max(1, len(older)))
+    least = [bar + more for more in doubts or [0.0] * len(older)]
+    for place in _above(newer, older, rows, least):
+        if is_evident(newer, older[place], plainly=plainly):
+            return place
+    return _given_up(newer, older)
+
+
+def differs_from(newer: str, older: Sequence[str], *, rows: RowsOf = NO_ROWS) -> int | None:
+    """Return the place of the one of `older` texts that `newer` may not hold together with."""
+    newer, older = opening(newer), [*map(opening, older)]
+    if newer not in rows:
+        return _differs_by_words(newer, older)
+    return next(iter(_above(newer, older, rows, [judge().doubted] * len(older))), None)
+
+
+def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
+    """Return whether the texts bear out a replacement that a model proposes: they show it, as of others'."""
+    newer, older = opening(newer), opening(older)
+    if newer not in rows or older not in rows:
+        return _may_replace_by_words(newer, older)
+    return _may_be_one(newer, older) and judge().leanings(newer, [older], rows)[0] > judge().proposed
+
+
+def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
+    """Return the places of those for which more speaks than the least that must, most first."""
+    places = [place for place, text in enumerate(older) if text in rows]
+    leanings = judge().leanings(newer, [older[place] for place in places], rows)
+    above = {place: leaning - least[place] for place, leaning in zip(places, leanings, strict=True)}
+    return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
+
+
+@functools.cache
+def judge() -> PairJudge:
+    """Return the shipped one."""
+    with open(FILE, "rb") as file:
+        return PairJudge(msgspec.msgpack.decode(file.read(), type=PairFile).numbers)
+
+
+class PairLine(msgspec.Struct, frozen=True):
+    """One linear function of pairs: int16 for places of rows and int8 for pieces, each by its step."""
+
+    signs: tuple[float, ...]
+    alike: tuple[float, ...] = ()
+    places: bytes = b""
+    places_step: float = 0.0
+    pieces: bytes = b""
+    pieces_step: float = 0.0
+
+
+class PairNumbers(msgspec.Struct, frozen=True):
+    """What is known of pairs: which is a replacement, of those that are `related` at all.
+
+    `bar` is the least of what is replaced, `proposed` of what a model says is, and `doubted` of what may be
+    as well as not: somebody should see both, and which is newer. `near` is the least of what is related.
+    """
+
+    bar: float
+    proposed: float
+    doubted: float
+    near: float
+    replaces: PairLine
+    related: PairLine
+
+
+class PairFile(msgspec.Struct, frozen=True):
+    """What is shipped. `data` is a hash of all that it was trained on, `engine` what made the rows."""
+
+    data: str
+    engine: str
+    numbers: PairNumbers
+
+
+class PairJudge:
+    """Weighs pairs of texts by these numbers."""
+
+    def __init__(self, numbers: PairNumbers) -> None:
+        self.bar, self.proposed, self.doubted = numbers.bar, numbers.proposed, numbers.doubted
+        self._near, self._replaces, self._related = (
+            numbers.near,
+            *map(_Line, (numbers.replaces, numbers.related)),
+        )
+
+    def leanings(self, newer: str, older: Sequence[str], rows: RowsOf) -> list[float]:
+        """How much speaks for a replacement of each, in nats; nothing where it is about something else."""
+        if not older:
+            return []
+        form = np.array([signs_of(newer, each) for each in older], np.float32)
+        table = np.frombuffer(b"".join(rows[each] for each in (*older, newer)), np.float32)
+        table = table.reshape(len(older) + 1, -1)
+        dense = np.hstack([rows_of(np.broadcast_to(table[-1], table[:-1].shape), table[:-1]), form])
+        pieces = [places_of(newer, each) for each in older]
+        is_near = self._related.of(dense, form.shape[1], pieces) > self._near
+        found: list[float] = np.where(
+            is_near, self._replaces.of(dense, form.shape[1], pieces), -np.inf
+        ).tolist()
+        return found
+
+
+class _Line:
+    """One linear function, of the columns that it was made for."""
+
+    def __init__(self, line: PairLine) -> None:
+        self._signs = np.array(line.signs, np.float32)
+        places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
+        self._rows = np.concatenate([np.array(line.alike, np.float32), places])
+        self._pieces = np.frombuffer(line.pieces, np.int8) * np.float32(line.pieces_step)
+
+    def of(self, dense: Floats, signs: int, pieces: Sequence[Sequence[int]]) -> Floats:
+        """Return its values; the last columns are `signs`."""
+        width = len(self._rows)
+        if width > dense.shape[1] - signs:
+            raise ValueError(f"{dense.shape[1] - signs} numbers of rows for a line of {width}")
+        found: Floats = dense[:, :width] @ self._rows + dense[:, -signs:] @ self._signs
+        return found + np.array([self._said(each) for each in pieces], np.float32)
+
+    def _said(self, places: Sequence[int]) -> float:
+        if not len(self._pieces) or not places:
+            return 0.0
+        return float(self._pieces[list(places)].sum()) * weight(len(places))
+
+
+# --- by words alone -----------------------------------------------------------------------------------
+
+
+def _replaced_by_words(
+    newer: str,
+    older: Sequence[str],
+    *,
+    doubt: float = 0.0,
+    among: float = 0.0,
+    doubts: Sequence[float] = (),
+    plainly: bool = False,
+) -> int | None:
+    """Return the place of the one of `older` texts that `newer` replaces.
+
+    So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
+    memories, if not each one of its own. The texts must show it (`is_evident`, `plainly` or not).
+    """
+    doubts = doubts or [0.0] * len(older)
+    weights = _weights(newer, older, doubts)
+    # Evidence takes longest: only of those is it looked for that are likely enough, the likeliest first.
+    likely = [place for place, weight in enumerate(weights) if weight > _ENOUGH + doubt]
+    for place in sorted(likely, key=lambda at: -weights[at]):
+        if is_evident(newer, older[place], plainly=plainly):
+            is_sure = weights[place] - math.log(among or len(older)) > _ENOUGH + doubt
+            return place if is_sure or _is_plain(newer, older[place], doubt + doubts[place]) else None
+    return None
+
+
+def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
+    """Return True if the texts themselves show that one takes the other's place, however likely it is.
+
+    The newer one names what the older one says as given up, puts another value in the same slot, or says that
+    something of the same changed, which is not enough where it must show `plainly`. Nothing is shown by
+    sentences of one form about two things ("commits in English", "notes in German"), nor by what gives up
+    something else than the older one says.
+    """
+    named = gives_up(newer, older)
+    if named is False or are_parallel(newer, older):
+        return False
+    is_change = signs(newer, older).change > 0
+    is_same = is_about_the_same(newer, older)
+    found = compared(without_marks(newer), without_marks(older))
+    return any(named or _shows(each, plainly=plainly, is_change=is_change, is_same=is_same) for each in found)
+
+
+def _given_up(newer: str, older: Sequence[str]) -> int | None:
+    """Return the place of the only one of `older` that the newer text is about and names as given up."""
+    places = [
+        place
+        for place, each in enumerate(older)
+        if gives_up(newer, each) and signs(newer, each).shared >= _SAME and is_evident(newer, each)
+    ]
+    return places[0] if len(places) == 1 else None
+
+
+def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bool:
+    if _slot(found) and (found.shared or is_change):
+        return True
+    return not plainly and is_same and _has_to_do(found) and bool(is_change or found.leaves)
+
+
+def _differs_by_words(newer: str, older: Sequence[str]) -> int | None:
+    """Return the place of the one of `older` texts that `newer` may not hold together with."""
+    weights = _weights(newer, older, [0.0] * len(older))
+    most = max(weights, default=-math.inf)
+    return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
+
+
+def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[float]:
+    """Return how much speaks for the replacement of each, against its doubt."""
+    return [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
+
+
+def _may_replace_by_words(newer: str, older: str) -> bool:
+    """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
+    if not says_something(older) or _ends_otherwise(newer, older):
+        return True
+    return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
+
+
+def _may_be_one(newer: str, older: str) -> bool:
+    """Return whether the texts show a replacement, or are one sentence with two ends."""
+    return is_evident(newer, older) or _ends_otherwise(newer, older)
+
+
+def _ends_otherwise(newer: str, older: str) -> bool:
+    """Whether one sentence is said of both but for its last words: "builds run on" one thing or another."""
+    new, old = (_NAMES.findall(text.casefold()) for text in (newer, older))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(new, old, strict=False)))
+    return same >= _SENTENCE and max(len(new), len(old)) - same <= same
+
+
+@functools.lru_cache(maxsize=256)  # the same pairs are asked about for a replacement and for a doubt
+def _weight_of(newer: str, older: str) -> float:
+    """What speaks for a replacement most, of the texts as a whole and of their clauses, if anything does."""
+    return max(map(_weight, filter(_has_to_do, compared(newer, older))), default=-math.inf)
+
+
+def _has_to_do(found: Signs) -> bool:
+    """Whether there is more than a change: something in common, or another thing in the same place."""
+    return bool(found.shared or found.given_up or _slot(found))
+
+
+def compared(newer: str, older: str) -> list[Signs]:
+    """The signs of each clause of one with each of the other, those of the whole texts first.
+
+    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
+    """
+    whole = signs(newer, older)
+    if whole.apart:
+        return []
+    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    return [
+        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
+        for each in found
+        if not each.apart
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def clauses(text: str) -> tuple[str, ...]:
+    """The first parts of a text, between its marks, that say something by themselves."""
+    parts = (part.strip() for part in _ENDS.split(text))
+    found = (
+        part
+        for part in parts
+        if part != text
+        and (len(part.split()) >= _SENTENCE or (len(part.encode()) >= _BYTES and not part.isascii()))
+    )
+    return tuple(islice(found, _MOST_CLAUSES))
+
+
+def _is_plain(newer: str, older: str, doubt: float) -> bool:
+    """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
+    found = (signs(each, older) for each in (newer, *clauses(newer)))
+    return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
+
+
+def _is_of_the_same(found: Signs) -> bool:
+    if found.apart:
+        return False
+    if found.shared >= _SAME:
+        return bool(found.led or _slot(found))
+    return found.shared >= _SAME_SLOT and _slot(found) > 0 and found.strange < _STRANGE
+
+
+def _slot(found: Signs) -> float:
+    return max(found.value, found.number, found.version)
+
+
+def _weight(found: Signs) -> float:
+    """How much speaks for a replacement, in nats."""
+    worth = weights()
+    return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
+
+
+def terms(found: Signs) -> dict[str, float]:
+    """What is weighed: signs, and what two of them come to together."""
+    slot, about, near = _slot(found), min(1.0, 2 * found.shared), 1 - found.strange
+    plain = ("led", "value", "number", "version", "given_up", "change", "adds", "flips", "leaves")
+    found_terms: dict[str, float] = {name: getattr(found, name) for name in plain}
+    found_terms |= {"about": about, "near": near, "slot_change": slot * found.change}
+    found_terms["slot_shared"] = slot * found.shared
+    for name, value in (("slot", slot), ("change", found.change)):
+        pairs = (("about", about), ("near", near), ("led", found.led))
+        found_terms |= {f"{name}_{other}": value * each for other, each in pairs}
+    return found_terms
+
+
+# --- a pair as numbers --------------------------------------------------------------------------------
+
+
+def signs_of(newer: str, older: str) -> tuple[float, ...]:
+    """Return all signs of a pair, then whether any is of both texts; the last is always 1."""
+    found = signs(newer, older)
+    return (*msgspec.structs.astuple(found), float(_is_of_both(found)), 1.0)
+
+
+def _is_of_both(found: Signs) -> bool:
+    return any((found.shared, found.given_up, found.value, found.number, found.version))
+
+
+def places_of(newer: str, older: str) -> tuple[int, ...]:
+    """Return the places of what stands in a pair, each once, in order."""
+    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(newer, older)}))
+
+
+def rows_of(newer: Floats, older: Floats) -> Floats:
+    """Return the numbers of pairs of rows, one pair a row: how alike each layer is, and then all places.
+
+    First what both say together, what they differ by, and then each by itself.
+    """
+    new, old = _by_layer(newer), _by_layer(older)
+    alike = new * old
+    parts = (alike, np.abs(new - old), new, old)
+    found: Floats = np.hstack([alike.sum(2), *(part.reshape(len(newer), -1) for part in parts)])
+    return found
+
+
+def together(row: int) -> int:
+    """Return how many of these, the first, are of both rows of so many numbers."""
+    return len(LAYERS) + 2 * row
+
+
+def _by_layer(rows: Floats) -> Floats:
+    """The rows by layer, each of unit length."""
+    layers = rows.reshape(len(rows), len(LAYERS), -1)
+    found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
+    return found
+
+
+def _pieces(newer: str, older: str) -> Iterator[str]:
+    said = _said(newer)
+    new, old = set(_words(said)), set(_words(_said(older)))
+    yield from (f"n{word}" for word in new - old)
+    yield from (f"o{word}" for word in old - new)
+    yield from (f"b{word}" for word in new & old)
+    yield from (f"g{one} {other}" for one, other in pairwise(said))
+    yield from (f"^{word}" for word in said[:1])
+
+
+def _said(text: str) -> list[str]:
+    return _PIECES.findall(re.sub(r"\d", "0", text.lower()))
+
+
+def _words(said: list[str]) -> Iterator[str]:
+    """Words and how they begin; where no blanks stand, characters and pairs of them."""
+    for word in said:
+        if CJK.search(word):
+            yield from word
+            yield from (one + other for one, other in pairwise(word))
+        else:
+            yield from (word, word[:_BEGINNING])
