@@ -14,15 +14,22 @@ from forged import door
 from forged.map.chains import Chains, hops, link, replaced_by
 
 if TYPE_CHECKING:
-    from forged.map.admission import Verdict, is_hopeless, is_near, leads, room, verdicts
-    from forged.map.baseline import LEAST_DIMENSION, Baseline
-    from forged.map.boosts import CANDIDATES
-    from forged.map.calibrations import carried, thinned
-    from forged.map.cosines import Cosines, compared
+    from forged.map.baseline import LEAST_DIMENSION, Baseline, carried, thinned
     from forged.map.dense import DenseLeg, are_cjk
+    from forged.map.gate import (
+        UNGATED,
+        Reading,
+        Verdict,
+        is_hopeless,
+        is_near,
+        leads,
+        room,
+        threshold,
+        verdicts,
+        weigh,
+    )
     from forged.map.lexical import LexicalLeg
-    from forged.map.relevance import UNGATED, Reading, threshold, weigh
-    from forged.map.search import Candidate, Found, search_maps
+    from forged.map.search import CANDIDATES, Candidate, Cosines, Found, compared, search_maps
     from forged.map.vector_map import Cues, Part, Traits, VectorMap
 
 __all__ = [
@@ -61,14 +68,13 @@ __all__ = [
 
 __getattr__ = door(
     __name__,
-    admission=("Verdict", "is_hopeless", "is_near", "leads", "room", "verdicts"),
-    baseline=("Baseline", "LEAST_DIMENSION"),
-    boosts=("CANDIDATES",),
-    calibrations=("carried", "thinned"),
-    cosines=("Cosines", "compared"),
+    baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
     dense=("DenseLeg", "are_cjk"),
+    gate=(
+        *("Reading", "UNGATED", "Verdict", "is_hopeless", "is_near", "leads", "room", "threshold"),
+        *("verdicts", "weigh"),
+    ),
     lexical=("LexicalLeg",),
-    relevance=("Reading", "UNGATED", "threshold", "weigh"),
-    search=("Candidate", "Found", "search_maps"),
+    search=("CANDIDATES", "Candidate", "Cosines", "Found", "compared", "search_maps"),
     vector_map=("Cues", "Part", "Traits", "VectorMap"),
 )

@@ -5,10 +5,15 @@ models into the same: a cosine of 0.8 is next to nothing for one and a perfect m
 list of messages that know nothing of any store is embedded once per model, as queries and as passages. The
 means of both are subtracted before anything is compared, and the two directions in which the messages spread
 most are dropped: with multilingual-e5-small these are the writing system (r 0.94) and code against chat
-(r 0.70), and no subject. A `Calibration` is what a store's rows have to do with this; an edit carries it on.
+(r 0.70), and no subject. A `Calibration` is what a store's rows have to do with this. It is computed once
+for each dense leg and kept as long as that lives; `carried` and `thinned` have that of a leg which came of
+another by an edit, so that no search waits for it. They cost what the edit changed. Nothing is raised.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -146,3 +151,45 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
             holders = np.where(higher, fresh[cosines.argmax(axis=1)], holders)
             best = np.maximum(best, cosines.max(axis=1))
         return Calibration(self.baseline, products, scales, best, holders)
+
+
+# Weak: a calibration goes with its leg.
+_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
+
+
+def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
+    """The calibration of a leg, computed once. `leg` has at least one vector."""
+    known = _known(leg, baseline)
+    if known is None:
+        known = _calibrations[leg] = Calibration.of(leg, baseline)
+    return known
+
+
+def carried(before: DenseLeg | None, places: NDArray[np.int64], leg: DenseLeg, baseline: Baseline) -> None:
+    """Calibrate a leg that came of `before` by an edit, if of anything, unless it is of another model.
+
+    Row i was `places[i]` there, or is new at -1.
+    """
+    _calibrate(before, leg, baseline, lambda known: known.edited(places, leg))
+
+
+def thinned(before: DenseLeg | None, leg: DenseLeg, baseline: Baseline) -> None:
+    """Calibrate a leg with the rows of `before`, of which more are missing, unless it is of another model."""
+    _calibrate(before, leg, baseline, lambda known: known.thinned(leg))
+
+
+def _calibrate(
+    before: DenseLeg | None, leg: DenseLeg, baseline: Baseline, derive: Callable[[Calibration], Calibration]
+) -> None:
+    if not leg.present or not baseline.fits(leg):
+        return
+    known = None if before is None else _known(before, baseline)
+    if known is None:
+        calibrated(leg, baseline)
+    else:
+        _calibrations[leg] = derive(known)
+
+
+def _known(leg: DenseLeg, baseline: Baseline) -> Calibration | None:
+    known = _calibrations.get(leg)
+    return known if known is not None and known.baseline is baseline else None

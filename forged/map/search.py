@@ -1,7 +1,7 @@
 """The search over the maps that a request sees, as if they were one.
 
 In go the maps and the queries, as texts and as vectors; out comes `Found`: the cosines and the postings, each
-looked up once, which `relevance` reads as well, and `Found.best`, the candidates in one total order. Both
+looked up once, which the gate reads as well, and `Found.best`, the candidates in one total order. Both
 legs are scored over all visible rows, standardised by the mean and deviation of all of them, and added:
 statistics of each map alone would move a small unrelated map to the front.
 
@@ -10,27 +10,36 @@ id), cap at k" (ADR-0047), done as one selection over each row's best score. It 
 final k and the query that gave it its score; whatever beats it under that query has a best score that beats
 it too, so fewer than k rows do, so it is in that query's top k.
 
-With words more goes on: the user's own message counts beside every hypothesis, and `boosts` raises memories
-of a named date and smooths the best candidates. A lexical weight of 0 is plain cosine without any of this.
+With words more goes on. The user's own message counts beside every hypothesis. A memory made on a day that
+the query names is preferred. The best 64 candidates are smoothed over their nearest neighbours: one that is
+close to other good candidates is more likely right than one that stands alone with the same score. So is one
+that was made on the same occasion as a good one. There is no graph to keep, the cost is the same in every
+store, and a score keeps its unit. A lexical weight of 0 is plain cosine without any of this.
+
+Smoothing measured on LoCoMo's development half, 631 questions, e5, recall@10 / nDCG@10 in points, each added
+alone and left out of everything (own set in brackets): neighbours +1.2/+0.9 and 0.6/0.3 (+0.2/+0.8, 1.1/1.0);
+occasion +1.9/+1.6 and 1.8/1.4 (0/0, 0/0).
+
+A product reads every row once, however many queries there are, also for several who search the same maps
+(`compared`): eight searches that wait together take less than half of what each of them takes alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import lexical
-from forged.map.boosts import CANDIDATES, prefer_named_dates, smoothed
-from forged.map.cosines import Cosines, columns_of, compared, parts_of, shares_of
-from forged.map.dense import Centre, are_cjk, joint_centre
+from forged.map.dense import Centre, DenseLeg, are_cjk, cosines_into, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.selecting import reaching, standardised, without_noise
-from forged.map.vector_map import Part, VectorMap
+from forged.map.vector_map import Cues, Part, VectorMap
 from forged.models import Vectors
+from forged.text.dates import A_TIME, Seconds, of_named_time
 from forged.text.terms import terms
 
 Scores = NDArray[np.float32]
@@ -38,6 +47,115 @@ Columns = NDArray[np.intp]
 
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
+
+
+# Share of what a message goes on from in its score; 0.4 to 0.6 are alike.
+_CONTINUED = 0.5
+
+
+class Cued(msgspec.Struct, frozen=True, eq=False):
+    """Queries compared with the cues of a part: `raw` (queries, c); `columns` are the part's rows."""
+
+    cues: Cues
+    leg: DenseLeg
+    columns: slice
+    raw: Vectors
+
+
+class Cosines(msgspec.Struct, frozen=True, eq=False):
+    """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
+
+    `places` are the parts, of all that the maps have, whose `legs` were compared; `columns` are their rows;
+    `cued` is what was found of the cues of some of them.
+    """
+
+    raw: Vectors
+    missing: NDArray[np.bool_]
+    queries: Vectors
+    places: tuple[int, ...]
+    legs: tuple[DenseLeg, ...]
+    columns: tuple[slice, ...]
+    cued: tuple[Cued, ...] = ()
+
+    @classmethod
+    def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
+        """The one product of queries and rows, or None when no map has vectors to compare with."""
+        parts = parts_of(maps)
+        columns = columns_of(parts)
+        usable = [
+            (place, each.dense, own)
+            for place, (each, own) in enumerate(zip(parts, columns, strict=True))
+            if each.dense is not None
+            and len(each)
+            and each.dense.dimension == queries.shape[1]
+            and key in {None, each.dense.key}
+        ]
+        if not usable:
+            return None
+        queries = np.ascontiguousarray(queries, np.float32)  # float64 would cast every block
+        size = columns[-1].stop
+        raw = np.empty((len(queries), size), np.float32)
+        missing = np.ones(size, np.bool_)
+        if len(usable) < len(parts):
+            raw.fill(0)
+        for _, leg, own in usable:
+            cosines_into(raw[:, own], leg, queries)
+            raw[:, own.start + leg.gone] = 0
+            missing[own] = leg.missing
+        places, legs, of_legs = zip(*usable, strict=True)
+        cued = (_cued(parts[place].cues, dense, own, queries) for place, dense, own in usable)
+        there = tuple(each for each in cued if each is not None)
+        return cls(raw, missing, queries, places, legs, of_legs, there)
+
+    def some(self, first: int, last: int) -> Cosines:
+        """Those of some of the queries."""
+        return msgspec.structs.replace(
+            self,
+            raw=self.raw[first:last],
+            queries=self.queries[first:last],
+            cued=tuple(msgspec.structs.replace(each, raw=each.raw[first:last]) for each in self.cued),
+        )
+
+
+def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors) -> Cued | None:
+    """The cues of a part compared, if their vectors are of the model of the others."""
+    leg = cues.dense if cues is not None else None
+    if cues is None or leg is None or (leg.key, leg.dimension) != (beside.key, beside.dimension):
+        return None
+    raw = np.empty((len(queries), len(leg)), np.float32)
+    cosines_into(raw, leg, queries)
+    return Cued(cues, leg, columns, raw)
+
+
+def compared(
+    maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
+) -> tuple[Cosines | None, ...]:
+    """What each of those who ask finds; all of their vectors have one dimension. `key` is their embedder."""
+    together = asked[0] if len(asked) == 1 else np.concatenate(asked)
+    found = Cosines.of(maps, together, key)
+    if found is None or len(asked) == 1:
+        return (found,) * len(asked)
+    ends = accumulate(map(len, asked), initial=0)
+    return tuple(found.some(first, last) for first, last in pairwise(ends))
+
+
+def parts_of(maps: Sequence[VectorMap]) -> tuple[Part, ...]:
+    """The parts of all maps, which are searched as if they were one."""
+    return tuple(part for each in maps for part in each.parts)
+
+
+def columns_of(parts: Sequence[Part]) -> tuple[slice, ...]:
+    """The rows of each part in one numbering of all of them."""
+    return tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))
+
+
+def shares_of(count: int, message: int | None, continued: int | None) -> Vectors | None:
+    """What each of the queries counts, (count,), where one is what the message goes on from; else None."""
+    if continued is None or message is None:
+        return None
+    shares = np.zeros(count, np.float32)
+    shares[[message, continued]] = 1 - _CONTINUED, _CONTINUED
+    return shares
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -332,3 +450,118 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 self.where(columns), scores.tolist(), best, missing, words, queries, strict=True
             )
         ]
+
+
+# --- scores on one scale, and the best of them --------------------------------------------------------
+
+# Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
+_SAME = 1e-6
+_LOWEST = float(np.finfo(np.float32).min)
+# Selecting among the maxima of groups of so many first takes a quarter of the time of one partition.
+_GROUP = 64
+
+
+def standardised(scores: Scores, missing: NDArray[np.int64] = _NONE) -> Scores:
+    """Each query's scores in deviations from their mean; 0 where all are equal.
+
+    Scores of `missing` columns are 0, before and after, and do not count.
+    """
+    present = max(1, scores.shape[1] - len(missing))
+    result: Scores = scores - scores.sum(axis=1, keepdims=True) / present
+    result[:, missing] = 0
+    deviation = np.sqrt(np.einsum("ij,ij->i", result, result) / present)
+    result *= np.where(deviation > _SAME, 1 / np.maximum(deviation, _SAME), 0)[:, None]
+    return result
+
+
+def reaching(scores: Scores, k: int) -> Columns:
+    """The columns whose scores the k best reach, and those that are equal to the last; never of -inf."""
+    count = len(scores)
+    groups = scores[: count // _GROUP * _GROUP].reshape(_GROUP, -1).max(axis=0)
+    if len(groups) <= k:
+        return np.flatnonzero(scores >= _bar(scores, k))
+    # The k-th best group's maximum is reached by at least k scores.
+    columns = np.flatnonzero(scores >= _bar(groups, k))
+    few = scores[columns]
+    return columns[few >= _bar(few, k)]
+
+
+def _bar(scores: Scores, k: int) -> float:
+    """What is equal to the k-th best score or better; all that are not -inf, where there are fewer."""
+    if k >= len(scores):
+        return _LOWEST
+    kth = float(np.partition(scores, len(scores) - k)[len(scores) - k])
+    return max(_LOWEST, kth - _SAME * max(1.0, abs(kth)))
+
+
+def without_noise(descending: Scores) -> Scores:
+    """Scores, best first, in which each takes the value of the one before when they differ by rounding."""
+    if np.all(descending[:-1] - descending[1:] > 2 * _SAME * np.maximum(1, np.abs(descending[1:]))):
+        return descending
+    values: list[float] = descending.tolist()
+    for i in range(1, len(values)):
+        if values[i - 1] - values[i] <= _SAME * max(1.0, abs(values[i])):
+            values[i] = values[i - 1]
+    return np.array(values, np.float32)
+
+
+# --- scores raised by more than words and vector --------------------------------------------------------
+
+CANDIDATES = 64  # 32-100 are alike
+# Standard deviations that a memory of a named date is ahead; 0.5-1.5 are alike. Worth 2.2 points of recall@10
+# and 1.6 of nDCG@10 on LoCoMo's development half, where 74 of 631 questions name a date, and none is lost.
+_NAMED_DATE = 1.0
+_NEIGHBOUR_WEIGHT = 0.4  # of the neighbours' mean, beside 1 of the candidate's own score; 0.2-0.5 are alike
+_NEIGHBOURS = 5
+_OCCASION_WEIGHT = 0.3  # of the best score of the occasion; 0.2-0.5 are alike
+
+
+def prefer_named_dates(
+    scores: Scores, texts: Sequence[str], created: Sequence[Seconds], *, words_only: bool
+) -> None:
+    """Raise, in `scores` (queries, rows), the memories of a date that a query names.
+
+    Args:
+        scores: in standard deviations; with `words_only` BM25, 0 for a row that matches no word.
+        texts: the queries.
+        created: when the memories were made, one array for each map.
+        words_only: a deviation is then that of the matching rows, and only those are raised.
+    """
+    for own, text in zip(scores, texts, strict=True):
+        named = of_named_time(text, np.concatenate(created)) if A_TIME.search(text) else None
+        if named is None:
+            continue
+        if not words_only:
+            own[named] += _NAMED_DATE
+        elif (matching := own > 0).any():
+            own[named & matching] += _NAMED_DATE * own[matching].std()
+
+
+def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) -> Scores:
+    """New scores of some candidates, from one another's.
+
+    Args:
+        scores: (c,), what they were found by.
+        rows: (c, d), their centred unit rows, zero where there is none; None without vectors.
+        occasion: (c,), equal for those that were made on one occasion.
+    """
+    if rows is not None and len(scores) > 1:
+        neighbours = _NEIGHBOUR_WEIGHT * _of_neighbours(scores, rows)
+        scores = ((scores + neighbours) / (1 + _NEIGHBOUR_WEIGHT)).astype(np.float32)
+    _, group = np.unique(occasion, return_inverse=True)
+    peaks = np.full(len(scores), -np.inf, np.float32)
+    np.maximum.at(peaks, group, scores)
+    best: Scores = ((scores + _OCCASION_WEIGHT * peaks[group]) / (1 + _OCCASION_WEIGHT)).astype(np.float32)
+    return best
+
+
+def _of_neighbours(scores: Scores, rows: Vectors) -> Scores:
+    """Mean score of each candidate's nearest others, weighted by their cosine; its own where none is near."""
+    near = np.maximum(rows @ rows.T, 0)
+    np.fill_diagonal(near, 0)
+    most = min(_NEIGHBOURS, len(scores) - 1)
+    least = np.partition(near, -most, axis=1)[:, -most, None]
+    near = np.where(near >= least - _SAME, near, 0)
+    total = near.sum(axis=1)
+    means: Scores = np.where(total > _SAME, near @ scores / np.maximum(total, _SAME), scores)
+    return means

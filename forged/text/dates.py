@@ -1,7 +1,7 @@
 """The days that a message names, and which memories were made on them.
 
 "What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
-What that is worth is measured beside the constant that uses it (`map/boosts.py`).
+What that is worth is measured beside the constant that uses it (`map/search.py`).
 
 A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
 "March" that open a sentence. A bare year says too little, a month without a year is that month of any year.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forged.map.admission import is_hopeless, leads, verdicts
 from forged.map.baseline import Baseline
-from forged.map.relevance import UNGATED, threshold, weigh
+from forged.map.gate import UNGATED, is_hopeless, leads, threshold, verdicts, weigh
 from forged.map.search import search_maps
 from tests.data.maps import unit, vector_map
 from tests.data.memories import memory

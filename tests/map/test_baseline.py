@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forged.map import relevance
+from forged.map import gate
 from forged.map.baseline import Baseline, Calibration
 from forged.map.dense import DenseLeg
 from forged.map.search import search_maps
@@ -60,7 +60,7 @@ def cosines(baseline, queries, rows):
         [memory(f"m{n:03}", "text") for n in range(len(rows))], dict(zip(NAMES, rows, strict=False))
     )
     found = search_maps([one], texts=[], vectors=queries, lexical_weight=0)
-    reading = relevance.weigh(found, baseline)
+    reading = gate.weigh(found, baseline)
     return reading.cosines / reading.lengths
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.boosts import smoothed
+from forged.map.search import smoothed
 from tests.data.maps import unit_rows
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map.baseline import Baseline
-from forged.map.odds import LEAST, limited
-from forged.map.relevance import UNGATED, Reading, weigh
+from forged.map.gate import LEAST, UNGATED, Reading, limited, weigh
 from forged.map.search import search_maps
 from tests.data.maps import vector_map
 from tests.data.memories import memory

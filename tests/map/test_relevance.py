@@ -18,12 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from forged.config.known_models import DEFAULT_MIN_SCORE
-from forged.map import relevance
-from forged.map.baseline import Baseline
-from forged.map.calibrations import calibrated, carried
+from forged.map import gate
+from forged.map.baseline import Baseline, calibrated, carried
 from forged.map.dense import DenseLeg
+from forged.map.gate import Odds
 from forged.map.lexical import LexicalLeg, match
-from forged.map.odds import Odds
 from forged.map.search import search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
@@ -58,7 +57,7 @@ NOISE = (
     "?!",
 )
 WORDLESS = ("", "   ", "!!!", "the", "🙂", "\0")
-NEEDED = relevance.threshold(DEFAULT_MIN_SCORE)
+NEEDED = gate.threshold(DEFAULT_MIN_SCORE)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def of_another_model(one, rows):
 
 def evidence(maps, *, texts, vectors=None, baseline=None, words=True):
     found = search_maps(maps, texts=texts, vectors=vectors, lexical_weight=0.3 if words else 0)
-    return relevance.weigh(found, baseline).evidence
+    return gate.weigh(found, baseline).evidence
 
 
 def by_words(text, *maps):
@@ -111,16 +110,16 @@ def log_odds(legs, text):
 
 
 def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution_stays_below():
-    assert relevance.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
-    assert relevance.threshold(0.5) == pytest.approx(0)
-    assert math.isfinite(relevance.threshold(1e-300))
-    assert 5 < relevance.threshold(1.0) < math.inf, "even if all messages are to be held back"
-    assert {relevance.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
+    assert gate.threshold(0.95) == pytest.approx(1.645, abs=1e-3)
+    assert gate.threshold(0.5) == pytest.approx(0)
+    assert math.isfinite(gate.threshold(1e-300))
+    assert 5 < gate.threshold(1.0) < math.inf, "even if all messages are to be held back"
+    assert {gate.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
 
 
 @given(st.floats(1e-6, 1), st.floats(1e-6, 1))
 def test_a_greater_share_never_lowers_the_threshold(one, two):
-    assert relevance.threshold(max(one, two)) >= relevance.threshold(min(one, two))
+    assert gate.threshold(max(one, two)) >= gate.threshold(min(one, two))
 
 
 # --- words: what passes -------------------------------------------------------------------------------
@@ -397,7 +396,7 @@ def test_without_a_yardstick_and_without_words_everything_passes(baseline):
         by_vectors([ODD], few, baseline, words=True, texts=["x"]),
     ]
 
-    assert everything == [relevance.UNGATED] * 6
+    assert everything == [gate.UNGATED] * 6
 
 
 def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
@@ -405,7 +404,7 @@ def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
 
     found = by_vectors([built, bare], cone(13, 1), baseline, words=True, texts=[FACTS[0]])
 
-    assert found >= by_words(FACTS[0], bare) > relevance.threshold(0.95)
+    assert found >= by_words(FACTS[0], bare) > gate.threshold(0.95)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -487,7 +486,7 @@ def test_a_request_is_compared_with_each_leg_once_however_far_it_looks(baseline)
 
     def request():
         found = search_maps(maps, texts=texts, vectors=cone(3, 3), lexical_weight=0.3, message=0)
-        reading = relevance.weigh(found, baseline)
+        reading = gate.weigh(found, baseline)
         for k in (10, 40, 160):
             for each in found.best(k):
                 reading.evidence_of(each.map_index, each.row)

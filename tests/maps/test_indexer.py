@@ -12,7 +12,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.files.roots import Root
-from forged.map import calibrations
+from forged.map import baseline
 from forged.maps import builds
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
@@ -707,7 +707,7 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         background = await learned(indexer, root)
         edit(repo)
         await built(index)
-        assert calibrations._calibrations[index.map.parts[0].dense].baseline is background
+        assert baseline._calibrations[index.map.parts[0].dense].baseline is background
 
 
 async def test_closing_ends_the_learning(root, model):

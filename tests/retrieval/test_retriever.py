@@ -13,7 +13,7 @@ import pytest
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.map import Baseline, admission
+from forged.map import Baseline, gate
 from forged.models import Completion, Health
 from forged.retrieval import ModelsInUse, Retriever, Tuning, queries
 from forged.retrieval.pipeline import CHAT
@@ -492,8 +492,8 @@ def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_f
     window = said("what was said in it")
     embedder = Embedder({window[0].text: rows[2]})
 
-    def linked(least, doubtless=admission._DOUBTLESS):
-        monkeypatch.setattr(admission, "_DOUBTLESS", doubtless)
+    def linked(least, doubtless=gate._DOUBTLESS):
+        monkeypatch.setattr(gate, "_DOUBTLESS", doubtless)
         return ids(retrieve(retriever(None, embedder, min_score=least), view, window=window, top_k=1))
 
     assert linked(1 - 1e-9, doubtless=100.0) == ["found", "near"]
@@ -502,7 +502,7 @@ def test_a_hop_by_vectors_needs_evidence_of_its_own_or_much_for_where_it_comes_f
 
 @pytest.mark.parametrize(("doubtless", "reached"), [(0.5, "b"), (100.0, "c")])
 def test_a_hop_by_words_needs_words_of_its_own_or_many_where_it_comes_from(monkeypatch, doubtless, reached):
-    monkeypatch.setattr(admission, "_DOUBTLESS", doubtless)
+    monkeypatch.setattr(gate, "_DOUBTLESS", doubtless)
     texts = {"a": "the walrus sings", "b": "something else", "c": "a walrus that sings in summer"}
     memories = [memory(name, text, related=["b", "c"] if name == "a" else []) for name, text in texts.items()]
     view, window = View((vector_map(memories),)), said("who sings with the walrus")

@@ -1,0 +1,468 @@
+"""The gate: decides from the results of a search whether a store holds anything relevant to a message.
+
+`weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
+compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.evidence_of`, the same of
+each row; `verdicts` makes of them what is let in. Nothing is raised.
+
+An agent asks before every turn, and most turns ("ok, next") concern no memory at all. Ranking cannot tell:
+the best of many is always there. So the evidence is in the same unit for every model and every size of store:
+how far the best row stands above what everyday messages reach *in this store*, in standard deviations.
+`retrieval_min_score` is the share of unrelated messages that are not strong; what lets a memory in lies so
+many deviations below that.
+
+With vectors it is the best cosine after the baseline is taken away, standardised by what the 64 messages of
+the baseline reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
+add to it: the log odds that the message was written with a row in mind rather than without (`Odds`). For each
+stem of a query the row speaks with some share, or the prior of everyday messages does; the number of rows is
+taken off, as the best of them was looked for. A likelihood ratio exceeds x by chance with a probability of at
+most exp(-x), in a store of one row as in one of a thousand, so alone it needs no statistics of the store,
+which say nothing while it is small.
+
+A message alone is given what has evidence of its own, and of that what is not far below the best: a part of
+the best's evidence, a smaller one where the best is beyond doubt. In a session less is wanted of a memory,
+for two reasons: a message within a conversation is likelier to be about the project than one that comes
+alone, and what a session has heard once stands in it for all turns that follow, so it pays to hear most at
+the beginning. The first turn may bring as many as are ever asked for, and later ones fewer and fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, reduce
+from statistics import NormalDist
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibrated
+from forged.map.lexical import Matches
+from forged.map.search import Candidate, Found
+from forged.models import Vectors
+from forged.text.everyday import MESSAGES, WORDS
+from forged.text.terms import Terms, are_stems, distinct, terms
+
+UNGATED = float("inf")
+"""Evidence where there is nothing to compare with: everything passes."""
+
+# By so many nats the bound on chance is loose: at most 5 % of unrelated messages reach 0.75 nats in stores of
+# 1, 5, 30 and 170 to 330 rows of LoCoMo's development half and of our own set.
+_SLACK = 2.25
+# Deviations that one nat of words is worth beside vectors (0.1-0.3 are alike), and its limits: more than 10
+# nats is a text quoted in another, and other words or another language prove nothing. Counted from the lower
+# limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
+# and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
+_NAT_WEIGHT = 0.15
+_SAME = 1e-6
+_NORMAL = NormalDist()
+
+
+def threshold(min_score: float) -> float:
+    """Evidence that lets a request pass when this share of unrelated ones must not; -inf for 0 or less."""
+    return _NORMAL.inv_cdf(min(min_score, 1 - 1e-9)) if min_score > 0 else -np.inf
+
+
+class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """How much one search has to do with its queries.
+
+    `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
+    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, each
+    query's times its own of `lengths` (queries, 1), -inf for a row that cannot be held against it, None if
+    none can; `usual` is the mean of what everyday messages reach, `spread` its standard deviation.
+    """
+
+    found: Found
+    evidence: float
+    cosines: Vectors | None = None
+    lengths: Vectors | None = None
+    usual: float = 0.0
+    spread: float = 0.0
+    odds: Odds | None = None
+
+    def evidence_of(self, map_index: int, row: int) -> float:
+        """How much speaks for one row, in the unit of `evidence`; `UNGATED` where nothing can be compared.
+
+        Of several queries the mean of the best and of the user's own message counts, as in the ranking.
+        """
+        return self.evidences([(map_index, row)])[0]
+
+    def evidences(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        """The same of some rows, each by its map and place there, at once."""
+        if self.evidence == UNGATED:
+            return [UNGATED] * len(rows)
+        fresh = [each for each in rows if each not in self._known]
+        if fresh:
+            self._known.update(zip(fresh, self._looked_at(fresh), strict=True))
+        return [self._known[each] for each in rows]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], float]:
+        """Of rows that were looked at: links lead from and to many of them."""
+        return {}
+
+    def _looked_at(self, rows: Sequence[tuple[int, int]]) -> list[float]:
+        columns = np.array([self.found.column(*each) for each in rows], np.intp)
+        odds = None if self.odds is None else _weighed_rows(self.found, self._odds_of(self.odds, columns))
+        if self.cosines is None or self.lengths is None:
+            return self._by_words(odds, len(rows))
+        heights = (self.cosines[:, columns] / self.lengths - self.usual) / self.spread
+        found = self._typical(heights if odds is None else heights + _NAT_WEIGHT * (odds - LEAST))
+        bare = self.cosines[0, columns] == -np.inf
+        if not bare.any():
+            return found
+        by_words = self._by_words(odds, len(rows))
+        return [other if alone else own for own, other, alone in zip(found, by_words, bare, strict=True)]
+
+    def _odds_of(self, odds: Odds, columns: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of columns, (queries, n)."""
+        found = np.empty((odds.queries, len(columns)))
+        for part, own in enumerate(self.found.columns):
+            here = np.flatnonzero((columns >= own.start) & (columns < own.stop))
+            if len(here):
+                found[:, here] = odds.of_rows(part, columns[here] - own.start)
+        return found
+
+    def _by_words(self, odds: NDArray[np.float64] | None, count: int) -> list[float]:
+        return [UNGATED] * count if odds is None else list(map(_standard, self._typical(odds)))
+
+    def _typical(self, values: NDArray[np.floating]) -> list[float]:
+        best, message = values.max(axis=0).astype(np.float64), self.found.message
+        typical = best if message is None or len(values) == 1 else (best + values[message]) / 2
+        result: list[float] = typical.tolist()
+        return result
+
+
+def weigh(found: Found, baseline: Baseline | None) -> Reading:
+    """Weigh what a search found; until there is a baseline of its model, only the words are used.
+
+    The mean of the queries counts, and not the best: one lucky guess among five hypotheses let a third of the
+    unrelated in.
+    """
+    if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
+        return Reading(found, UNGATED)
+    odds = None if found.matches is None else Odds.of(found.matches)
+    calibrations = _calibrations_of(found, baseline)
+    if baseline is None or not calibrations:
+        return Reading(found, _of_words(found, odds), odds=odds)
+    cosines, lengths = _without_baseline(found, baseline, calibrations)
+    if (shares := found.shares) is not None:
+        cosines, lengths = (shares @ (cosines / lengths))[None], np.ones((1, 1), np.float32)
+    usual = reduce(np.maximum, (each.best for each in calibrations.values()))
+    mean = usual.sum() / len(usual)
+    above = usual - mean
+    spread = max(float(above @ above / len(usual)) ** 0.5, _SAME)
+    heights = (cosines.max(axis=1) / lengths[:, 0] - mean) / spread
+    evidence = _of_both(found, odds, heights, calibrations)
+    return Reading(found, evidence, cosines, lengths, float(mean), spread, odds)
+
+
+def _of_both(
+    found: Found, odds: Odds | None, heights: NDArray[np.float64], calibrations: Mapping[int, Calibration]
+) -> float:
+    """Evidence of vectors, by how far each query's best row stands above everyday messages, and of words."""
+    if odds is None:
+        return float(heights.sum() / len(heights))
+    words = _weighed(found, limited(odds.best()))
+    evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
+    homes = [place for place, _ in found.homes]
+    known = {homes[number] for number in calibrations}
+    # A map whose vectors are still on their way has words to say, and no height to be held against it.
+    bare = [number for number, home in enumerate(homes) if home not in known]
+    return evidence if len(known) == len(found.maps) else max(evidence, _of_words(found, odds, bare))
+
+
+def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None) -> float:
+    """Evidence of words alone: the standard score of an unrelated message that has such odds by chance."""
+    return UNGATED if odds is None else _standard(float(_weighed(found, limited(odds.best(legs))).mean()))
+
+
+def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values of queries, (queries,); of a message and what it goes on from their weighed mean, (1,)."""
+    return values if found.shares is None else np.array([found.shares @ values])
+
+
+def _weighed_rows(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same of several rows, (queries, n): each for itself, so that no sum depends on its neighbours."""
+    if found.shares is None:
+        return values
+    return np.array([[found.shares @ each for each in np.ascontiguousarray(values.T)]])
+
+
+def _standard(odds: float) -> float:
+    return _NORMAL.inv_cdf(1 - float(np.exp(-odds - _SLACK)))
+
+
+# --- vectors -----------------------------------------------------------------------------------------
+
+
+def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calibration]:
+    """By part, for those whose vectors were compared with the queries and are of the baseline's model."""
+    if found.cosines is None or baseline is None:
+        return {}
+    dimension = baseline.messages.shape[1]
+    return {
+        place: calibrated(leg, baseline)
+        for place, leg in zip(found.cosines.places, found.cosines.legs, strict=True)
+        if leg.key == baseline.key and leg.dimension == dimension and leg.present
+    }
+
+
+def _without_baseline(
+    found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]
+) -> tuple[Vectors, Vectors]:
+    """Cosines of queries and rows with mean and axes taken away, (queries, rows), -inf where there are none.
+
+    Each query's are multiplied by what is left of its length, which is returned beside them, (queries, 1).
+
+    Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
+    q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
+    """
+    compared = found.cosines
+    assert compared is not None, "there are calibrations of what was compared"
+    rest = compared.queries - baseline.query_mean
+    along = rest @ baseline.dropped_axes.T
+    rest -= along @ baseline.dropped_axes
+    lengths = np.maximum(np.sqrt((rest * rest).sum(axis=1, keepdims=True)), _SAME)
+    weights = np.ones((len(rest), along.shape[1] + 2), np.float32)
+    weights[:, :-2], weights[:, -1] = along, rest @ baseline.passage_mean
+    result = np.empty_like(compared.raw)
+    if len(calibrations) < len(compared.places):
+        result.fill(-np.inf)
+    for place, calibration in calibrations.items():
+        columns = found.columns[place]
+        cosines = np.matmul(weights, calibration.products, out=result[:, columns])
+        np.subtract(compared.raw[:, columns], cosines, out=cosines)
+        cosines *= calibration.scales
+    if compared.missing.any():
+        result[:, compared.missing] = -np.inf
+    return result, lengths
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+# A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
+# message only so many terms speak of a memory: a pasted log must not drown them.
+_TERM_SHARE, _MAX_TERMS = 0.4, 5.0
+# Share of a term that no everyday message has (3e-5 to 3e-4 are alike), the least share of a common word, and
+# what a short row counts as.
+_RAREST, _COMMON = 1e-4, 5e-4
+_SHORTEST = 8
+LEAST, MOST = -2.0, 10.0
+"""Limits of the odds: more than 10 nats is a text quoted in another, and other words prove nothing."""
+
+
+class Odds(msgspec.Struct, frozen=True, eq=False):
+    """`rows[leg]` are float64 (queries, rows), before the size of the store is taken off."""
+
+    rows: tuple[NDArray[np.float64], ...]
+    sizes: tuple[int, ...]
+    queries: int
+
+    @classmethod
+    def of(cls, matches: Matches) -> Odds:
+        prior = _prior_of(matches.terms)
+        rows = tuple(_of_leg(matches, number, prior) for number in range(len(matches.legs)))
+        return cls(rows, tuple(leg.size for leg in matches.legs), len(matches.stem_ends))
+
+    def best(self, legs: Sequence[int] | None = None) -> NDArray[np.float64]:
+        """Log odds that each query was written with the best of the rows in mind, (queries,)."""
+        numbers = range(len(self.rows)) if legs is None else legs
+        size = sum(self.sizes[number] for number in numbers)
+        if not size:
+            return np.full(self.queries, LEAST)
+        best = [self.rows[number].max(axis=1, initial=-np.inf) for number in numbers]
+        odds: NDArray[np.float64] = np.max(best, axis=0)
+        return odds - float(np.log(size))
+
+    def of_rows(self, leg: int, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Of some rows of a leg, (queries, n), within the limits."""
+        known = self.rows[leg]
+        found, there = np.full((self.queries, len(rows)), LEAST), rows < known.shape[1]
+        found[:, there] = limited(known[:, rows[there]] - float(np.log(max(sum(self.sizes), 1))))
+        return found
+
+
+def limited(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    within: NDArray[np.float64] = np.clip(odds, LEAST, MOST)
+    return within
+
+
+def _of_leg(matches: Matches, number: int, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    leg = matches.legs[number]
+    in_row = 1 / np.maximum(leg.lengths, _SHORTEST)
+    odds = np.zeros((len(matches.stem_ends), len(in_row)))
+    for query in range(len(odds)):
+        odds[query] = _of_query(matches, number, query, prior, in_row)
+    return odds
+
+
+def _of_query(
+    matches: Matches, number: int, query: int, prior: NDArray[np.float64], in_row: NDArray[np.float64]
+) -> NDArray[np.float64] | float:
+    """Log likelihood ratio of a leg's rows, in nats; `in_row` is the share of one term in each row."""
+    first, last = matches.begins[query], matches.stem_ends[query]
+    if first == last:
+        return 0.0
+    share = min(_TERM_SHARE, _MAX_TERMS / (last - first))
+    lengths = matches.hits[number][query].lengths[: last - first]
+    rows = matches.hits[number][query].rows[: lengths.sum()]
+    gains = in_row.take(rows)
+    gains /= np.repeat(prior[first:last], lengths)
+    np.maximum(gains, 1, out=gains)
+    gains *= share / (1 - share)
+    sums = np.bincount(rows, np.log1p(gains, out=gains), len(in_row))
+    gone = matches.legs[number].gone
+    if gone is not None:
+        sums[gone] = 0
+    return np.asarray(sums + (last - first) * np.log1p(-share), np.float64)
+
+
+def _prior_of(wanted: Terms) -> NDArray[np.float64]:
+    """Share of each term in what is said every day; the rarest has one as well."""
+    known, share = _prior()
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[at] == wanted, np.maximum(share[at], _RAREST), _RAREST)
+
+
+@cache
+def _prior() -> tuple[Terms, NDArray[np.float64]]:
+    said, counts = np.unique(_stems(MESSAGES), return_counts=True)
+    common = _stems(WORDS)
+    known = distinct(np.concatenate((said, common)))
+    share = np.zeros(len(known))
+    share[np.searchsorted(known, common)] = _COMMON
+    at = np.searchsorted(known, said)
+    share[at] = np.maximum(share[at], counts / counts.sum())
+    return known, share
+
+
+def _stems(texts: Sequence[str]) -> Terms:
+    found = np.concatenate([terms(text) for text in texts])
+    return found[are_stems(found)]
+
+
+# --- what is let in ---------------------------------------------------------------------------------
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """What is let in of a request, in deviations below what makes one strong.
+
+    A request may be `weak` by so many, and a memory of it by `short`. A memory needs `part` of the evidence
+    of the best as well, or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
+    """
+
+    weak: float
+    short: float
+    part: float = 0.0
+    least_part: float = 0.0
+    most: int = 100
+
+    def weak_at(self, turn: int) -> float:
+        """How weak a request may be; people begin a session with what it is about, so it may be weaker."""
+        return self.short if turn == 1 else self.weak
+
+    def lowest(self, least: float, best: float) -> float:
+        """The evidence that a memory needs beside the best one."""
+        part = self.least_part if best >= _DOUBTLESS * least else self.part
+        return max(least - self.short, min(best, part * best)) if part else least - self.short
+
+
+# Beyond doubt: so many times what makes a request strong.
+_DOUBTLESS = 1.5
+# By vectors, on the development halves. Of a message alone 1.25 to 1.4 trade recall for memories per
+# unrelated message, and parts of 0.3 to 0.6 trade it for the share that answers. In a session 2.1 to 2.6 lie
+# on one line of recall in context over tokens and share, and a message needs what an everyday one reaches.
+_ALONE, _SESSION = Bar(1.25, 1.25, 0.6, 0.3, 5), Bar(1.65, 2.5)
+# By words alone one word in common is chance: a message alone gets nothing for it. A request that has more is
+# given what shares its words, as those that share fewer come last.
+_ALONE_WORDS, _SESSION_WORDS = Bar(0.0, 9.0), Bar(1.0, 9.0)
+# What any turn of a session may bring, however many came before it.
+_FEWEST = 3
+
+FAINT, FAR, FULL = "faint", "far", "full"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What becomes of a candidate, for which so much speaks.
+
+    `came` is strong, near or weak, and "" where nothing was decided; `stayed` is faint (too little speaks
+    for it), far (too little beside the best) or full (others came before it), and "" if it was let in.
+    """
+
+    candidate: Candidate
+    evidence: float
+    came: str = ""
+    stayed: str = ""
+
+
+def is_hopeless(reading: Reading, least: float, *, turn: int = 0) -> bool:
+    """Whether nothing can be let in, so that nobody needs to look for candidates."""
+    return reading.evidence < least - _bar(reading, turn).weak_at(turn)
+
+
+def verdicts(
+    reading: Reading, candidates: Sequence[Candidate], least: float, *, turn: int = 0, most: int
+) -> list[Verdict]:
+    """What becomes of the candidates, of which `most` may come.
+
+    `least` is the evidence that makes a request strong; `turn` is which of a session's turns it is, from 1
+    on, and 0 for a message that is no part of a session.
+    """
+    if reading.evidence == UNGATED:
+        return [Verdict(each, UNGATED, stayed="" if n < most else FULL) for n, each in enumerate(candidates)]
+    bar = _bar(reading, turn)
+    judged = list(_judged(reading, candidates, least, turn))
+    few = _few(bar, turn, most)
+    enough = sorted((each for each in judged if not each.stayed), key=lambda each: -each.evidence)
+    full = {each.candidate for each in enough[few:]}
+    return [
+        Verdict(each.candidate, each.evidence, stayed=FULL) if each.candidate in full else each
+        for each in judged
+    ]
+
+
+def room(*, turn: int, most: int, by_vectors: bool) -> int:
+    """How many of `most` may come of a request, whatever speaks for them and wherever they lie."""
+    if turn:
+        return _few(_SESSION if by_vectors else _SESSION_WORDS, turn, most)
+    return _few(_ALONE if by_vectors else _ALONE_WORDS, turn, most)
+
+
+def _few(bar: Bar, turn: int, most: int) -> int:
+    return min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
+
+
+def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, turn: int) -> Iterator[Verdict]:
+    """Each candidate by itself, however many may come."""
+    bar = _bar(reading, turn)
+    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+    best = max(evidence, default=0.0)
+    lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
+    for each, own in zip(candidates, evidence, strict=True):
+        if hopeless or own < least - bar.short:
+            yield Verdict(each, own, stayed=FAINT)
+        elif own < lowest:
+            yield Verdict(each, own, stayed=FAR)
+        elif own >= least:
+            yield Verdict(each, own, "strong")
+        else:
+            yield Verdict(each, own, "near" if reading.evidence >= least else "weak")
+
+
+def is_near(evidence: float, least: float) -> bool:
+    """Whether so much speaks for a memory as a weak request that stands alone may be given."""
+    return evidence >= least - _ALONE.short
+
+
+def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
+    """Whether a link leads from one memory to another: weak evidence of its own, or a source beyond doubt."""
+    if reading.evidence == UNGATED:
+        return True
+    has_some = is_near(reading.evidence_of(*target), least)
+    return has_some or reading.evidence_of(*source) >= _DOUBTLESS * least
+
+
+def _bar(reading: Reading, turn: int) -> Bar:
+    if reading.cosines is None:
+        return _SESSION_WORDS if turn else _ALONE_WORDS
+    return _SESSION if turn else _ALONE
