@@ -69,11 +69,9 @@ EXAMPLES ?= 1000
 test-properties: $(VENV)/.installed
 	FORGED_EXAMPLES=$(EXAMPLES) $(PYTEST) --numprocesses 2 $(BY_FILE) -m hypothesis tests
 
-# Small bugs, planted one at a time in copies of the tree: those chosen by hand, and those drawn at random that
-# a test has noticed before. Each must be noticed. Takes some minutes; tests/mutations/run.py does more.
+# Small bugs, planted one at a time in copies of the tree. Each must be noticed. Takes some minutes.
 test-mutations: $(VENV)/.installed
 	"$(BIN)/python" tests/mutations/run.py planted
-	"$(BIN)/python" tests/mutations/run.py drawn --recheck
 
 # The same tests on whatever pip resolves today, in a new environment; when they pass, its versions become the file's.
 NEWEST_VENV ?= .venv-newest

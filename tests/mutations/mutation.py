@@ -12,21 +12,16 @@ import ast
 import builtins
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from tests.mutations import operators
 
-# The last two are what the wheel does not hold.
-SOURCES = ("forged", "client/forged_client", "tests/evaluation", "tests/demo")
-KILLED = "killed"
-SURVIVED = "survived"
+SOURCES = ("forged", "client/forged_client")
 
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
-_BARE = re.compile(r"[\w-]+")
-_WIDTH = 110
 Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -38,17 +33,14 @@ class Ambiguous(Exception):  # noqa: N818
     """It fits more than one place."""
 
 
-class Mutation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of a file, its fields in this order."""
 
     name: str = ""
     area: str = ""
     where: str = msgspec.field(default="", name="in")  # a function, class, constant or module
     do: str | tuple[str, ...] = ()  # one step or several, in the words of `operators`
-    outcome: str = ""  # of a drawn one, empty until it was tried
-    tried: int = 0  # how many tests let a drawn one live
     tests: tuple[str, ...] = ()  # these must turn red
-    retired: str = ""  # why its code is gone
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -77,19 +69,6 @@ def load(path: Path) -> tuple[Mutation, ...]:
     return mutations
 
 
-def save(path: Path, head: str, mutations: Iterable[Mutation]) -> None:
-    """Write the file anew; `head` becomes the comment at its top."""
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
-    path.write_text("\n".join([comment, *map(_as_toml, mutations)]), encoding="utf-8")
-
-
-def head_of(path: Path) -> str:
-    """The comment at the top of a file."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    count = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[:count])
-
-
 def place(mutation: Mutation, tree: Path) -> Place:
     """Where the mutation belongs in `tree`; raises Gone or Ambiguous."""
     found: list[Place] = []
@@ -115,21 +94,13 @@ def place(mutation: Mutation, tree: Path) -> Place:
 
 def source_files(tree: Path) -> Iterator[Path]:
     for source in SOURCES:
-        files = sorted((tree / source).rglob("*.py"))
-        yield from (path for path in files if not path.name.startswith(("test_", "conftest")))
+        yield from sorted((tree / source).rglob("*.py"))
 
 
 def module_of(path: Path, tree: Path) -> str:
     """Its dotted name below the folder of its source; a package's door has the package's."""
     parts = path.relative_to(tree).with_suffix("").parts
     return ".".join(part for part in parts if part != "__init__")
-
-
-def forms_of(name: str, path: Path, tree: Path) -> Iterator[str]:
-    """Forms of a name in a file, the shortest first: with more of its module each time."""
-    module = module_of(path, tree).split(".")
-    for count in range(0 if name else 1, len(module) + 1):
-        yield ".".join([*module[len(module) - count :], *filter(None, [name])])
 
 
 def names_in(text: str) -> Iterator[tuple[str, ast.stmt | ast.Module]]:
@@ -151,13 +122,6 @@ def node_id(name: str, tree: Path) -> str:
         not path or last == "runTest" or last in _TEST.findall(file.read_text("utf-8"))
     )
     return name if is_there else ""
-
-
-def short_of(test: str, tree: Path) -> str:
-    """The shortest name by which `node_id` finds a test."""
-    path, _, last = test.partition("::")
-    names = (last, f"{path.rpartition('/')[2]}::{last}")
-    return next((name for name in names if node_id(name, tree) == test), test)
 
 
 def _named(parent: ast.AST, prefix: str, *, of_function: bool) -> Iterator[tuple[str, ast.stmt]]:
@@ -232,34 +196,3 @@ def _tests(tree: Path) -> dict[str, list[str]]:
         for name in dict.fromkeys(_TEST.findall(path.read_text(encoding="utf-8"))):
             found.setdefault(name, []).append(str(path.relative_to(tree)))
     return found
-
-
-def _as_toml(mutation: Mutation) -> str:
-    lines = [f"[{_key(mutation.area)}.{_key(mutation.name)}]"]
-    for name, value in msgspec.to_builtins(mutation).items():
-        lines += [] if name in {"name", "area"} else [_value(name, value)]
-    return "\n".join(lines) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _string(name)
-
-
-def _value(name: str, value: str | int | Sequence[str]) -> str:
-    if isinstance(value, int):
-        return f"{name} = {value}"
-    if isinstance(value, str):
-        return f"{name} = {_string(value)}"
-    line = f"{name} = [{', '.join(map(_string, value))}]"
-    return (
-        line
-        if len(line) <= _WIDTH
-        else "\n".join([f"{name} = [", *(f"    {_string(one)}," for one in value), "]"])
-    )
-
-
-def _string(text: str) -> str:
-    """As a person would quote it."""
-    if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
-        return f"'{text}'"
-    return msgspec.json.encode(text).decode()

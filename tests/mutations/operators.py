@@ -7,8 +7,6 @@ occurs in it, or a literal as Python prints it; where one holds another, the inn
 of those, from 1. In CODE, `it` is what was there.
 
     remove    a statement, operand, argument, element, decorator, bound, handler
-    negate    a condition or any other expression
-    flip      a comparison: < for <=, == for !=, `in` for `not in`
     unwrap    what it holds comes in its place: the first argument of a call, the body of an `if` or a `with`
     skip      a call of a method: its object is left
     empty     a handler, a loop, a function: it does nothing
@@ -22,11 +20,10 @@ of those, from 1. In CODE, `it` is what was there.
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -36,7 +33,6 @@ _STEP = re.compile(
     re.DOTALL,
 )
 _LONGEST = 40  # literals that may be a NAME
-_COUNTED = 3  # beyond that a name that may be changed is better than a number
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _TYPES: dict[str, tuple[type[ast.AST], ...]] = {
     "call": (ast.Call,),
@@ -91,15 +87,6 @@ _FIELDS: dict[str, dict[type[ast.AST], tuple[str, ...]]] = {
 }
 _WITH_LITERALS = {"constant", "element", "argument", "operator"}
 _BODIES = {"body", "orelse", "finalbody", "handlers"}
-_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_FLIPPED = {**_NEGATED, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _SYMBOLS = (
     "+",
     "-",
@@ -193,30 +180,6 @@ class Scope:
             raise Missing(f"`{step}` fits {len(found) or 'no'} places")
         return found[0]
 
-    def spelled(self, step: Step, spot: Spot, local: Collection[str]) -> Step:
-        """The step with a NAME and, if need be, a #N that mean this spot; names in `local` last."""
-        among = self.candidates(step.verb, step.kind)
-        names = [step.name] if step.name else [*sorted(names_of(spot, step.kind), key=_plainest), ""]
-        ways = list[tuple[bool, bool, int, Step]]()
-        for name in names:
-            fitting = _fitting(step._replace(name=name), among)
-            if spot in fitting:
-                number = fitting.index(spot) + 1 if len(fitting) > 1 else 0
-                way = step._replace(name=name, number=number)
-                ways.append((number > _COUNTED, name in local, number, way))
-        if not ways:
-            raise Missing(f"`{step}` cannot be said of it")
-        return min(ways, key=lambda way: way[:3])[3]
-
-    def local_names(self) -> set[str]:
-        """The parameters and variables of a function: names that may change."""
-        nodes = [spot.node for spot in self.spots] if isinstance(self.whole.body[0], Function) else []
-        return {
-            *(node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)),
-            *(node.arg for node in nodes if isinstance(node, ast.arg)),
-            *(node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name),
-        }
-
     def holder(self, node: ast.AST) -> Spot:
         """Where a node hangs."""
         return self._holders[id(node)]
@@ -303,27 +266,6 @@ def _remove(_step: Step, spot: Spot, scope: Scope) -> None:
             _put(scope.holder(parent), parent.values[0])
 
 
-def _negate(step: Step, spot: Spot, _scope: Scope) -> None:
-    if not isinstance(spot.node, ast.expr):
-        raise Missing(f"`{step}` is of no expression")
-    _put(spot, negated(spot.node))
-
-
-def negated(node: ast.expr) -> ast.expr:
-    """The opposite, as a person would write it."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return node.operand
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and (other := _NEGATED.get(type(node.ops[0]))):
-        return ast.Compare(node.left, [other()], node.comparators)
-    return ast.UnaryOp(ast.Not(), node)
-
-
-def _flip(step: Step, spot: Spot, _scope: Scope) -> None:
-    if not isinstance(spot.node, ast.Compare):
-        raise Missing(f"`{step}` is of no comparison")
-    spot.node.ops[:1] = [_FLIPPED[type(spot.node.ops[0])]()]
-
-
 def _unwrap(step: Step, spot: Spot, _scope: Scope) -> None:
     node = spot.node
     if isinstance(node, ast.stmt | ast.ExceptHandler):
@@ -397,8 +339,6 @@ def _return(step: Step, spot: Spot, _scope: Scope) -> None:
 
 VERBS: dict[str, Callable[[Step, Spot, Scope], None]] = {
     "remove": _remove,
-    "negate": _negate,
-    "flip": _flip,
     "unwrap": _unwrap,
     "skip": _skip,
     "empty": _empty,
@@ -484,16 +424,6 @@ def _fitting(step: Step, among: list[Spot]) -> list[Spot]:
         for spot in named
         if not any(id(one) in ids for one in ast.walk(spot.node) if one is not spot.node)
     ]
-
-
-def _plainest(name: str) -> tuple[bool, bool, int, str]:
-    """Names before literals, those of this code before those of Python."""
-    return (
-        not name.isidentifier() or name in _LITERALS,
-        len(name) < 3 or name in vars(builtins),
-        len(name),
-        name,
-    )
 
 
 _LITERALS = {"True", "False", "None"}
