@@ -127,19 +127,6 @@ def test_where_nobody_knows_everything_is_looked_at(folder, monkeypatch, lacking
     assert [found.taken(), found.taken()] == [None, None]
 
 
-@needs_inotify
-def test_no_descriptor_stays_open(folder):
-    def opened():
-        return len(os.listdir("/proc/self/fd"))
-
-    before = opened()
-    found = Arrivals((str(folder),))
-    found.taken()
-    assert opened() == before + 1
-    del found
-    assert opened() == before
-
-
 # --- one instance for all -------------------------------------------------------------------------------
 
 

@@ -54,14 +54,6 @@ def publish_with(directory: Path, *faults: str) -> str:
     return child.stdout
 
 
-def test_published_file_is_private_and_leaves_no_other(tmp_path, directory, files):
-    atomic.publish(directory, "a.md", b"text")
-
-    assert os.listdir(tmp_path) == ["a.md"]
-    assert (tmp_path / "a.md").read_bytes() == b"text"
-    assert (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
-
-
 def test_existing_file_is_never_replaced(tmp_path, directory, files):
     (tmp_path / "a.md").write_text("old")
 
@@ -188,13 +180,6 @@ def test_where_proc_is_missing_a_hidden_name_takes_its_place(tmp_path, directory
     assert os.listdir(tmp_path) == ["a.md"]
 
 
-def test_a_missing_directory_is_made_private(tmp_path, directory):
-    for _ in range(2):
-        os.close(atomic.open_or_make(directory, "memory"))
-
-    assert (tmp_path / "memory").stat().st_mode & 0o777 == 0o700
-
-
 def test_file_moves_across_file_systems(tmp_path, directory):
     shm = Path("/dev/shm")
     if not os.access(shm, os.W_OK) or shm.stat().st_dev == tmp_path.stat().st_dev:
@@ -230,17 +215,6 @@ def test_taken_directory_name_gets_a_number(tmp_path):
     made = [atomic.new_directory(str(tmp_path / "x")) for _ in range(3)]
 
     assert [os.path.basename(path) for path in made] == ["x", "x-2", "x-3"]
-
-
-def test_a_file_of_our_own_is_replaced_whole_and_private(tmp_path):
-    path = tmp_path / "state" / "file"
-    atomic.replace(str(path), b"old")
-
-    atomic.replace(str(path), b"new")
-
-    assert path.read_bytes() == b"new"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert os.listdir(path.parent) == ["file"]
 
 
 def test_a_replacement_survives_a_power_cut_as_a_file_and_as_a_name(tmp_path, monkeypatch):

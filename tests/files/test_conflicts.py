@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import pytest
 
-from forged.errors import InConflict, StoreError
+from forged.errors import StoreError
 from forged.files import MemoryStore, Root, agent_root, scan
 from forged.files.frontmatter import IN_CONFLICT as IN_CONFLICT_REASON
 from forged.files.frontmatter import is_in_conflict, parse
@@ -68,25 +67,9 @@ def test_a_file_in_conflict_is_no_memory_and_is_named_as_one(tmp_path, name):
         assert [each.content for each in scan(root, found, clock=lambda: 2e12).memories] == ["resolved"]
 
 
-def test_the_last_good_text_is_not_held_while_a_merge_is_under_way(tmp_path):
-    root = Root(str(tmp_path), Scope.REPO)
-    path = MemoryStore(root).write(memory("mem_1", "good"))
-    before = scan(root)
-    other = tmp_path / "other"
-    other.write_text(SIMPLE)
-    other.rename(path)
-    assert scan(root, before).memories == ()
-
-
 @pytest.mark.parametrize("name", NOT_IN_CONFLICT)
 def test_what_only_looks_like_a_conflict_is_a_memory(name):
     assert parse(NOT_IN_CONFLICT[name].encode(), "repo", "mem_1").content == NOT_IN_CONFLICT[name]
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations((OURS, MIDDLE, THEIRS))))
-def test_only_one_order_of_the_markers_is_a_conflict(order):
-    text = "\n".join(("text", *order, "text"))
-    assert is_in_conflict(text.encode()) is (order == (OURS, MIDDLE, THEIRS))
 
 
 @pytest.mark.parametrize("name", ["simple", "diff3", "crlf", "between other text"])
@@ -109,8 +92,3 @@ def test_a_text_in_conflict_is_not_written(tmp_path, name):
 def test_a_text_of_fences_is_judged_in_one_pass(text):
     """Quadratic work would take minutes."""
     assert not is_in_conflict((text + "<<<<<<< >>>>>>>").encode())
-
-
-def test_the_error_is_one_of_format():
-    with pytest.raises(InConflict):
-        parse(SIMPLE.encode(), "repo", "mem_1")

@@ -83,25 +83,6 @@ def test_missing_directories_are_an_empty_root(tmp_path):
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_memories_come_sorted_by_id_with_their_paths(look, directory):
-    for name in ("c", "a", "b"):
-        put(directory, name)
-
-    snapshot = look()
-
-    assert [memory.id for memory in snapshot.memories] == ["a", "b", "c"]
-    assert snapshot.paths == tuple(str(directory / f"{name}.md") for name in "abc")
-
-
-def test_folder_of_the_go_program_is_read_too(look, directory):
-    put(directory, "a")
-    other = directory.parent / "memories"
-    other.mkdir()
-    put(other, "b")
-
-    assert [memory.id for memory in look().memories] == ["a", "b"]
-
-
 def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_followed(
     look, directory, tmp_path, monkeypatch
 ):
@@ -137,14 +118,6 @@ def test_second_folder_that_links_to_the_first_counts_once(look, directory):
 # Rescans.
 
 
-def test_nothing_changed_gives_the_same_snapshot(look, directory):
-    put(directory, "a")
-    os.mkfifo(directory / "b.md")
-    before = look()
-
-    assert look(before) is before
-
-
 def test_only_changed_files_are_opened_and_the_others_stay_the_same_objects(look, directory):
     for name in ("a", "b"):
         put(directory, name)
@@ -174,18 +147,6 @@ def test_file_that_was_only_touched_changes_nothing(look, directory):
     assert not after.changed
     assert after.memories[0] is before.memories[0]
     assert look(after) is after
-
-
-def test_removed_file_is_gone_from_the_next_snapshot(look, directory):
-    put(directory, "a")
-    path = put(directory, "b")
-    before = look()
-    path.unlink()
-
-    after = look(before)
-
-    assert after.changed
-    assert [memory.id for memory in after.memories] == ["a"]
 
 
 def test_every_kind_of_change_is_noticed(look, directory):
@@ -317,12 +278,6 @@ def test_unreadable_file_is_a_problem_until_its_mode_changes(look, directory):
     assert bodies(look(before)) == ["text"]
 
 
-def test_longest_possible_name_is_read(look, directory):
-    put(directory, "x" * 252)
-
-    assert len(look().memories) == 1
-
-
 def test_directory_that_turns_into_a_file_is_a_problem_and_the_other_is_read(look, directory):
     put(directory, "a")
     other = directory.parent / "memories"
@@ -355,27 +310,7 @@ def test_directory_that_cannot_be_listed_for_now_is_a_problem_and_nothing_is_los
     assert len(look(during).memories) == 2
 
 
-def test_problem_of_a_repaired_file_goes_away(look, directory):
-    (directory / "a.md").write_text("")
-    before = look()
-    put(directory, "a")
-
-    after = look(before)
-
-    assert (len(before.problems), after.problems) == (1, ())
-    assert bodies(after) == ["text"]
-
-
 # Disagreements.
-
-
-def test_scope_is_that_of_the_directory_and_the_disagreement_a_problem(look, directory):
-    put(directory, "a", scope="user")
-
-    snapshot = look()
-
-    assert snapshot.memories[0].scope == "repo"
-    assert "says scope 'user'" in reasons(snapshot)["a.md"]
 
 
 def test_newest_of_several_files_with_one_id_wins(look, directory):
@@ -566,26 +501,6 @@ def test_first_half_of_a_text_is_not_taken_for_the_text(look, directory, clock):
 
     assert (bodies(during), during.unsettled) == (["old text"], True)
     assert (bodies(after), after.unsettled) == (["new words"], False)
-
-
-@pytest.mark.parametrize("name", ["a", "b"], ids=["in place of another", "new"])
-def test_file_that_is_renamed_into_place_is_read_at_once(look, directory, clock, name):
-    put(directory, "a", "old")
-    before = look()
-    clock.set_age(put(directory, name, "new"), 0)
-
-    after = look(before)
-
-    assert (bodies(after)[-1], after.unsettled) == ("new", False)
-
-
-def test_file_dated_in_the_future_is_not_waited_for(look, directory):
-    path = put(directory, "a", "old")
-    before = look()
-    path.write_text("new")
-    os.utime(path, (2**33, 2**33))
-
-    assert bodies(look(before)) == ["new"]
 
 
 def test_file_that_grows_while_it_is_read_is_looked_at_again(look, directory, monkeypatch):

@@ -21,7 +21,7 @@ from forged.files.frontmatter import MAX_FILE_BYTES
 from forged.files.roots import Root
 from forged.files.scan import scan
 from forged.files.store import MemoryStore
-from forged.memory import Memory, Related, Scope, new_id
+from forged.memory import Memory, Scope, new_id
 from tests.faults.amount import times
 from tests.files import syscalls
 
@@ -55,30 +55,6 @@ def trash(tmp_path: Path) -> Path:
 # Writing.
 
 
-def test_written_memory_is_found_by_the_next_scan(store, top):
-    written = memory(related=(Related("mem_0", "refines"),), supersedes="mem_0", version=2)
-
-    path = store.write(written)
-
-    snapshot = scan(store.root)
-    assert snapshot.memories == (written,)
-    assert snapshot.paths == (path,) == (f"{top}/.forge/memory/mem_1.md",)
-
-
-def test_first_write_makes_private_directories_and_a_private_file(store, top):
-    scan(store.root)
-    assert os.listdir(top) == []
-
-    store.write(memory())
-
-    modes = {
-        name: (top / name).stat().st_mode & 0o777
-        for name in (".forge", ".forge/memory", ".forge/memory/mem_1.md")
-    }
-    assert modes == {".forge": 0o700, ".forge/memory": 0o700, ".forge/memory/mem_1.md": 0o600}
-    assert os.listdir(top / ".forge/memory") == ["mem_1.md"]
-
-
 def test_taken_id_is_refused_and_the_old_file_kept(store):
     path = Path(store.write(memory(content="old")))
     before = path.read_bytes()
@@ -87,14 +63,6 @@ def test_taken_id_is_refused_and_the_old_file_kept(store):
         store.write(memory(content="new"))
 
     assert path.read_bytes() == before
-
-
-def test_scope_is_that_of_the_store(store):
-    store.write(memory(scope="user"))
-
-    snapshot = scan(store.root)
-    assert snapshot.memories[0].scope == "repo"
-    assert snapshot.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -145,13 +113,6 @@ def test_linked_directory_outside_the_repo_is_not_written_to(store, top, tmp_pat
         store.write(memory())
 
     assert os.listdir(tmp_path / "outside") == []
-
-
-def test_file_in_place_of_the_directory_is_explained(store, top):
-    (top / ".forge").write_text("")
-
-    with pytest.raises(StoreError, match=r"cannot write .*mem_1\.md: Not a directory"):
-        store.write(memory())
 
 
 @syscalls.needs_seccomp
@@ -270,14 +231,6 @@ def test_only_the_named_memories_are_removed_but_all_files_of_them(store, top, t
 
     assert len(removed) == 2
     assert [item.id for item in scan(store.root).memories] == ["mem_2"]
-
-
-def test_same_id_forgotten_twice_in_a_second_is_kept_twice(store, trash):
-    for content in ("one", "two"):
-        store.write(memory(content=content))
-        store.move_to_trash(scan(store.root), {"mem_1"}, str(trash))
-
-    assert sorted(os.listdir(trash)) == ["20270115T080000Z-mem_1", "20270115T080000Z-mem_1-2"]
 
 
 def test_id_of_a_hostile_file_does_not_lead_out_of_the_trash(store, top, trash):

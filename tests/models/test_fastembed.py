@@ -105,14 +105,6 @@ def test_a_text_that_the_model_fails_on_is_not_quoted(asked, tmp_path):
     assert "poison" not in str(caught.value)
 
 
-def test_its_key_names_model_version_folder_and_prefix(asked, tmp_path):
-    from forged.models.fastembed import fastembed_embedder
-
-    embedder = fastembed_embedder(NAME, tmp_path, passage_prefix="p: ")
-
-    assert embedder.key.split("\n") == [NAME, "fastembed 0.9.9", str(tmp_path), "p: "]
-
-
 @pytest.mark.skipif(not _HERE, reason="fastembed is not installed (`make install EXTRAS=fastembed`)")
 @pytest.mark.skipif(not _REAL, reason="FORGED_FASTEMBED_MODEL is not set to a folder with a model's files")
 @pytest.mark.filterwarnings("default")  # of packages that are not ours

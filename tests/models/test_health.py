@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.errors import ProviderError, SizeRefused
+from forged.errors import ProviderError
 from forged.models.health import Health, Trouble, Waiting
 from tests.support.clock import Clock
 
@@ -75,21 +75,6 @@ def test_two_failures_in_a_row_open_it_however_far_apart_and_one_success_closes_
     assert (health.trouble(), health.is_open) == (None, False)
 
 
-def test_failures_of_calls_that_were_not_seen_to_begin_keep_nobody_waiting(health):
-    health.failed(DOWN)
-    health.failed(DOWN)
-
-    assert (health.is_open, health.trouble().wait_s) == (True, 0)
-
-
-def test_a_success_in_between_starts_the_count_anew(health):
-    fail(health, 1)
-    call(health, None)
-    fail(health, 1)
-
-    assert health.trouble() is None
-
-
 @pytest.mark.parametrize("end", ["an answer", "a person's word"])
 def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, clock, end):
     late = [health.begin() for _ in range(3)]
@@ -103,27 +88,6 @@ def test_what_began_before_the_last_answer_is_no_news_when_it_fails(health, cloc
         attempt.failed(DOWN)
 
     assert health.trouble() is None
-
-
-@pytest.mark.parametrize("reason", ["limit", "held", "storage", "internal", "slow"])
-def test_what_was_no_call_says_nothing_about_the_endpoint(health, reason):
-    for _ in range(9):
-        health.failed(ProviderError("no", reason=reason, retry_after_s=30))
-
-    assert (health.trouble(), health.condition().state) == (None, "untried")
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [ProviderError("what is this", reason="bad_input"), SizeRefused("too long", reason="rate_limited")],
-)
-def test_a_refused_text_is_shown_and_keeps_nobody_away(health, refused):
-    fail(health)
-    for _ in range(5):
-        call(health, refused)
-
-    assert health.trouble() is None
-    assert (health.condition().state, health.condition().message) == ("failing", str(refused))
 
 
 def test_a_person_who_says_so_has_it_asked_at_once_and_it_is_shown_as_failing_until_it_answers(health):
@@ -156,14 +120,6 @@ def test_one_call_at_a_time_looks_whether_it_is_back(health, clock):
     assert not is_admitted(health)
     looking.abandoned()
     assert is_admitted(health)
-
-
-def test_the_first_call_after_a_good_one_may_be_waited_for(health, clock):
-    fail(health)
-    clock.now += A_MINUTE_S
-    health.begin().succeeded()
-
-    assert is_admitted(health, agent(clock))
 
 
 @given(
@@ -205,13 +161,6 @@ def test_a_retry_after_holds_for_all_and_not_for_ever(health, clock, asked_s, wa
     assert is_admitted(health, agent(clock))
 
 
-def test_a_short_retry_after_brings_no_call_forward(health):
-    fail(health)
-    call(health, ProviderError("slower", reason="rate_limited", retry_after_s=1))
-
-    assert health.trouble().wait_s == A_MINUTE_S
-
-
 # --- too slow for an agent ----------------------------------------------------------------------------
 
 
@@ -232,31 +181,6 @@ def test_what_is_still_under_way_when_two_agents_have_gone_is_skipped_as_well(he
     clock.now += 2
     first.outlived()
     second.outlived()
-
-    assert not is_admitted(health, agent(clock))
-
-
-def test_after_one_that_was_late_another_that_is_about_to_be_is_enough(health, clock):
-    first = health.begin(agent(clock), timed=True)
-    clock.now += 0.4
-    health.begin(agent(clock), timed=True)
-    clock.now += 1.6
-    assert is_admitted(health, agent(clock))
-
-    first.outlived()
-
-    assert not is_admitted(health, agent(clock))
-
-
-def test_a_call_that_began_late_in_its_turn_is_about_to_be_late_when_the_turn_is(health, clock):
-    """As that for vectors is, when the hypotheses were waited for in vain."""
-    first, second = agent(clock), agent(clock)
-    clock.now += 1.5
-    late = health.begin(first, timed=True)
-    health.begin(second, timed=True)
-    clock.now += 0.5
-
-    late.outlived()
 
     assert not is_admitted(health, agent(clock))
 
@@ -291,14 +215,6 @@ def test_a_slow_model_stays_out_while_its_answers_take_too_long(health, clock):
 
     assert not is_admitted(health, agent(clock))
     assert health.condition().state == "slow"
-
-
-def test_what_a_hurried_agent_had_no_time_for_is_in_time_for_others(health, clock):
-    timed(health, clock, 0.3, within_s=0.1)
-    timed(health, clock, 0.3, within_s=0.1)
-
-    assert not is_admitted(health, agent(clock, 0.1))
-    assert is_admitted(health, agent(clock))
 
 
 # --- the retry of a turn ------------------------------------------------------------------------------
@@ -342,11 +258,3 @@ def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):
 
     assert (told.state, told.reason) == ("slow", "slow")
     assert told.message == "m at there took longer for its last answer than an agent's 2.0 s"
-
-
-def test_what_it_is_asked_for_is_named_once():
-    health = Health()
-    for use in ("hyde", "capture", "hyde"):
-        health.use(use)
-
-    assert health.uses == ("hyde", "capture")

@@ -17,7 +17,6 @@ import pytest
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, Loaded, threads
-from forged.models.texts import ready
 from tests.support.clock import PATIENCE_S
 from tests.support.provider.embedders import QUERY
 
@@ -88,32 +87,6 @@ async def under_way(
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_rows_are_unit_vectors_in_the_order_of_the_texts(model):
-    texts = [f"{'word ' * (n % 40)}{n}" for n in range(50)]
-
-    rows = run(model, lambda e: e.embed(texts, purpose=QUERY))
-
-    expected = np.array([[3.0, len(text)] for text in texts])
-    assert rows.dtype == np.float32
-    assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
-
-
-def test_the_model_is_loaded_once_not_before_the_first_text_and_again_after_a_failure(model):
-    async def body(embedder: InProcessEmbedder) -> None:
-        assert model.loads == 0
-        model.failure = ProviderError("no file", reason="unreachable")
-        with pytest.raises(ProviderError, match="no file"):
-            await embedder.embed(["a"], purpose=QUERY)
-        model.failure = None
-        await asyncio.gather(
-            *(embedder.embed(["a"], kind, purpose=QUERY) for kind in ("query", "passage") * 3)
-        )
-
-    run(model, body)
-
-    assert model.loads == 2
-
-
 def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
     async def body(embedder: InProcessEmbedder) -> tuple[str, str, str]:
         model.loaded = Loaded(model.encode, key="key of the other", engine="other", told="why not this one")
@@ -125,28 +98,6 @@ def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
     assert run(model, body, engine="meant") == ("key of the other", "other", "why not this one")
 
 
-def test_the_end_stops_a_load_under_way(model):
-    stopped: list[bool] = []
-
-    async def body(_: InProcessEmbedder) -> None:
-        assert not stopped
-
-    run(model, body, stop=lambda: stopped.append(True))
-
-    assert stopped == [True]
-
-
-@pytest.mark.parametrize("text", ["a", " é 你 \n", "a\0b", "a\ud800", "x" * 600, "你" * 511, "你" * 700])
-def test_a_text_goes_to_the_model_as_one_to_an_endpoint_does_behind_the_prefix_of_its_kind(model, text):
-    async def body(embedder: InProcessEmbedder) -> None:
-        await embedder.embed([text], "query", purpose=QUERY)
-        await embedder.embed(["b"], "passage", purpose=QUERY)
-
-    run(model, body, query_prefix="q: ", passage_prefix="p: ")
-
-    assert model.calls == [("query", (ready(text, "q: ", 512),)), ("passage", ("p: b",))]
-
-
 def test_a_query_does_not_wait_for_the_passages_before_it(model):
     async def body(embedder: InProcessEmbedder) -> Vectors:
         async with under_way(model, embedder, ["p"] * 40) as rebuild:
@@ -155,18 +106,6 @@ def test_a_query_does_not_wait_for_the_passages_before_it(model):
         return rows
 
     assert run(model, body).shape == (1, 2)
-
-
-def test_an_edit_does_not_wait_for_the_whole_rebuild_before_it(model):
-    async def body(embedder: InProcessEmbedder) -> None:
-        async with under_way(model, embedder, ["long " * 150] * 10):
-            edit = asyncio.create_task(embedder.embed(["edit"], purpose=QUERY))
-            await asyncio.sleep(0)
-        await edit
-
-    run(model, body)
-
-    assert model.texts.index("edit") < 3
 
 
 def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
@@ -191,18 +130,6 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     assert model.texts == ["first", "third"]
 
 
-def test_a_caller_who_gives_up_takes_back_what_was_not_begun(model):
-    async def body(embedder: InProcessEmbedder) -> None:
-        async with under_way(model, embedder, ["long " * 150] * 5) as work:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-        await embedder.embed(["after"], purpose=QUERY)
-
-    run(model, body)
-
-    assert len(model.texts) == 2
-
-
 def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
     for text in ("", " \n\t "):
         with pytest.raises(ProviderError) as caught:
@@ -211,17 +138,6 @@ def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
 
     assert run(model, lambda e: e.embed([], purpose=QUERY)).shape[0] == 0
     assert model.calls == []
-
-
-def test_a_text_is_cut_to_what_the_model_can_use(model):
-    for kind, most in (("query", 2048), ("passage", 4096)):
-        run(
-            model,
-            lambda e, kind=kind: e.embed(["漢" * 9000], kind, purpose=QUERY),
-            query_prefix="q: ",
-            passage_prefix="p: ",
-        )
-        assert most - 3 < len(model.texts[-1].encode()) <= most
 
 
 def test_rows_that_are_no_vectors_are_an_error(model):

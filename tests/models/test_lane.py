@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from forged.activity import Activity
-from forged.models.in_process import InProcessEmbedder, Loaded, threads
+from forged.models.in_process import InProcessEmbedder, Loaded
 from forged.models.lane import Lane
 from tests.models.test_in_process import Model
 from tests.support.clock import PATIENCE_S, Clock, turns, until
@@ -95,15 +95,6 @@ async def test_within_one_call_of_each_thread_half_of_the_cores_are_free_when_so
     await at.close(*tasks)
 
 
-async def test_a_query_has_a_thread_of_its_own_however_many_passages_are_under_way(monkeypatch):
-    at = Embedding(monkeypatch, 2)
-    tasks = at.embed(6)
-    await at.begun(2)
-    query = asyncio.create_task(at.embedder.embed(["q"], "query", purpose=QUERY))
-    await at.begun(3)
-    await at.close(query, *tasks)
-
-
 async def test_a_call_that_was_given_up_keeps_its_place_until_it_has_ended():
     release, begun = threading.Event(), []
 
@@ -166,8 +157,3 @@ async def test_a_closed_lane_lets_go_of_those_who_wait():
     assert waiting.cancelled()
     release.set()
     await running
-
-
-def test_a_call_of_which_nothing_else_is_known_has_as_many_threads_as_leave_room_for_two(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert InProcessEmbedder("key", Model().load)._passages_at_once() == 8 // threads() == 2

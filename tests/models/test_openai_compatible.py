@@ -20,8 +20,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, Door, Prompt, Vectors
 from forged.models.endpoint import Endpoint
 from forged.models.openai_compatible import OpenAICompatibleChat, OpenAICompatibleEmbedder
-from forged.models.replies import completion_of, order, read_said
-from forged.text.tokens import estimate
+from forged.models.replies import order
 from tests.faults.amount import times
 from tests.models.calls import KEY, SCHEMA, chat, chatter, embed, embedder, refused, sizes, using
 from tests.models.odd_answers import (
@@ -35,13 +34,11 @@ from tests.models.odd_answers import (
 )
 from tests.support.clock import PATIENCE_S
 from tests.support.provider import (
-    CHAT,
     CLOSE,
     EMBEDDINGS,
     HTML,
     RESET,
     Answer,
-    Behaviour,
     Request,
     Script,
     ScriptedProvider,
@@ -63,23 +60,6 @@ def provider() -> Iterator[ScriptedProvider]:
 
 
 # --- requests ---
-
-
-def test_a_request_holds_model_and_input_and_nothing_else(provider):
-    embed(provider, ["a", "b"])
-    embed(provider, ["a"], key="")
-    using(
-        OpenAICompatibleEmbedder(f"{provider.base_url}//", "m", door=Door()),
-        lambda model: model.embed(["a"], purpose=QUERY),
-    )
-
-    first, without_key, slashes = provider.wait_for(3)
-    assert first.path == slashes.path == EMBEDDINGS
-    assert first.json == {"model": "m", "input": ["a", "b"]}
-    assert first.headers["authorization"] == f"Bearer {KEY}"
-    assert first.headers["content-type"] == "application/json"
-    assert first.headers["accept-encoding"] == "identity"
-    assert "authorization" not in without_key.headers
 
 
 def test_a_query_of_the_base_url_is_kept_v1_is_never_guessed_and_what_is_no_url_is_a_config_error():
@@ -126,20 +106,6 @@ def test_redirects_are_not_followed(provider):
 
         assert "307" in str(refused(provider))
         assert elsewhere.requests() == []
-
-
-def test_prefixes_belong_to_the_kind_and_to_the_key(provider):
-    async def both(model: OpenAICompatibleEmbedder) -> None:
-        await model.embed(["a"], "query", purpose=QUERY)
-        await model.embed(["b"], "passage", purpose=QUERY)
-
-    model = embedder(provider, query_prefix="Q: ", passage_prefix="P: ")
-    using(model, both)
-
-    assert [request.inputs for request in provider.wait_for(2)] == [["Q: a"], ["P: b"]]
-    assert model.key == embedder(provider, query_prefix="Q: ", passage_prefix="P: ").key
-    assert model.key != embedder(provider, query_prefix="other", passage_prefix="P: ").key
-    assert model.key != embedder(provider, query_prefix="Q: ", passage_prefix="other").key
 
 
 def test_nul_and_lone_surrogates_are_replaced_and_a_long_text_is_cut(provider):
@@ -242,11 +208,6 @@ def test_any_permutation_of_index_is_followed(indexes, missing):
     assert order(gapped) == indexes
 
 
-@given(st.lists(st.none() | st.integers(-2, 8), max_size=7))
-def test_every_text_gets_exactly_one_vector_whatever_the_index(indexes):
-    assert sorted(order(indexes)) == list(range(len(indexes)))
-
-
 # --- faults ---
 
 
@@ -347,13 +308,6 @@ def test_a_fault_has_its_reason_and_never_outlasts_the_deadline(provider, script
     assert str(error).isprintable()
 
 
-def test_nobody_listening_is_unreachable():
-    with ScriptedProvider() as gone:
-        pass
-
-    assert refused(gone).reason == "unreachable"
-
-
 def test_a_passed_deadline_makes_no_request_and_at_the_deadline_the_connection_is_closed(provider):
     assert refused(provider, within=-1).reason == "timeout"
     assert provider.requests() == []
@@ -407,49 +361,7 @@ def test_a_provider_that_echoes_is_not_quoted(provider, body, status):
     assert "verys" not in message
 
 
-def test_a_harmless_sentence_of_the_provider_is_quoted_and_cut(provider):
-    told = "No models loaded.\n\x1b[31mPlease load one. " + "x" * 500
-    provider.embeddings = Answer({"error": {"message": told, "type": "not_found"}}, status=404)
-
-    message = str(refused(provider, "a memory of which nothing is repeated"))
-
-    assert f"{provider.base_url}/embeddings answered 404 not_found: No models loaded. " in message
-    assert message.isprintable()
-    assert len(message) < 350
-
-
-def test_a_missing_v1_is_suggested(provider):
-    provider.embeddings = raw("[]")
-
-    assert "/v1" in str(refused(provider))
-
-
 # --- retries ---
-
-
-@pytest.mark.parametrize("within", [2.0, 30.0])
-def test_a_call_that_fails_is_made_once_more_however_much_time_there_is(provider, within):
-    provider.embeddings = Answer(status=503)
-
-    refused(provider, within=within)
-
-    assert len(provider.requests()) == 2
-
-
-def test_a_wait_longer_than_the_deadline_is_handed_to_the_caller(provider):
-    provider.embeddings = Answer(status=429, headers={"Retry-After": "20"})
-
-    error = refused(provider, within=10.0)
-
-    assert (error.retry_after_s, error.status) == (20.0, 429)
-    assert len(provider.requests()) == 1
-
-
-@pytest.mark.parametrize("stated", ["-5", "nan", "inf", "soon", "1e9", "9" * 400])
-def test_a_senseless_wait_stays_within_five_minutes(provider, stated):
-    provider.embeddings = Answer(status=429, headers={"Retry-After": stated})
-
-    assert (refused(provider, within=1.0).retry_after_s or 0) in range(301)
 
 
 @pytest.mark.parametrize(
@@ -482,12 +394,6 @@ def test_many_texts_go_out_in_batches_and_come_back_in_order():
         assert sizes(provider) == [96, 96, 58]
         expected = np.array([provider.vector(text) for text in texts], dtype=np.float32)
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
-
-
-def test_long_texts_make_smaller_batches(provider):
-    embed(provider, ["a" * 12_000] * 5)  # 3,000 tokens each, 8,000 in a request
-
-    assert sizes(provider) == [2, 2, 1]
 
 
 def test_a_poisoned_text_raises_and_does_not_shrink_later_batches():
@@ -550,17 +456,6 @@ def test_concurrent_calls_do_not_mix():
 # --- chat ---
 
 
-def test_a_chat_request_holds_model_and_messages_and_nothing_else(provider):
-    assert chat(provider).text == "a hypothesis"
-
-    (request,) = provider.wait_for(1)
-    assert request.path == CHAT
-    assert request.json == {
-        "model": "m",
-        "messages": [{"role": "system", "content": "sys"}, {"role": "user", "content": "user"}],
-    }
-
-
 PARTS = [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]
 TEXTS: dict[str, tuple[Answer, str]] = {
     "plain": (completion(" one\ntwo "), "one\ntwo"),
@@ -584,12 +479,6 @@ def test_a_completion_is_read(provider, answer, text):
     provider.chat = answer
 
     assert chat(provider).text == text
-
-
-def test_thoughts_are_cut_in_linear_time():
-    body = completion("<think>" * 400_000).payload()
-
-    assert completion_of("here", read_said("here", body), ()).text == ""
 
 
 def counting(usage: object) -> Answer:
@@ -630,12 +519,6 @@ def test_tokens_are_the_endpoints_or_estimated(provider, answer, tokens):
     assert chat(provider) == Completion("twelve bytes", *tokens)
 
 
-def test_thoughts_that_are_cut_off_are_estimated_too(provider):
-    provider.chat = completion("<think>hm</think>answer", reasoning_content="x" * 100)
-
-    assert chat(provider).completion_tokens == estimate("<think>hm</think>answer", "x" * 100)
-
-
 CHAT_FAULTS: dict[str, tuple[Script, str]] = {
     "401": (Answer(status=401), "auth"),
     "429": (Answer(status=429), "rate_limited"),
@@ -670,13 +553,6 @@ def test_a_schema_goes_nested(provider):
     }
 
 
-def without_schema_only(status: int) -> Behaviour:
-    def behave(provider: ScriptedProvider, request: object) -> Answer:
-        return Answer(status=status) if "response_format" in request.json else completion("answer")
-
-    return behave
-
-
 @pytest.mark.parametrize("script", [Answer(status=500), Answer(status=503), Answer(status=429), RESET])
 def test_without_retries_a_request_is_made_exactly_once(provider, script):
     provider.chat = script
@@ -685,28 +561,6 @@ def test_without_retries_a_request_is_made_exactly_once(provider, script):
         chat(provider, within=30.0, schema=SCHEMA, retries=0)
 
     assert len(provider.requests()) == 1
-
-
-@pytest.mark.parametrize(("status", "retries"), [(400, None), (400, 0), (422, None), (500, None)])
-def test_a_server_that_refuses_the_schema_is_asked_without_and_not_again(provider, status, retries):
-    provider.chat = without_schema_only(status)
-
-    assert chat(provider, times=2, schema=SCHEMA, retries=retries).text == "answer"
-    assert ["response_format" in request.json for request in provider.requests()] == [True, False, False]
-
-
-def test_a_prompt_that_is_refused_either_way_leaves_the_schema_on(provider):
-    provider.chat = [Answer(status=400)] * 3
-
-    async def twice(model: OpenAICompatibleChat) -> str:
-        asked, deadline = Prompt("s", "u", QUERY, SCHEMA), time.monotonic() + 10
-        with pytest.raises(ProviderError):
-            await model.complete(asked, deadline=deadline)
-        return (await model.complete(asked, deadline=deadline)).text
-
-    assert using(chatter(provider), twice) == "a hypothesis"
-    assert "response_format" in provider.requests()[-1].json
-    assert roles(provider.requests()[-1]) == ["system", "user"]
 
 
 # --- every part of a chat request that a server may refuse ---
@@ -803,16 +657,6 @@ def test_a_template_of_llama_cpp_that_has_no_system_is_asked_without(provider):
 
     assert chat(provider, times=2, retries=0).text == "answer"
     assert list(map(roles, provider.requests())) == [["system", "user"], ["user"], ["user"]]
-
-
-@pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
-def test_no_other_failure_is_taken_for_a_refusal_of_a_part(provider, status):
-    provider.chat = Answer({"error": {"message": "your role may not use a system prompt"}}, status=status)
-
-    with pytest.raises(ProviderError):
-        chat(provider, schema=SCHEMA, retries=0)
-
-    assert list(map(roles, provider.requests())) == [["system", "user"]]
 
 
 def test_a_text_that_is_refused_costs_no_second_request_where_the_role_was_taken_before(provider):

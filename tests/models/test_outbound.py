@@ -115,13 +115,3 @@ def test_what_leaves_is_counted_when_it_is_handed_to_the_network():
     with pytest.raises(ProviderError):  # nobody is there any more, and nothing has left
         using(embedder(provider, door), lambda m: m.embed(["ab"], purpose=QUERY))
     assert heard == []
-
-
-def test_tokens_are_those_that_the_endpoint_counts():
-    heard: list[Departure] = []
-    with ScriptedProvider(dimension=2) as provider:
-        data = [{"index": 0, "embedding": [1.0, 0.0]}]
-        provider.embeddings = Answer(json={"data": data, "usage": {"prompt_tokens": 41}})
-        using(embedder(provider, Door(record=heard.append)), lambda m: m.embed(["ab"], purpose=QUERY))
-
-    assert [each.tokens for each in heard] == [0, 41]

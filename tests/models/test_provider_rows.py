@@ -11,10 +11,7 @@ What no single provider does (resets, drips, vectors that are none) stands in te
 
 from __future__ import annotations
 
-import json
 import tomllib
-import tracemalloc
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,8 +19,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.errors import ProviderError, SizeRefused
-from forged.models import Completion, Vectors
+from forged.errors import SizeRefused
+from forged.models import Vectors
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged.text.tokens import estimate
 from tests.models.calls import SCHEMA, chat, embed, embedder, refused, sizes, using
@@ -123,13 +120,6 @@ def test_vectors_are_read_in_the_order_of_the_inputs(provider, row):
     assert provider.wait_for(1)[0].json == {"model": "m", "input": ABC}
 
 
-@rows_with("chat")
-def test_the_text_and_the_tokens_of_a_chat_reply_are_read(provider, row):
-    provider.chat = row.chat.answer()
-
-    assert chat(provider) == Completion(row.chat.text, *row.chat.tokens)
-
-
 @rows_with("schema")
 def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_for(provider, row):
     refusal = row.schema.answer()
@@ -181,17 +171,6 @@ def test_a_refused_number_of_inputs_is_halved_until_it_passes_and_remembered(pro
     assert_vectors_of(provider, texts, vectors)
 
 
-@rows_with("most")
-def test_as_it_comes_no_provider_but_dashscope_is_sent_too_many_inputs(provider, row):
-    most = row.most.inputs
-    provider.embeddings = refused_if(lambda request: len(request.inputs) > most, row.most)
-
-    embed(provider, [f"text {number}" for number in range(200)])
-
-    too_many = [size for size in sizes(provider) if size > most]
-    assert len(too_many) == (4 if row.name.startswith("DashScope") else 0)  # 96, 48, 24 and 12 of 10
-
-
 LIMIT = 512  # tokens, llama.cpp's batch unless it was started with another
 
 
@@ -207,20 +186,6 @@ def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(provider, r
     vectors = embed(provider, ["first", "second", long, "fourth", "fifth"])
 
     assert_vectors_of(provider, ["first", "second", long[: 4 * 262], "fourth", "fifth"], vectors)
-
-
-def test_a_text_that_is_too_long_does_not_shrink_later_batches(provider):
-    short = [f"text {number}" for number in range(60)]
-    provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
-
-    async def long_then_short(model: OpenAICompatibleEmbedder) -> None:
-        await model.embed(["harbor " * 600, *short], purpose=QUERY)
-        provider.received.clear()
-        await model.embed(short, purpose=QUERY)
-
-    using(embedder(provider), long_then_short)
-
-    assert sizes(provider) == [60]
 
 
 def test_texts_that_are_all_too_long_cost_few_requests_each(provider):
@@ -243,75 +208,5 @@ def test_a_text_that_is_refused_however_short_is_the_callers(provider):
 
 # --- an error inside a 200, in every form ------------------------------------------------------------
 
-INSIDE: dict[str, tuple[str, str]] = {
-    "object": ('{"error": {"message": "no", "code": 403}}', "auth"),
-    "object with the status as text": ('{"error": {"message": "no", "code": "403"}}', "auth"),
-    "text": ('{"error": "something broke"}', "server"),
-    "in a list": ('[{"error": {"message": "no", "code": 403, "status": "PERMISSION_DENIED"}}]', "auth"),
-    "top level": ('{"object": "error", "message": "no", "code": 403}', "auth"),
-    "detail": ('{"detail": "something broke"}', "server"),
-    "detail in a list": ('{"detail": [{"msg": "something broke", "loc": ["body"]}]}', "server"),
-    "beside empty data": ('{"data": [], "error": {"message": "no", "code": 403}}', "auth"),
-    "after blanks that kept the connection alive": ("\n" * 2_000 + '{"error": {"code": 403}}', "auth"),
-    "in the choice": (
-        '{"choices": [{"error": {"message": "no", "code": 403}, "message": {"content": "ha"}}]}',
-        "auth",
-    ),
-}
-
-
-@pytest.mark.parametrize(("body", "reason"), INSIDE.values(), ids=INSIDE.keys())
-@pytest.mark.parametrize("call", [chat, lambda provider: embed(provider, ["a"])], ids=["chat", "embeddings"])
-def test_an_error_inside_a_200_has_its_reason(provider, call, body, reason):
-    provider.chat = provider.embeddings = Answer(body=body.encode())
-
-    with pytest.raises(ProviderError) as caught:
-        call(provider)
-
-    assert caught.value.reason == reason
-    assert "something broke" in str(caught.value) or reason == "auth"
-
-
-def test_words_of_an_error_in_an_answer_are_an_answer(provider):
-    provider.chat = completion('{"error": "x", "detail": "y"}', detail="z", error=None)
-
-    assert chat(provider).text == '{"error": "x", "detail": "y"}'
-
 
 # --- replies that are too large ----------------------------------------------------------------------
-
-CAP = 5 * (128 << 10)  # of a reply to one text
-
-
-def peak_of(provider: ScriptedProvider) -> int:
-    """Return the most bytes that Python held at once while one refused reply came in."""
-    tracemalloc.start()
-    try:
-        error = refused(provider)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (error.reason, "sent over" in str(error)) == ("bad_reply", True)
-    return peak
-
-
-def packed(*pieces: bytes) -> bytes:
-    packer = zlib.compressobj(9, wbits=31)
-    return b"".join([*map(packer.compress, pieces), packer.flush()])
-
-
-@pytest.mark.parametrize("after_the_end", [False, True], ids=["packed", "behind the end of gzip"])
-def test_a_reply_that_unpacks_to_too_much_is_never_in_memory(provider, after_the_end):
-    body = packed(b"{}") + bytes(40 << 20) if after_the_end else packed(*[bytes(1 << 20)] * 200)
-    assert after_the_end or len(body) < CAP  # it is what comes out that has to be counted
-    provider.embeddings = Answer(body=body, headers={"Content-Encoding": "gzip"})
-
-    assert peak_of(provider) < 3 * CAP
-
-
-def test_a_reply_as_large_as_vectors_may_be_is_read(provider):
-    vector = [0.123456789012345] * 4_096
-    body = json.dumps({"data": [{"index": 0, "embedding": vector}]}).encode()
-    provider.embeddings = Answer(body=packed(body), headers={"Content-Encoding": "gzip"})
-
-    assert embed(provider, ["a"]).shape == (1, 4_096)

@@ -37,10 +37,6 @@ def read(body: bytes) -> Completion:
     return streams.completion("http://x", body, ("sys", "user"))
 
 
-def begins_in_thought(body: bytes) -> bool:
-    return streams.said("http://x", body).begins_in_thought
-
-
 def test_a_stream_says_what_its_deltas_say_together():
     assert read(BODY) == Completion(SAID, 7, 3)
 
@@ -52,38 +48,6 @@ def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
         stream.feed(BODY[start:stop])
 
     assert (stream.said.answer, stream.said.whole, stream.events) == (SAID, True, 6)
-
-
-@given(st.integers(0, len(BODY)))
-def test_of_a_stream_that_breaks_off_the_beginning_is_kept(cut):
-    stream = streams.Stream()
-    stream.feed(BODY[:cut])
-
-    assert SAID.startswith(stream.said.answer)
-    assert stream.said.whole == (b'"stop"' in BODY[:cut] and b"\n" in BODY[:cut].split(b'"stop"')[1])
-
-
-def test_a_reply_in_one_piece_is_read_as_ever():
-    body = json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()
-
-    assert (read(body).text, read(body).whole) == (SAID, True)
-
-
-def test_carriage_returns_and_blanks_after_colons_are_no_part_of_an_event():
-    assert read(BODY.replace(b"\n", b"\r\n")).text == SAID
-    assert read(BODY.replace(b"data: ", b"data:")).text == SAID
-
-
-def test_lines_may_end_with_carriage_returns_alone():
-    assert read(BODY.replace(b"\n", b"\r")).text == SAID
-
-
-def test_a_byte_order_mark_in_front_is_no_part_of_the_first_event():
-    assert read(b"\xef\xbb\xbf" + event("Tabs") + DONE).text == "Tabs"
-    assert (
-        read(b"\xef\xbb\xbf" + json.dumps({"choices": [{"message": {"content": SAID}}]}).encode()).text
-        == SAID
-    )
 
 
 OVER_LINES = b'data: {"choices": [\ndata:   {"delta":\ndata:    {"content": "Tabs"}\ndata:   }\ndata: ]}\n\n'
@@ -101,29 +65,8 @@ def test_an_event_may_come_over_several_lines(line_end):
         assert stream.said.answer == "Tabs are used."
 
 
-def test_a_broken_event_does_not_take_the_next_one_along_where_no_empty_line_parts_them():
-    body = b'data: {"choices": [{"del\n' + event("Tabs").strip() + b"\n" + event(" are used.").strip()
-
-    assert read(body).text == "Tabs are used."
-
-
 def test_many_lines_that_are_no_event_hide_no_answer():
     assert read(b"data: {\n" * 200_000 + b"\n" + event("Tabs") + DONE).text == "Tabs"
-
-
-def test_a_line_that_says_nothing_costs_only_itself():
-    at = BODY.index(b"data: ")
-    for line in (
-        b"event: message",
-        b"id: 7",
-        b"retry: 100",
-        b": ping",
-        b"data: {broken",
-        b"data: [1]",
-        b"data:",
-        b"?",
-    ):
-        assert read(BODY[:at] + line + b"\n\n" + BODY[at:]).text == SAID
 
 
 THINKING = event(None, reasoning_content="Hm, ") + event(None, reasoning_content="tabs.")
@@ -145,49 +88,6 @@ def test_what_a_stream_answers_is_found(body, text):
     assert read(body).text == text
 
 
-def test_a_thought_that_the_template_began_is_told_by_its_end():
-    assert begins_in_thought(event("Hm, tabs?") + event("</think>\nSpaces.") + DONE)
-    assert not begins_in_thought(event("<think>Hm.</think>Spaces.") + DONE)
-    assert not begins_in_thought(event("Spaces.") + DONE)
-
-
-def test_an_open_think_block_is_no_text_yet():
-    stream = streams.Stream()
-
-    stream.feed(event("<think>Let me see.\n"))
-    assert stream.said.answer == ""
-    stream.feed(event("Tabs?</think>\nSpaces.\n"))
-    assert stream.said.answer == "Spaces."
-
-
-def test_tokens_that_nobody_counted_are_estimated_from_what_came():
-    found = read(event("Tabs are used.") + DONE)
-
-    assert (found.prompt_tokens, found.completion_tokens) == (2, 4)
-
-
-GAVE_UP = b'{"error":{"message":"overloaded","code":529}}'
-
-
-@pytest.mark.parametrize(
-    "gave_up",
-    [
-        GAVE_UP,
-        b'{"choices":null,"error":{"message":"overloaded","code":529}}',
-        b'{"choices":[{"delta":null,"error":{"message":"overloaded","code":529}}]}',
-        b'{"object":"error","message":"overloaded","code":529}',
-    ],
-    ids=["plain", "without choices", "OpenRouter, in a choice", "vLLM"],
-)
-def test_the_event_in_which_a_server_gives_up_is_an_error_body(gave_up):
-    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n" + DONE) == gave_up
-    assert streams.error_in(event("Tabs") + b"data: " + gave_up + b"\n\n") == gave_up
-
-
-def test_without_such_an_event_there_is_no_error_body():
-    assert streams.error_in(BODY) == streams.error_in(GAVE_UP) == b""
-
-
 @pytest.mark.parametrize("before", [b"", event("Tabs")])
 def test_llama_cpp_gave_up_in_a_field_of_its_own(before):
     body = before + b'error: {"code":400,"message":"exceeds the available context size"}\n\n' + DONE
@@ -195,35 +95,6 @@ def test_llama_cpp_gave_up_in_a_field_of_its_own(before):
     assert json.loads(streams.error_in(body))["error"]["code"] == 400
 
 
-@pytest.mark.parametrize("nothing", [{"delta": None}, {"text": ""}, {"delta": {}}])
-def test_the_end_may_come_without_a_delta(nothing):
-    end = {"choices": [{"finish_reason": "stop", **nothing}]}
-
-    assert read(event("Tabs") + b"data: " + json.dumps(end).encode() + b"\n\n").whole
-
-
-def test_tokens_may_be_counted_beside_no_choices():
-    usage = b'data: {"choices":null,"usage":{"prompt_tokens":7,"completion_tokens":3}}\n\n'
-
-    assert read(event("Tabs") + usage + DONE) == Completion("Tabs", 7, 3)
-
-
 def test_what_is_neither_a_stream_nor_json_is_a_bad_reply():
     with pytest.raises(ProviderError, match="no JSON"):
         read(b"<!doctype html>")
-
-
-def test_a_watcher_is_asked_after_each_event_and_not_for_signs_of_life():
-    heard: list[str] = []
-
-    def enough(text: str) -> bool:
-        heard.append(text)
-        return text.endswith("used.")
-
-    seen = streams.Watch(enough, clear=lambda _: True)
-    found = [
-        seen(chunk) for chunk in (b": ping\n\n", event("Tabs "), event("are us")[:-2], b"\n", event("ed."))
-    ]
-
-    assert found == [False, False, False, False, True]
-    assert heard == ["Tabs", "Tabs are us", "Tabs are used."]

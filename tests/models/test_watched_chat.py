@@ -13,9 +13,9 @@ from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.retrieval import musings
-from tests.models.calls import chat, chatter, using
+from tests.models.calls import chatter, using
 from tests.support.clock import PATIENCE_S
-from tests.support.provider import CHAT, Answer, Behaviour, ScriptedProvider, completion, streamed
+from tests.support.provider import CHAT, Answer, ScriptedProvider, completion, streamed
 from tests.support.provider.embedders import QUERY
 
 HOLD = threading.Event()  # never set
@@ -35,11 +35,6 @@ def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], 
         return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
 
     return using(chatter(provider), ask)
-
-
-def wishes(provider: ScriptedProvider) -> list[tuple[object, bool]]:
-    """Of each request whether it wants a stream, and an account of tokens with it."""
-    return [(each.json.get("stream"), "stream_options" in each.json) for each in provider.requests()]
 
 
 LINES = "Tabs are used.\nCI runs on every push.\n"
@@ -74,13 +69,6 @@ def two_lines(text: str) -> bool:
     return text.count(".") == 2
 
 
-def test_only_a_reply_that_is_watched_is_asked_for_as_a_stream(provider):
-    watch(provider, never)
-    chat(provider)
-
-    assert wishes(provider) == [(True, True), (None, False)]
-
-
 READ_TO_ITS_END = {
     "never enough": streamed(LINES),
     "never closed": streamed(LINES, end=b"data: [DONE]\n\n: bye\n\n", at_once=b"[DONE]\n\n", hold=HOLD),
@@ -95,15 +83,6 @@ def test_a_watched_reply_is_read_to_its_end_if_nothing_ends_it(provider, answer)
 
     enough = two_lines if answer.json else never
     assert watch(provider, enough) == Completion(LINES.strip(), 1, 10)
-
-
-def test_a_model_that_does_not_stop_is_hung_up_on_when_it_is_enough(provider):
-    provider.chat = streamed(LINES + "and so on " * 5_000, at_once=b"push.", drip_s=0.0005)
-
-    found = watch(provider, two_lines)
-
-    assert (found.text, found.whole) == (LINES.strip(), False)
-    provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
 def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider):
@@ -150,33 +129,8 @@ def first_reply(
 THOUGHT_APART = b'data: {"choices":[{"delta":{"reasoning_content":"Okay, the user wants facts."}}]}\n\n'
 
 
-def thinking_apart(text: str) -> Answer:
-    """A stream whose thoughts come in a field of their own; it stands still behind the text."""
-    said = streamed(text + "and so", end=b"")
-    return Answer(
-        body=THOUGHT_APART + said.payload() + b"\n", headers=said.headers, at_once=b'"and"}}]}\n\n', hold=HOLD
-    )
-
-
 def standing_still(text: str) -> Answer:
     return streamed(text + "and so", at_once=b'"and"}}]}\n\n', hold=HOLD)
-
-
-USABLE = {
-    "lines as they were asked for": standing_still(LINES),
-    "thoughts told apart": thinking_apart("Notes: first.\nMaybe tabs.\n"),
-    "a thought that ended": standing_still("<think>Hm, the user?</think>\nMaybe tabs.\nMaybe spaces.\n"),
-    "a thought that the template began and that ended": standing_still(THOUGHT + "</think>\n" + LINES),
-}
-
-
-@pytest.mark.parametrize("answer", USABLE.values(), ids=USABLE.keys())
-def test_the_first_reply_of_a_model_is_used_partly_where_it_can_be_no_thought(provider, answer):
-    found = first_reply(provider, answer)
-
-    assert "\n" in found.text
-    assert not found.whole
-    assert "user" not in found.text
 
 
 @pytest.mark.parametrize(
@@ -210,14 +164,6 @@ def test_of_a_broken_stream_the_finished_lines_are_the_answer(provider):
     assert not found.whole
 
 
-@pytest.mark.parametrize("text", ["Tabs are", THOUGHT], ids=["half a line", "what may be a thought"])
-def test_a_broken_stream_without_finished_lines_of_an_answer_is_an_error(provider, text):
-    with pytest.raises(ProviderError) as caught:
-        first_reply(provider, reset_behind(text), enough=never)
-
-    assert caught.value.reason in ("unreachable", "bad_reply")
-
-
 def test_of_a_thought_that_is_cut_nothing_is_an_answer(provider):
     """Neither one that the template began, nor one in a field of its own."""
     cut = b'data: {"choices":[{"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
@@ -234,39 +180,6 @@ def test_thoughts_that_are_all_there_is_are_an_answer_only_where_they_look_like_
 
     assert first_reply(provider, aloud(LINES.strip())).text == LINES.strip()
     assert first_reply(provider, aloud(THOUGHT)).text == ""
-
-
-def refusing(field: str, status: int) -> Behaviour:
-    """A server that takes no request with this field."""
-
-    def behave(provider: ScriptedProvider, request: object) -> Answer:
-        if field in request.json:
-            return Answer(status=status)
-        return streamed("answer") if "stream" in request.json else completion("answer")
-
-    return behave
-
-
-@pytest.mark.parametrize(
-    ("field", "status", "wished"),
-    [
-        ("stream", 400, [(True, True), (True, False), (None, False), (None, False)]),
-        ("stream", 422, [(True, True), (True, False), (None, False), (None, False)]),
-        ("stream_options", 422, [(True, True), (True, False), (True, False)]),  # Mistral
-    ],
-)
-def test_what_a_server_refuses_is_left_out_for_good(provider, field, status, wished):
-    provider.chat = refusing(field, status)
-
-    assert asked_again(provider, 2, never) == ["answer", "answer"]
-    assert wishes(provider) == wished
-
-
-def test_a_server_error_is_no_refusal_to_stream(provider):
-    provider.chat = [Answer(status=500), streamed("answer")]
-
-    assert watch(provider, never).text == "answer"
-    assert wishes(provider) == [(True, True), (True, True)]
 
 
 TOO_LONG = Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
@@ -294,31 +207,3 @@ def test_a_stream_of_nothing_is_asked_about_without_one(provider):
         watch(provider, never)
 
     assert "stream" not in provider.requests()[-1].json
-
-
-GAVE_UP = b'data: {"error":{"message":"engine overloaded","code":503}}\n\n'
-
-
-@pytest.mark.parametrize(
-    ("answer", "within", "reason", "told"),
-    [
-        (streamed("Tabs are", end=GAVE_UP), 10.0, "server", "engine overloaded"),
-        (streamed(LINES, at_once=b"used.", hold=HOLD), 0.5, "timeout", None),
-    ],
-    ids=["the server gives up", "it stands still"],
-)
-def test_a_stream_that_does_not_end_well_is_an_error(provider, answer, *, within, reason, told):
-    provider.chat = answer
-
-    with pytest.raises(ProviderError, match=told) as caught:
-        watch(provider, never, within=within, retries=0)
-
-    assert caught.value.reason == reason
-
-
-def test_of_a_stream_in_which_the_server_gives_up_the_finished_lines_are_the_answer(provider):
-    provider.chat = streamed(LINES + "and so", end=GAVE_UP)
-
-    found = watch(provider, never, retries=0)
-
-    assert (found.text, found.whole) == (LINES + "and so", False)

@@ -14,8 +14,7 @@ import pytest
 
 from forged.models import Purpose
 from forged.models.layers import first_layers
-from forged.text import chat
-from forged.text.chat import FILE, LONGEST, SIGNS, Barred, Chat, ChatFile, is_chat, signs
+from forged.text.chat import FILE, SIGNS, Barred, Chat, ChatFile, is_chat, signs
 from forged.text.linear import Weights
 from forged.text.pieces import pieces, weight
 from tests.support.provider.installed import local_model, needs_onnxruntime
@@ -68,17 +67,6 @@ def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_wor
     count = len(judged("work"))
     assert sum(taken[:count]) <= 2
     assert sum(taken[count:]) >= 105
-
-
-def test_what_is_long_or_blank_is_no_chat_whatever_it_says(monkeypatch):
-    monkeypatch.setattr(chat, "_shipped", lambda: Chat(ChatFile("", "", _always(), _always())))
-    assert is_chat("h" * LONGEST)
-    assert not is_chat("h" * (LONGEST + 1))
-    assert not is_chat(" \n")
-
-
-def _always() -> Barred:
-    return Barred(0.0, msgspec.structs.replace(NONE, signs=(0.0,) * (SIGNS - 1) + (1.0,)))
 
 
 def test_words_and_row_are_judged_each_by_its_own_numbers_and_bar():

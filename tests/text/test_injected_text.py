@@ -86,20 +86,6 @@ def test_a_block_ends_at_its_own_closer_or_at_the_end(text, left, count):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a <forged-memories> is a block",
-        "the digest 0123456789abcdef of forged-memories",
-        "<forged-memories 0123>x</forged-memories 0123>",
-        "<b>x</b>",
-    ],
-)
-def test_what_is_no_marker_is_left(text):
-    assert cut(text, ()) == (text, 0)
-
-
-@pytest.mark.parametrize(
     ("text", "left"),
     [
         ("Use tabs.", ""),
@@ -115,29 +101,10 @@ def test_a_paragraph_that_is_an_injected_memory_is_cut(text, left):
     assert count == text.count("Use")
 
 
-@pytest.mark.parametrize(
-    "text", ["Use tabs!", "We say: Use tabs.", "Use tabs.\nAnd this.", "use tabs.", "Usetabs.", "- Use tabs."]
-)
-def test_what_somebody_wrote_himself_is_left(text):
-    assert cut(text, ["Use tabs.", "", " \n"]) == (text, 0)
-
-
 def test_a_memory_of_several_paragraphs_is_cut_as_a_whole():
     text = f"before\n\n{CONTENT}\n\nafter"
 
     assert cut(text, [CONTENT]) == ("before\n\n\n\nafter", 1)
-
-
-def test_a_part_of_a_memory_is_left():
-    first, second = CONTENT.split("\n\n")
-
-    assert cut(f"{first}\n\nother\n\n{second}", [CONTENT]) == (f"{first}\n\nother\n\n{second}", 0)
-
-
-def test_the_longer_of_two_memories_with_the_same_beginning_is_cut():
-    first, second = CONTENT.split("\n\n")
-
-    assert cut(f"{first}\n\n{second}\n\n{first}", [first, CONTENT]) == ("\n\n", 2)
 
 
 @given(st.text(), st.text(), st.text())
@@ -146,20 +113,6 @@ def test_nothing_between_the_markers_is_left(before, inside, after):
 
     assert "WALRUS" not in left
     assert count >= 1
-
-
-@given(st.text(alphabet=" \n\t\r\x0b\u2028ab.", max_size=40))
-def test_a_memory_is_found_whatever_white_space_it_got(content):
-    left, _ = cut(f"before\n\n{content}\n\nafter", [content])
-
-    assert left.split() == ["before", "after"]
-
-
-@given(st.text(alphabet=" \nab<", max_size=60), st.lists(st.text(alphabet=" \nab", max_size=8), max_size=4))
-def test_only_whole_memories_are_missing(text, injected):
-    left, count = cut(text, injected)
-
-    assert (left == text) == (count == 0)
 
 
 @pytest.mark.parametrize("piece", [opener(), closer(), "<", "\\", "\n ", "\n\n", "a\n\n", " ", "\\u003c"])

@@ -135,14 +135,6 @@ def test_clean_sentences_joined_stay_as_they_are():
     assert redact(text).text is text
 
 
-def test_a_text_without_a_hit_comes_back_itself():
-    text = "The password is required, see docs/setup.md."
-
-    assert redact(text).text is text
-    assert redact("") == redact("")
-    assert redact("").count == 0
-
-
 @pytest.mark.parametrize(
     ("before", "secret", "after"),
     [
@@ -169,17 +161,6 @@ def test_a_secret_right_behind_another_goes_too():
     assert redact(redacted.text).count == 0
 
 
-def test_every_secret_is_counted():
-    assert redact(f"password={CHOSEN_ONE} and then api_key: {DRAWN}").count == 2
-
-
-def test_a_key_without_its_last_line_goes_up_to_the_prose():
-    body = "\n".join(Draw(str(line)).of(ALNUM, 64) for line in range(9))
-    text = f"Look:\n-----BEGIN {'RSA'} PRIVATE KEY-----\n{body}\n\nIs that the right one? I think so."
-
-    assert redact(text).text == f"Look:\n{PLACEHOLDER}\n\nIs that the right one? I think so."
-
-
 NO_SECRETS = """
 $TOKEN|${TOKEN}|$(pass show db)|%TOKEN%|%(token)s|{{ token }}|<token>|env:DB_2|cmd:pass_show_1|op://vault/db/2
 your-api-key-123|xxxxxxxxxxxx1|sk-...|/run/secrets/db2|C:\\keys\\db2.txt|config.db.password2|settings::TOKEN_1
@@ -192,30 +173,6 @@ https://acme.dev/1|$request->password2|@user.password_1
 def test_references_placeholders_names_and_words_are_no_secrets(value):
     for form in ("password = {}", 'password: "{}"', "my password is {}", "--token {}", "export API_TOKEN={}"):
         assert redact(form.format(value)).count == 0
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "password_hash",
-        "tokenizer",
-        "token_budget",
-        "keyboard",
-        "tokenUrl",
-        "cache_key",
-        "passwordless",
-        "bypass",
-    ],
-)
-def test_a_name_that_only_holds_such_a_word_tells_nothing(name):
-    assert redact(f'{name} = "{DRAWN}"').count == 0
-
-
-@pytest.mark.parametrize(
-    "code", ["os.environ['DB_1']", 'config["db2"].password', "read(path1)", "[x for x1 in y]"]
-)
-def test_an_expression_is_no_secret(code):
-    assert redact(f"password = {code}").count == 0
 
 
 def test_what_is_redacted_is_not_logged(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]):
@@ -255,14 +212,6 @@ def test_what_else_is_said_hides_no_secret(text: str, case):
     redacted = redact(f"{text}\n\n{case.text}\n\nand so on")
 
     assert _left(case.secret, redacted.text.rsplit("\n\n", 2)[-2]) == []
-
-
-@settings(deadline=None)
-@given(TEXTS)
-def test_a_text_changes_only_if_something_is_counted(text: str):
-    redacted = redact(text)
-
-    assert (redacted.count == 0) == (redacted.text == text)
 
 
 # --- private keys, and credentials in addresses, in the forms of their programs -----------------------
@@ -358,7 +307,3 @@ _RAW_BY_ONE = re.compile(
 @given(st.text(alphabet="a1\\\\\\nrt\"'&=,;: <[/。").map(lambda text: text.replace("1", "[redacted]")))
 def test_a_raw_value_ends_where_it_does_when_its_backslashes_are_taken_one_by_one(text):
     assert _RAW.match(text).end() == _RAW_BY_ONE.match(text).end()
-
-
-def test_a_long_run_of_base64_is_redacted_whole():
-    assert redact(f"password={Draw('run').base64(48_000)}").text == f"password={PLACEHOLDER}"

@@ -94,12 +94,6 @@ def test_the_same_in_a_few_other_words_is_alike(one, other):
     assert alike(one, other)
 
 
-def test_one_ordinary_word_more_among_six_is_no_news():
-    assert alike(
-        "wrap errors with context before returning", "wrap errors with useful context before returning"
-    )
-
-
 DIFFERENT = [
     ("use tabs", "never use tabs"),
     ("use spaces, not tabs", "use tabs, not spaces"),
@@ -146,35 +140,6 @@ LONG = "we run the integration tests against the shared cluster on every push an
 
 def test_an_added_ordinary_word_in_a_long_text_is_no_news():
     assert alike(LONG, LONG.replace("shared", "shared regional"))
-
-
-NEWS = """
-not never no without nicht не avoid only unless used rarely any 3 three v2 100% goose_db errors.As --fast
-Goose AWS pre-commit march 不 `walrus` café dont less formerly except ci before
-"""
-
-
-@pytest.mark.parametrize("addition", NEWS.split())
-def test_an_added_negation_number_name_or_function_word_is_news(addition):
-    assert not alike(LONG, LONG.replace("shared", f"{addition} shared"))
-
-
-def test_an_added_word_in_a_short_text_is_news():
-    assert not alike("wrap errors with useful context everywhere", "wrap errors with context everywhere")
-
-
-def test_more_than_a_fifth_added_is_news():
-    words = [f"word{letter}" for letter in "abcdefghijkl"]
-
-    assert alike(" ".join(words), " ".join([*words, "lambda", "omicron"]))
-    assert not alike(" ".join(words), " ".join([*words, "lambda", "omicron", "sigma"]))
-
-
-def test_a_text_is_found_although_the_rarest_word_of_the_question_is_not_in_it():
-    words = LONG.split()
-    others = [" ".join(words[turn:] + words[:turn]) for turn in range(1, 4)]
-
-    assert Texts(["regional offices", *others, LONG]).has_like(LONG.replace("shared", "shared regional"))
 
 
 SOME = "goose atlas deploys stores caches retry budget cluster queue table branch"

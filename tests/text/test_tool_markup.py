@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.text import harnesses, tool_markup
+from forged.text import tool_markup
 from forged.text.tool_markup import without_tool_text
 
 FORGE = """<tool>
@@ -52,22 +52,6 @@ def test_an_element_of_every_name_is_cut(name, attributes):
 )
 def test_what_stands_around_an_element_is_left(text, left):
     assert without_tool_text(text) == left
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "keep <tool>SECRET",
-        "keep <tool name='SECRET",
-        "keep <tool",
-        "keep <tool>x<tool>y</tool>SECRET",
-        "keep <tool><![CDATA[</tool> SECRET",
-        "keep <tool><![CDATA[</tool>]]> SECRET",
-        "keep <system-reminder>\nSECRET\n",
-    ],
-)
-def test_an_element_that_never_ends_reaches_to_the_end(text):
-    assert without_tool_text(text) == "keep "
 
 
 @pytest.mark.parametrize(
@@ -201,15 +185,6 @@ def test_what_has_no_tags_is_cut_from_its_line_to_its_end(text, left):
     assert without_tool_text(text) == left
 
 
-def test_every_row_of_the_table_is_of_use():
-    """Each tag cuts its element, and names that only a harness writes are no words of prose."""
-    assert len({row.name for row in harnesses.ROWS}) == len(harnesses.ROWS) >= 10
-    for row in harnesses.ROWS:
-        for tag in (*row.own, *row.pasted, *row.thinking):
-            if "[" not in tag:
-                assert without_tool_text(f"a\n<{tag}>\nSECRET\n</{tag}>\nb", "assistant") == "a\n\nb", tag
-
-
 SPEAKERS = ("user", "assistant")
 MARKER = "MARKER"
 WORDS = st.sampled_from(
@@ -251,18 +226,6 @@ def test_nothing_inside_an_element_is_ever_left(before, element, after):
 def test_nothing_inside_an_element_that_was_cut_short_is_left(before, element, length):
     opener = element.index(">") + 1
     assert MARKER not in without_tool_text(before + " " + element[: opener + length])
-
-
-@given(st.text().filter(lambda text: "<" not in text))
-def test_text_without_markup_is_the_same_text(text):
-    assert without_tool_text(text) is text
-
-
-@given(st.lists(st.one_of(WORDS, elements(), st.sampled_from(["<tool>", "</tool>", "<tool/>"]))).map("".join))
-def test_what_is_left_was_there_in_this_order(text):
-    rest = iter(text)
-
-    assert all(letter in rest for letter in without_tool_text(text))
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,6 @@ def fill(folder: Path, of: str = OF, text: bytes = b"bytes of ") -> Made:
     return made
 
 
-def test_what_was_made_is_found(tmp_path):
-    made = fill(tmp_path / "deep" / "folder")
-
-    assert kept.made(str(tmp_path / "deep" / "folder"), OF) == made
-
-
 @pytest.mark.parametrize("change", ["a byte", "cut", "gone", "longer"])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_file_that_is_not_as_it_was_made_is_never_used(tmp_path, change, number):
@@ -41,14 +35,6 @@ def test_a_file_that_is_not_as_it_was_made_is_never_used(tmp_path, change, numbe
     assert kept.made(str(tmp_path), OF) is None
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"of": "model 1"}', b"[]"])
-def test_a_list_that_cannot_be_read_names_nothing(tmp_path, text):
-    fill(tmp_path)
-    (tmp_path / "made.json").write_bytes(text)
-
-    assert kept.made(str(tmp_path), OF) is None
-
-
 def test_files_of_another_list_go_when_the_new_one_is_there_and_nothing_of_theirs_is_used(tmp_path):
     before = fill(tmp_path, "model 0", b"older bytes of ")
     assert kept.made(str(tmp_path), OF) is None
@@ -58,9 +44,3 @@ def test_files_of_another_list_go_when_the_new_one_is_there_and_nothing_of_their
     assert kept.made(str(tmp_path), "model 0") is None
     assert kept.made(str(tmp_path), OF) == after
     assert not set(before.files) & set(os.listdir(tmp_path))
-
-
-def test_until_the_list_is_written_nothing_is_there(tmp_path):
-    kept.keep(str(tmp_path), "graph", b"bytes")
-
-    assert kept.made(str(tmp_path), OF) is None

@@ -68,21 +68,6 @@ def test_what_a_killed_maker_left_is_never_used_and_goes(path, tmp_path):
     assert set(os.listdir(tmp_path)) == {*made.files, "made.json", "lock"}
 
 
-@needs_onnxruntime
-def test_a_model_file_of_another_kind_is_told(tmp_path):
-    (tmp_path / "model").write_bytes(b"nothing that is known" * 10)
-
-    with pytest.raises(EngineError, match="is no model file of this kind"):
-        Making().make(str(tmp_path / "model"), str(tmp_path / "kept"), OF)
-
-
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(EngineError, match=r"Not a directory|File exists"):
-        Making().make("model", str(tmp_path / "file" / "kept"), OF)
-
-
 def test_what_is_stopped_ends_at_once_and_makes_nothing_more(tmp_path):
     making, told = Making(), list[str]()
 
