@@ -25,7 +25,7 @@ from forged.cli.service.looking import unit_files
 from forged.cli.service.units import Standing
 from forged.cli.terminal import escape, escape_line, say
 from forged.cli.user_manager import UserManager
-from forged.integrations import AgentState, Machine, NotDone
+from forged.integrations import AgentState, IntegrationError, Machine
 from forged_client import address
 from forged_client import protocol as wire
 from forged_client.errors import AddressError
@@ -197,7 +197,7 @@ def _outcome(about: str, steps: Iterator[str]) -> Outcome:
     done: list[str] = []
     try:
         done.extend(steps)
-    except (NotDone, Stop) as error:
+    except (IntegrationError, Stop) as error:
         return Outcome(about, tuple(done), str(error))
     return Outcome(about, tuple(done))
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from forged import integrations
 from forged.cli.terminal import escape_line, listed
-from forged.integrations import AgentState, Classifier, Machine, Server
+from forged.integrations import AgentState, ClassifierProgram, Machine, ModelServer
 
 _CODEX = (
     "Codex runs no hook before you trust it: start `codex`, and when it says that hooks need review, choose",
@@ -73,7 +73,9 @@ def left(machine: Machine, states: Sequence[AgentState], done: Collection[str]) 
     )
 
 
-def _models(programs: Sequence[Classifier], servers: Sequence[Server], keys: Sequence[str]) -> Iterator[str]:
+def _models(
+    programs: Sequence[ClassifierProgram], servers: Sequence[ModelServer], keys: Sequence[str]
+) -> Iterator[str]:
     """What could judge what is kept, instead of the rules that cost nothing."""
     for one in programs:
         yield (

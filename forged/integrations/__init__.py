@@ -13,19 +13,19 @@ from forged.integrations.connecting import (
     note_service,
     remove_own,
 )
-from forged.integrations.disk import NotDone
+from forged.integrations.disk import IntegrationError
 from forged.integrations.machine import Machine, machine_of
 from forged.integrations.rows import rows
 from forged.integrations.standing import AgentState, report
-from forged.integrations.surroundings import TURNS, Classifier, Server, classifiers, keys, servers
+from forged.integrations.surroundings import TURNS, ClassifierProgram, ModelServer, classifiers, keys, servers
 
 __all__ = [
     "TURNS",
     "AgentState",
-    "Classifier",
+    "ClassifierProgram",
+    "IntegrationError",
     "Machine",
-    "NotDone",
-    "Server",
+    "ModelServer",
     "classifiers",
     "connect",
     "disconnect",

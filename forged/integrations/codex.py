@@ -15,21 +15,21 @@ import tomllib
 from typing import Literal
 
 from forged.integrations import disk
-from forged.integrations.disk import NotDone
+from forged.integrations.disk import IntegrationError
 
 Trust = Literal["given", "missing"]
 _HOOKS_FILE = "codex/hooks.json"
 
 
 def is_on(folder: str, plugin: str) -> bool:
-    """Whether the plug-in is switched on. Raises NotDone."""
+    """Whether the plug-in is switched on. Raises IntegrationError."""
     plugins = _config(folder).get("plugins")
     one = plugins.get(plugin) if isinstance(plugins, dict) else None
     return isinstance(one, dict) and one.get("enabled") is not False
 
 
 def trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
-    """Whether all of these hooks are trusted as they are. Raises NotDone."""
+    """Whether all of these hooks are trusted as they are. Raises IntegrationError."""
     section = _config(folder).get("hooks")
     states = section.get("state") if isinstance(section, dict) else None
     if not isinstance(states, dict):
@@ -59,4 +59,4 @@ def _config(folder: str) -> dict[str, object]:
     try:
         return tomllib.loads(disk.read(path) or "")
     except tomllib.TOMLDecodeError as error:
-        raise NotDone(f"{path} is no TOML: {error}") from error
+        raise IntegrationError(f"{path} is no TOML: {error}") from error

@@ -2,7 +2,7 @@
 
 Where an agent has plug-ins, its own command does it; where it has not, our entries are put into its settings
 and nothing else of them is touched. What was done is on record, so that it can be undone exactly. Raised is
-NotDone; what was done before it is on record too.
+IntegrationError; what was done before it is on record too.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterator
 import msgspec
 
 from forged.integrations import disk, entries, harness, record, rendering, standing
-from forged.integrations.disk import NotDone
+from forged.integrations.disk import IntegrationError
 from forged.integrations.entries import Unfit
 from forged.integrations.jsonc import NotJson
 from forged.integrations.machine import Machine
 from forged.integrations.record import Done
-from forged.integrations.rows import Row
+from forged.integrations.rows import AgentRow
 
 
-def connect(machine: Machine, row: Row) -> Iterator[str]:
+def connect(machine: Machine, row: AgentRow) -> Iterator[str]:
     """Connect an agent, or bring its connection up to date."""
     now = standing.state(machine, row, exact=True)
     if now.connection == "connected":
@@ -32,7 +32,7 @@ def connect(machine: Machine, row: Row) -> Iterator[str]:
         yield f"{now.detail}, and stays so"
         return
     if not os.path.isfile(machine.hook):
-        raise NotDone(f"{machine.hook} is not there: install forged-memory again")
+        raise IntegrationError(f"{machine.hook} is not there: install forged-memory again")
     if row.way == "plugin":
         yield from _install(machine, row, now)
     elif row.way == "file":
@@ -41,10 +41,10 @@ def connect(machine: Machine, row: Row) -> Iterator[str]:
         yield from _write_settings(machine, row)
     after = standing.state(machine, row, exact=True)
     if after.connection not in {"connected", "off"}:
-        raise NotDone(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
+        raise IntegrationError(f"it says that it is done, but {after.detail or 'nothing of it is there'}")
 
 
-def disconnect(machine: Machine, row: Row) -> Iterator[str]:
+def disconnect(machine: Machine, row: AgentRow) -> Iterator[str]:
     """Take away what connects an agent, and nothing else."""
     if row.way == "plugin":
         yield from _uninstall(machine, row)
@@ -55,7 +55,7 @@ def disconnect(machine: Machine, row: Row) -> Iterator[str]:
     _note(machine, row, None)
 
 
-def intended(machine: Machine, row: Row) -> tuple[str, ...]:
+def intended(machine: Machine, row: AgentRow) -> tuple[str, ...]:
     """What connecting this agent means, in sentences."""
     events = ", ".join(row.events)
     if row.way == "plugin":
@@ -114,9 +114,11 @@ def _above(name: str) -> Iterator[str]:
 # --- by the agent's own command ------------------------------------------------------------------------
 
 
-def _install(machine: Machine, row: Row, now: standing.AgentState) -> Iterator[str]:
+def _install(machine: Machine, row: AgentRow, now: standing.AgentState) -> Iterator[str]:
     if not now.program:
-        raise NotDone(f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`")
+        raise IntegrationError(
+            f"{row.program} is not in PATH: {row.install}, then `forgectl setup {row.name}`"
+        )
     _note(machine, row, Done(now.program))
     _render(machine)
     if now.connection:
@@ -125,30 +127,34 @@ def _install(machine: Machine, row: Row, now: standing.AgentState) -> Iterator[s
     for arguments in row.installs:
         harness.call(machine, row, now.program, arguments)
     if not standing.state(machine, row).connection:
-        raise NotDone(f"{row.program} says that it is done, but no plug-in is there; {harness.newer(row)}")
+        raise IntegrationError(
+            f"{row.program} says that it is done, but no plug-in is there; {harness.newer(row)}"
+        )
     yield f"installed the plug-in by `{row.program} {row.installs[-1][0]} {row.installs[-1][1]}`"
 
 
-def _uninstall(machine: Machine, row: Row) -> Iterator[str]:
+def _uninstall(machine: Machine, row: AgentRow) -> Iterator[str]:
     program = machine.program(row.program) or record.load(machine).agents.get(row.name, Done()).program
     if not program or not os.access(program, os.X_OK):
-        raise NotDone(f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}")
+        raise IntegrationError(
+            f"{row.program} is not there any more, and it alone removes its plug-in: {row.install}"
+        )
     os.makedirs(machine.plugin, mode=0o700, exist_ok=True)
     was_there = bool(standing.state(machine, row).connection)
     for arguments in row.removes:
         _quietly(machine, row, program, arguments)
     if (left := standing.state(machine, row)).connection:
         harness.call(machine, row, program, row.removes[0])
-        raise NotDone(f"{row.program} has removed its plug-in, but {left.detail}")
+        raise IntegrationError(f"{row.program} has removed its plug-in, but {left.detail}")
     called = f"`{row.program} {row.removes[0][0]} {row.removes[0][1]}`"
     yield f"removed the plug-in by {called}" if was_there else "no plug-in of forged was there"
 
 
-def _quietly(machine: Machine, row: Row, program: str, arguments: tuple[str, ...]) -> None:
+def _quietly(machine: Machine, row: AgentRow, program: str, arguments: tuple[str, ...]) -> None:
     """For what may be gone already: whether it worked is seen by looking."""
     try:
         harness.call(machine, row, program, arguments)
-    except NotDone:
+    except IntegrationError:
         return
 
 
@@ -157,7 +163,7 @@ def _render(machine: Machine) -> None:
     try:
         disk.make_folders(machine.plugin)
     except OSError as error:
-        raise NotDone(f"{machine.plugin} cannot be made: {error.strerror}") from error
+        raise IntegrationError(f"{machine.plugin} cannot be made: {error.strerror}") from error
     for name, text in rendering.plugin_files(machine).items():
         path = os.path.join(machine.plugin, name)
         if (before := disk.read(path)) != text:
@@ -167,14 +173,14 @@ def _render(machine: Machine) -> None:
 # --- by files and entries of ours -----------------------------------------------------------------------
 
 
-def _write_files(machine: Machine, row: Row) -> Iterator[str]:
+def _write_files(machine: Machine, row: AgentRow) -> Iterator[str]:
     for name, text in rendering.files(row, machine).items():
         path = os.path.join(machine.folder(row), name)
         _put(machine, row, path, text)
         yield f"wrote {path}"
 
 
-def _remove_files(machine: Machine, row: Row) -> Iterator[str]:
+def _remove_files(machine: Machine, row: AgentRow) -> Iterator[str]:
     for name in rendering.files(row, machine):
         path = os.path.join(machine.folder(row), name)
         if os.path.lexists(path):
@@ -182,7 +188,7 @@ def _remove_files(machine: Machine, row: Row) -> Iterator[str]:
             yield f"removed {path}"
 
 
-def _write_settings(machine: Machine, row: Row) -> Iterator[str]:
+def _write_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
     for path, wanted in standing.settings(machine, row).items():
         before, head = disk.read(path), _head(machine, row, path)
         try:
@@ -190,13 +196,13 @@ def _write_settings(machine: Machine, row: Row) -> Iterator[str]:
             text, made = entries.add(bare, wanted, head)
         except (NotJson, Unfit) as error:
             told = "mend it, or put these in yourself and leave the rest as it is"
-            raise NotDone(f"{path}: {error}; {told}: {_by_hand(wanted)}") from error
+            raise IntegrationError(f"{path}: {error}; {told}: {_by_hand(wanted)}") from error
         if text != before:
             _put(machine, row, path, text, made)
             yield f"wrote forged's entries into {path}"
 
 
-def _remove_settings(machine: Machine, row: Row) -> Iterator[str]:
+def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
     for path in standing.settings(machine, row):
         before = disk.read(path)
         if before is None or not before.strip():
@@ -204,7 +210,7 @@ def _remove_settings(machine: Machine, row: Row) -> Iterator[str]:
         try:
             text = entries.remove(before, _made(machine, row, path), _head(machine, row, path))
         except NotJson as error:
-            raise NotDone(f"{path}: {error}; mend it, then say this again") from error
+            raise IntegrationError(f"{path}: {error}; mend it, then say this again") from error
         if not text.strip() and path in _done(machine, row).files:
             disk.remove(path)
             yield f"removed {path}"
@@ -213,7 +219,7 @@ def _remove_settings(machine: Machine, row: Row) -> Iterator[str]:
             yield f"took forged's entries out of {path}"
 
 
-def _put(machine: Machine, row: Row, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
+def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
     """Write a file and note what was made for it."""
     before, known = disk.read(path), _done(machine, row)
     folders = disk.write(path, text, before)
@@ -226,11 +232,11 @@ def _put(machine: Machine, row: Row, path: str, text: str, made: tuple[entries.P
     _note(machine, row, done)
 
 
-def _by_hand(wanted: tuple[entries.Entry, ...]) -> str:
+def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
     return entries.add("", wanted, {})[0]
 
 
-def _head(machine: Machine, row: Row, path: str) -> entries.Head:
+def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
     """What a file begins with that has to be made."""
     return next(
         (head for place, head in row.head.items() if standing.place_of(machine, row, place) == path), {}
@@ -240,15 +246,15 @@ def _head(machine: Machine, row: Row, path: str) -> entries.Head:
 # --- on record ------------------------------------------------------------------------------------------
 
 
-def _done(machine: Machine, row: Row) -> Done:
+def _done(machine: Machine, row: AgentRow) -> Done:
     return record.load(machine).agents.get(row.name, Done())
 
 
-def _made(machine: Machine, row: Row, path: str) -> tuple[entries.Path, ...]:
+def _made(machine: Machine, row: AgentRow, path: str) -> tuple[entries.Path, ...]:
     return _done(machine, row).made.get(path, ())
 
 
-def _note(machine: Machine, row: Row, done: Done | None) -> None:
+def _note(machine: Machine, row: AgentRow, done: Done | None) -> None:
     """Put on record what was done for an agent; without that its folders go, if nothing is in them."""
     known = record.load(machine)
     if done is None:
@@ -264,4 +270,4 @@ def _make_data(machine: Machine) -> list[str]:
     try:
         return disk.make_folders(machine.data)
     except OSError as error:
-        raise NotDone(f"{machine.data} cannot be made: {error.strerror}") from error
+        raise IntegrationError(f"{machine.data} cannot be made: {error.strerror}") from error

@@ -1,7 +1,7 @@
 """Files of a person and of agents: read whole, written whole or not at all, never half and never elsewhere.
 
 A link is followed to the file that it stands for, which keeps its place and its mode: many people have their
-settings in a folder of their own and link to them. Raised is NotDone, with a sentence that says what is in
+settings in a folder of their own and link to them. Raised is IntegrationError, with a sentence that says what is in
 the way and what to do.
 """
 
@@ -17,7 +17,7 @@ from forged.errors import ForgedError
 MOST_BYTES = 1 << 20
 
 
-class NotDone(ForgedError):  # noqa: N818 - reads as the state it names
+class IntegrationError(ForgedError):
     """An agent could not be connected or disconnected; the message says why and what to do next."""
 
     code = "unavailable"
@@ -30,23 +30,23 @@ def read(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise NotDone(f"{path} cannot be read: {error.strerror}") from error
+        raise IntegrationError(f"{path} cannot be read: {error.strerror}") from error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise NotDone(f"{path} is no file: move it away and say it again")
+            raise IntegrationError(f"{path} is no file: move it away and say it again")
         if found.st_uid != os.geteuid():
-            raise NotDone(f"{path} belongs to user {found.st_uid} and is left as it is")
+            raise IntegrationError(f"{path} belongs to user {found.st_uid} and is left as it is")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MOST_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(data) > MOST_BYTES:
-        raise NotDone(f"{path} is larger than {MOST_BYTES:,} bytes and is left as it is")
+        raise IntegrationError(f"{path} is larger than {MOST_BYTES:,} bytes and is left as it is")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise NotDone(f"{path} is not UTF-8 and is left as it is") from error
+        raise IntegrationError(f"{path} is not UTF-8 and is left as it is") from error
 
 
 def write(path: str, text: str, before: str | None) -> list[str]:
@@ -58,11 +58,11 @@ def write(path: str, text: str, before: str | None) -> list[str]:
     try:
         made = make_folders(os.path.dirname(target))
         if read(target) != before:
-            raise NotDone(f"{path} was changed meanwhile and is left as it is: say it again")
+            raise IntegrationError(f"{path} was changed meanwhile and is left as it is: say it again")
         mode = stat.S_IMODE(os.stat(target).st_mode) if before is not None else 0o600
         _exchange(target, text.encode(), mode)
     except OSError as error:
-        raise NotDone(f"{path} cannot be written: {error.strerror}") from error
+        raise IntegrationError(f"{path} cannot be written: {error.strerror}") from error
     return made
 
 
@@ -83,7 +83,7 @@ def remove(path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     except OSError as error:
-        raise NotDone(f"{path} cannot be removed: {error.strerror}") from error
+        raise IntegrationError(f"{path} cannot be removed: {error.strerror}") from error
 
 
 def remove_empty(folder: str) -> bool:

@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 Head = Mapping[str, int]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class SettingsEntry(msgspec.Struct, frozen=True):
     """`key` empty: an item of an array."""
 
     path: Path
@@ -28,11 +28,11 @@ class Entry(msgspec.Struct, frozen=True):
     value: object
 
 
-class Unfit(ValueError):  # noqa: N818 - reads as the state it names
+class Unfit(ValueError):
     """The settings are of another form than the agent's own; `str()` says which."""
 
 
-def add(text: str, entries: Sequence[Entry], head: Head) -> tuple[str, tuple[Path, ...]]:
+def add(text: str, entries: Sequence[SettingsEntry], head: Head) -> tuple[str, tuple[Path, ...]]:
     """The text with the entries, and the containers that were made for them.
 
     A text that is blank is made whole, beginning with `head`, and `()` stands for that. Raises NotJson and
@@ -65,7 +65,7 @@ def has_entries(text: str) -> bool:
     return next(_ours(text), None) is not None
 
 
-def has_all(text: str, entries: Sequence[Entry], *, exact: bool = True) -> bool:
+def has_all(text: str, entries: Sequence[SettingsEntry], *, exact: bool = True) -> bool:
     """Whether just these entries of ours are in it; `exact`: with the same environment."""
     wanted = [_judged(entry.value, exact=exact) for entry in entries]
     found = [_judged(parent.values[number].value, exact=exact) for parent, number in _ours(text)]
@@ -78,7 +78,7 @@ def _judged(value: object, *, exact: bool) -> object:
     return {key: each for key, each in value.items() if key != "env"}
 
 
-def _with(text: str, entry: Entry, made: list[Path]) -> str:
+def _with(text: str, entry: SettingsEntry, made: list[Path]) -> str:
     node = parse(text)
     if node.kind != "{":
         raise Unfit("it holds no object")
@@ -97,7 +97,7 @@ def _with(text: str, entry: Entry, made: list[Path]) -> str:
     return insert(text, node, entry.key or None, entry.value)
 
 
-def _nested(entry: Entry, depth: int) -> object:
+def _nested(entry: SettingsEntry, depth: int) -> object:
     """The entry in the containers below this depth of its path."""
     value: object = {entry.key: entry.value} if entry.key else [entry.value]
     for name in reversed(entry.path[depth:]):

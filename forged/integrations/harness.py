@@ -13,9 +13,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from forged.integrations.disk import NotDone
+from forged.integrations.disk import IntegrationError
 from forged.integrations.machine import Machine
-from forged.integrations.rows import Row
+from forged.integrations.rows import AgentRow
 
 _WITHIN_S = 120.0
 _ASKED_S = 10.0
@@ -26,34 +26,36 @@ _UNKNOWN = re.compile(
 )
 
 
-def call(machine: Machine, row: Row, program: str, arguments: Sequence[str]) -> None:
-    """Have the agent do something. Raises NotDone with what it said."""
+def call(machine: Machine, row: AgentRow, program: str, arguments: Sequence[str]) -> None:
+    """Have the agent do something. Raises IntegrationError with what it said."""
     words = [program, *(argument.replace("{folder}", machine.plugin) for argument in arguments)]
     code, said = _run(words, _surroundings(machine, row, program), machine.plugin, _WITHIN_S)
     if code == 0:
         return
     shown = f"`{row.program} {' '.join(words[1:])}`"
     if code is None:
-        raise NotDone(f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again")
+        raise IntegrationError(
+            f"{shown} did not end within {_WITHIN_S:.0f} s: run it yourself, then say this again"
+        )
     if code == 127 or "node: No such file" in said:
-        raise NotDone(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")
+        raise IntegrationError(f"{program} cannot run: it needs Node.js, which is not in PATH (nodejs.org)")
     last = " ".join((said.strip()[-_MOST_SHOWN:] or f"exit code {code}").split())
-    raise NotDone(f"{shown} failed: {last}" + (f"; {newer(row)}" if _UNKNOWN.search(said) else ""))
+    raise IntegrationError(f"{shown} failed: {last}" + (f"; {newer(row)}" if _UNKNOWN.search(said) else ""))
 
 
-def newer(row: Row) -> str:
+def newer(row: AgentRow) -> str:
     """What to do about an agent that is too old to have plug-ins."""
     return f"it was tried with {row.title} {row.tried}: `{row.install}`, then `forgectl setup {row.name}`"
 
 
-def version_of(machine: Machine, row: Row, program: str) -> str:
+def version_of(machine: Machine, row: AgentRow, program: str) -> str:
     """What an agent says is its version; empty when it says none in time."""
     code, said = _run([program, "--version"], _surroundings(machine, row, program), machine.home, _ASKED_S)
     words = said.split() if code == 0 else []
     return next((word for word in words if word[:1].isdigit() and "." in word), "")[:40]
 
 
-def _surroundings(machine: Machine, row: Row, program: str) -> dict[str, str]:
+def _surroundings(machine: Machine, row: AgentRow, program: str) -> dict[str, str]:
     """Those of the person, with the program's own folder in PATH: its interpreter often lies there."""
     path = f"{os.path.dirname(program)}:{machine.environ.get('PATH', '/usr/bin:/bin')}"
     return {**machine.environ, **row.env, "PATH": path, "FORGED_BYPASS": "1", "NO_COLOR": "1"}

@@ -17,7 +17,7 @@ import msgspec
 import forged
 import forged_client
 from forged import config
-from forged.integrations.rows import Row, rows
+from forged.integrations.rows import AgentRow, rows
 from forged_client.address import home
 
 # Beside PATH: where installers put programs that a thin PATH does not know.
@@ -77,7 +77,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             del set_here["XDG_RUNTIME_DIR"]
         return {name: value for name, value in set_here.items() if value.startswith("/")}
 
-    def folder(self, row: Row) -> str:
+    def folder(self, row: AgentRow) -> str:
         """Where an agent keeps its things, whether or not it is there."""
         if sys.platform == "darwin" and row.macos:
             return self.path(row.macos)

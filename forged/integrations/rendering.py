@@ -13,7 +13,7 @@ from typing import Any
 
 import forged
 from forged.integrations.machine import SERVER_VARIABLES, Machine
-from forged.integrations.rows import Row, rows, template
+from forged.integrations.rows import AgentRow, rows, template
 
 NAME = "forged"
 
@@ -24,19 +24,19 @@ def plugin_files(machine: Machine) -> dict[str, str]:
     return {name: text for row in owners for name, text in files(row, machine).items()}
 
 
-def files(row: Row, machine: Machine) -> dict[str, str]:
+def files(row: AgentRow, machine: Machine) -> dict[str, str]:
     """What is rendered for one agent, by the names of the files."""
     values = _values(row, machine)
     return {name: _filled(source, values) for name, source in row.files.items()}
 
 
-def hooks(row: Row, machine: Machine) -> dict[str, list[object]]:
+def hooks(row: AgentRow, machine: Machine) -> dict[str, list[object]]:
     """The hooks of all events of an agent."""
     line = machine.hook_line(row.name)
     return {event: [_hook(row, line, round(wait / row.unit_s))] for event, wait in row.events.items()}
 
 
-def server(row: Row, machine: Machine) -> dict[str, Any]:
+def server(row: AgentRow, machine: Machine) -> dict[str, Any]:
     """The MCP server as this agent wants it described.
 
     Where the agent passes its environment on, nothing of it is written down: hooks see the agent's, and a
@@ -54,14 +54,14 @@ def server(row: Row, machine: Machine) -> dict[str, Any]:
     return told
 
 
-def _hook(row: Row, line: str, timeout: int) -> object:
+def _hook(row: AgentRow, line: str, timeout: int) -> object:
     if row.shape == "plain":
         return {"command": line, "timeout": timeout}
     one = {"type": "command", "command": line, "timeout": timeout}
     return one if row.shape == "typed" else {"hooks": [one]}
 
 
-def _values(row: Row, machine: Machine) -> dict[str, object]:
+def _values(row: AgentRow, machine: Machine) -> dict[str, object]:
     return {
         "@version@": forged.__version__,
         "@hooks@": hooks(row, machine),

@@ -14,7 +14,7 @@ Shape = Literal["group", "plain", "typed"]
 ServerEnv = Literal["passed", "named", "written"]
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AgentRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One table of the file; `name` is its name there."""
 
     title: str
@@ -42,10 +42,10 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, AgentRow]:
     """All rows by their names."""
     text = resources.files("forged.integrations").joinpath("agents.toml").read_text("utf-8")
-    read = msgspec.convert(tomllib.loads(text), dict[str, Row])
+    read = msgspec.convert(tomllib.loads(text), dict[str, AgentRow])
     return {name: msgspec.structs.replace(row, name=name) for name, row in read.items()}
 
 

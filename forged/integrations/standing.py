@@ -16,11 +16,11 @@ from typing import Literal
 import msgspec
 
 from forged.integrations import codex, disk, entries, harness, rendering
-from forged.integrations.disk import NotDone
-from forged.integrations.entries import Entry
+from forged.integrations.disk import IntegrationError
+from forged.integrations.entries import SettingsEntry
 from forged.integrations.jsonc import NotJson, parse
 from forged.integrations.machine import Machine
-from forged.integrations.rows import Row, rows
+from forged.integrations.rows import AgentRow, rows
 
 # What a server is told of the shell in which setup was run.
 _ENV = re.compile(r',\s*"env(?:ironment)?": \{[^{}]*\}')
@@ -61,7 +61,7 @@ def report(machine: Machine, names: Sequence[str] = (), *, versions: bool = True
     return tuple(state(machine, row, versions=versions) for row in wanted)
 
 
-def state(machine: Machine, row: Row, *, versions: bool = False, exact: bool = False) -> AgentState:
+def state(machine: Machine, row: AgentRow, *, versions: bool = False, exact: bool = False) -> AgentState:
     """How one agent stands; `exact`: also what its server is told of the shell in which setup was run."""
     program, folder = machine.program(row.program), machine.folder(row)
     known = folder if os.path.isdir(folder) and (row.way == "settings" and not row.tried) else ""
@@ -80,26 +80,26 @@ def state(machine: Machine, row: Row, *, versions: bool = False, exact: bool = F
     )
 
 
-def settings(machine: Machine, row: Row) -> dict[str, tuple[Entry, ...]]:
+def settings(machine: Machine, row: AgentRow) -> dict[str, tuple[SettingsEntry, ...]]:
     """The entries of an agent whose settings are edited, by the file."""
-    found: dict[str, tuple[Entry, ...]] = {}
+    found: dict[str, tuple[SettingsEntry, ...]] = {}
     for section, place in row.settings.items():
         path = place_of(machine, row, place)
         if section == "hooks":
             hooks = rendering.hooks(row, machine)
-            new = tuple(Entry(("hooks", event), "", each[0]) for event, each in hooks.items())
+            new = tuple(SettingsEntry(("hooks", event), "", each[0]) for event, each in hooks.items())
         else:
-            new = (Entry((section,), rendering.NAME, rendering.server(row, machine)),)
+            new = (SettingsEntry((section,), rendering.NAME, rendering.server(row, machine)),)
         found[path] = (*found.get(path, ()), *new)
     return found
 
 
-def place_of(machine: Machine, row: Row, place: str) -> str:
+def place_of(machine: Machine, row: AgentRow, place: str) -> str:
     """A file of an agent: below HOME, or in its folder."""
     return machine.path(place) if place.startswith("~/") else os.path.join(machine.folder(row), place)
 
 
-def _connection(machine: Machine, row: Row, *, exact: bool) -> tuple[Connection, str]:
+def _connection(machine: Machine, row: AgentRow, *, exact: bool) -> tuple[Connection, str]:
     exact = exact or row.server_env != "written"
     try:
         if row.way == "settings":
@@ -122,7 +122,7 @@ def _connection(machine: Machine, row: Row, *, exact: bool) -> tuple[Connection,
                 "damaged",
                 f"{gone[0]} is gone, of which {row.title} has a copy",
             )  # Claude Code runs neither
-    except (NotDone, NotJson) as error:
+    except (IntegrationError, NotJson) as error:
         return "damaged", str(error)
     return connection, detail
 
@@ -135,7 +135,7 @@ def _by_files(wanted: dict[str, str], *, exact: bool) -> tuple[Connection, str]:
     return _judged(is_same, "".join(here for _, here, _ in found), found[0][0])
 
 
-def _by_settings(wanted: dict[str, tuple[Entry, ...]], *, exact: bool) -> tuple[Connection, str]:
+def _by_settings(wanted: dict[str, tuple[SettingsEntry, ...]], *, exact: bool) -> tuple[Connection, str]:
     texts = {path: disk.read(path) or "" for path in wanted}
     ours = [path for path, text in texts.items() if _has_entries(path, text)]
     if not ours:
@@ -150,7 +150,7 @@ def _has_entries(path: str, text: str) -> bool:
     try:
         return entries.has_entries(text)
     except NotJson as error:
-        raise NotDone(f"{path}: {error}") from error
+        raise IntegrationError(f"{path}: {error}") from error
 
 
 def _bare(text: str) -> str:
@@ -164,7 +164,7 @@ def _judged(is_same: bool, text: str, path: str) -> tuple[Connection, str]:
     return ("connected", path) if is_same else ("older", f"{path} is of another forged, or was changed")
 
 
-def _copies(row: Row, folder: str, copy: str) -> list[str]:
+def _copies(row: AgentRow, folder: str, copy: str) -> list[str]:
     """Where an agent has its copy of a file; where * stands for a version, the newest that it uses."""
     before, star, after = os.path.join(folder, copy).partition("*")
     there = glob.glob(f"{glob.escape(before)}{star}{after}") if star else [before]
@@ -182,7 +182,7 @@ def _installed_by_claude(folder: str) -> tuple[str, ...]:
     return tuple(path for one in found if isinstance(path := one.get("installPath"), str))
 
 
-def _switched_off(folder: str, row: Row) -> str:
+def _switched_off(folder: str, row: AgentRow) -> str:
     """Where the person has switched the plug-in off; empty while it is on."""
     if row.name == "claude":
         path = os.path.join(folder, "settings.json")
@@ -194,7 +194,7 @@ def _switched_off(folder: str, row: Row) -> str:
     return ""
 
 
-def _trust(machine: Machine, row: Row) -> codex.Trust:
+def _trust(machine: Machine, row: AgentRow) -> codex.Trust:
     return codex.trust(machine.folder(row), PLUGIN, rendering.hooks(row, machine))
 
 
@@ -204,13 +204,13 @@ def _json(path: str) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _remedy(row: Row, connection: Connection) -> str:
+def _remedy(row: AgentRow, connection: Connection) -> str:
     if connection == "off":
         return f"switch it on in {row.title}, or `forgectl setup --remove {row.name}`"
     return "" if connection == "connected" else f"`forgectl setup {row.name}`"
 
 
-def _version(machine: Machine, row: Row, program: str) -> str:
+def _version(machine: Machine, row: AgentRow, program: str) -> str:
     """Of its package, where it lies beside the program; else as it says itself."""
     folder = os.path.dirname(os.path.realpath(program))
     for _ in range(4):

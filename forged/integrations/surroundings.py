@@ -24,7 +24,7 @@ _KEYS = ("OPENAI_API_KEY", "EMBEDDING_API_KEY")
 TURNS, _TURNS_A_CALL, _TEXT_TOKENS = 40, 4, 1_500
 
 
-class Server(msgspec.Struct, frozen=True):
+class ModelServer(msgspec.Struct, frozen=True):
     """A model server that answers here. `base_url` is how forged would be told of it."""
 
     name: str
@@ -32,7 +32,7 @@ class Server(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
 
 
-class Classifier(msgspec.Struct, frozen=True):
+class ClassifierProgram(msgspec.Struct, frozen=True):
     """A program that could decide what is kept, and what that takes on a day of `TURNS` turns."""
 
     name: str
@@ -47,13 +47,13 @@ SERVERS: Mapping[str, tuple[int, str, str, str]] = {
 }
 
 
-def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[Server, ...]:
+def servers(known: Mapping[str, tuple[int, str, str, str]] | None = None) -> tuple[ModelServer, ...]:
     """The model servers that answer on loopback."""
     found = []
     for name, (port, path, section, field) in (SERVERS if known is None else known).items():
         names = _asked(port, path, section, field)
         if names is not None:
-            found.append(Server(name, f"http://127.0.0.1:{port}/v1", names))
+            found.append(ModelServer(name, f"http://127.0.0.1:{port}/v1", names))
     return tuple(found)
 
 
@@ -62,11 +62,11 @@ def keys(machine: Machine) -> tuple[str, ...]:
     return tuple(name for name in _KEYS if machine.environ.get(name))
 
 
-def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[Classifier, ...]:
+def classifiers(machine: Machine, titles: Mapping[str, str]) -> tuple[ClassifierProgram, ...]:
     """The agents here that could classify; none does before its person says so."""
     calls = TURNS // _TURNS_A_CALL
     return tuple(
-        Classifier(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
+        ClassifierProgram(_named(name), titles[name], calls, calls * (_TEXT_TOKENS + added))
         for name, added in config.AGENTS.items()
         if machine.program(name)
     )

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from forged.integrations import codex
-from forged.integrations.disk import NotDone
+from forged.integrations.disk import IntegrationError
 from forged.integrations.standing import PLUGIN
 
 COMMAND = "/opt/forged/bin/python -I -S /opt/forged/lib/forged_client/hook.py codex"
@@ -66,7 +66,7 @@ def test_a_plug_in_that_its_person_switched_off_is_off(write):
 
 def test_a_configuration_that_is_no_toml_is_a_sentence(tmp_path):
     (tmp_path / "config.toml").write_text("[hooks")
-    with pytest.raises(NotDone, match=r"config\.toml is no TOML"):
+    with pytest.raises(IntegrationError, match=r"config\.toml is no TOML"):
         codex.is_on(str(tmp_path), PLUGIN)
 
 

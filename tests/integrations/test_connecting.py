@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.integrations import NotDone, connect, disconnect, intended, remove_own, report, rows
+from forged.integrations import IntegrationError, connect, disconnect, intended, remove_own, report, rows
 from tests.support.daemon.processes import wait_for_end
 
 SETTINGS = '{\n  // mine\n  "theme": "dark",\n}\n'
@@ -170,7 +170,7 @@ def test_settings_behind_a_link_are_changed_where_they_lie(machine, used):
 def test_settings_that_are_not_understood_are_left_as_they_are(machine, used, text, reason):
     file = used / ".qwen/settings.json"
     file.write_bytes(text)
-    with pytest.raises(NotDone, match=reason):
+    with pytest.raises(IntegrationError, match=reason):
         done(machine, "qwen")
 
     assert file.read_bytes() == text
@@ -178,7 +178,7 @@ def test_settings_that_are_not_understood_are_left_as_they_are(machine, used, te
 
 def test_the_lines_to_put_in_by_hand_are_the_ones_that_setup_would_have_put_in(machine, used):
     (used / ".qwen/settings.json").write_text("[]")
-    with pytest.raises(NotDone) as refused:
+    with pytest.raises(IntegrationError) as refused:
         done(machine, "qwen")
     by_hand = str(refused.value).partition("leave the rest as it is: ")[2]
     (used / ".qwen/settings.json").write_text(by_hand)
@@ -209,7 +209,7 @@ def test_what_is_no_file_of_the_person_is_no_settings(machine, used, kind, monke
     else:
         file.unlink()
         file.mkdir() if kind == "folder" else os.mkfifo(file)
-    with pytest.raises(NotDone, match=r"move it away|belongs to user|cannot be read"):
+    with pytest.raises(IntegrationError, match=r"move it away|belongs to user|cannot be read"):
         done(machine, "qwen")
     assert state(machine, "qwen").connection == "damaged"
 
@@ -226,7 +226,7 @@ def test_settings_that_change_between_looking_and_writing_are_left_alone(machine
         return real(folder)
 
     monkeypatch.setattr(disk, "make_folders", meanwhile)
-    with pytest.raises(NotDone, match="changed meanwhile"):
+    with pytest.raises(IntegrationError, match="changed meanwhile"):
         done(machine, "qwen")
     assert file.read_text() == '{"theme": "new"}'
 
@@ -237,13 +237,15 @@ def test_settings_that_change_between_looking_and_writing_are_left_alone(machine
 def test_an_agent_whose_interpreter_is_missing_is_told_so(machine, stand_in, programs):
     (programs / "claude").write_text("#!/usr/bin/env no-such-node\n")
     (programs / "claude").chmod(0o755)
-    with pytest.raises(NotDone, match=r"claude cannot run: it needs Node\.js, which is not in PATH"):
+    with pytest.raises(IntegrationError, match=r"claude cannot run: it needs Node\.js, which is not in PATH"):
         done(machine, "claude")
 
 
 def test_what_a_command_says_when_it_fails_is_passed_on(machine, stand_in):
     stand_in("claude", 'echo "first"; echo "no   space left" >&2; exit 3')
-    with pytest.raises(NotDone, match=r"`claude plugin marketplace add .*` failed: first no space left"):
+    with pytest.raises(
+        IntegrationError, match=r"`claude plugin marketplace add .*` failed: first no space left"
+    ):
         done(machine, "claude")
 
 
@@ -255,7 +257,7 @@ NEWER = "it was tried with {}: `npm install -g {}`, then `forgectl setup {}`"
 )
 def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(machine, stand_in, says):
     stand_in("claude", f'echo "{says}" >&2; exit 1')
-    with pytest.raises(NotDone) as refused:
+    with pytest.raises(IntegrationError) as refused:
         done(machine, "claude")
 
     tried = rows()["claude"].tried
@@ -265,7 +267,7 @@ def test_an_agent_that_is_too_old_for_plug_ins_is_told_which_version_was_tried(m
 
 def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(machine, stand_in):
     stand_in("gemini")
-    with pytest.raises(NotDone) as refused:
+    with pytest.raises(IntegrationError) as refused:
         done(machine, "gemini")
 
     newer = NEWER.format(f"Gemini CLI {rows()['gemini'].tried}", "@google/gemini-cli", "gemini")
@@ -274,7 +276,7 @@ def test_a_command_that_says_it_is_done_and_has_done_nothing_is_not_believed(mac
 
 def test_taking_away_what_never_came_to_be_is_not_called_a_removal(machine, stand_in):
     stand_in("codex", "exit 1")
-    with pytest.raises(NotDone):
+    with pytest.raises(IntegrationError):
         done(machine, "codex")
 
     assert undone(machine, "codex")[0] == "no plug-in of forged was there"
@@ -291,7 +293,7 @@ def test_a_command_that_never_ends_is_ended_with_all_that_it_started(
 ):
     monkeypatch.setattr("forged.integrations.harness._WITHIN_S", 0.5)
     stand_in("codex", f"sleep 600 & echo $! > {tmp_path}/pid; wait")
-    with pytest.raises(NotDone, match=r"did not end within .* run it yourself"):
+    with pytest.raises(IntegrationError, match=r"did not end within .* run it yourself"):
         done(machine, "codex")
 
     wait_for_end(int((tmp_path / "pid").read_text()))
@@ -299,7 +301,7 @@ def test_a_command_that_never_ends_is_ended_with_all_that_it_started(
 
 def test_an_agent_that_is_not_here_is_named_with_the_way_to_it(machine):
     with pytest.raises(
-        NotDone, match="codex is not in PATH: npm install -g @openai/codex, then `forgectl setup"
+        IntegrationError, match="codex is not in PATH: npm install -g @openai/codex, then `forgectl setup"
     ):
         done(machine, "codex")
 
@@ -311,7 +313,7 @@ def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
         "codex", f'node; echo "$FORGED_BYPASS $PWD $HOME" > {tmp_path}/told', home / ".local/bin"
     )
     stand_in("node", f"touch {tmp_path}/ran", beside.parent)
-    with pytest.raises(NotDone):
+    with pytest.raises(IntegrationError):
         done(machine, "codex")
 
     assert (tmp_path / "ran").exists()
@@ -319,7 +321,9 @@ def test_an_agents_command_has_its_own_folder_in_path_and_memory_is_off_in_it(
 
 
 def test_a_plug_in_whose_program_is_gone_cannot_be_taken_away_and_says_by_what(machine, home):
-    with pytest.raises(NotDone, match="gemini is not there any more, and it alone removes its plug-in: npm"):
+    with pytest.raises(
+        IntegrationError, match="gemini is not there any more, and it alone removes its plug-in: npm"
+    ):
         undone(machine, "gemini")
 
 
@@ -328,5 +332,5 @@ def test_a_home_that_cannot_be_written_is_a_sentence(machine, home, monkeypatch)
         raise OSError(30, "Read-only file system", "x")
 
     monkeypatch.setattr("os.mkdir", read_only)
-    with pytest.raises(NotDone, match=r"cannot be (written|made): Read-only file system"):
+    with pytest.raises(IntegrationError, match=r"cannot be (written|made): Read-only file system"):
         done(machine, "opencode")

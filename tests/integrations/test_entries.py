@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.integrations.entries import Entry, Unfit, add, has_all, has_entries, remove
+from forged.integrations.entries import SettingsEntry, Unfit, add, has_all, has_entries, remove
 from forged.integrations.jsonc import NotJson, parse
 
 RUN = "/x/python -I -S /lib/forged_client/hook.py qwen"
 HOOK = {"hooks": [{"type": "command", "command": RUN, "timeout": 10000}]}
 SERVER = {"command": "/x/python", "args": ["-I", "-S", "/lib/forged/mcp/bridge.py", "qwen"]}
 ENTRIES = (
-    Entry(("hooks", "SessionStart"), "", HOOK),
-    Entry(("hooks", "Stop"), "", HOOK),
-    Entry(("mcpServers",), "forged", SERVER),
+    SettingsEntry(("hooks", "SessionStart"), "", HOOK),
+    SettingsEntry(("hooks", "Stop"), "", HOOK),
+    SettingsEntry(("mcpServers",), "forged", SERVER),
 )
 THEIRS = {"hooks": [{"type": "command", "command": "notify-send done"}]}
 

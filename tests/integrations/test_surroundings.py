@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from forged.integrations import Server, classifiers, keys, servers
+from forged.integrations import ModelServer, classifiers, keys, servers
 from tests.support.clock import PATIENCE_S
 
 OLLAMA = ("/api/tags", "models", "name")
@@ -43,13 +43,13 @@ def http(body: object, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
 
 
-def found(port: int) -> tuple[Server, ...]:
+def found(port: int) -> tuple[ModelServer, ...]:
     return servers({"Ollama": (port, *OLLAMA)})
 
 
 def test_a_server_that_answers_is_named_with_its_address_and_its_models():
     with answering(http({"models": [{"name": "qwen3:4b"}, {"name": "llama"}]})) as port:
-        assert found(port) == (Server("Ollama", f"http://127.0.0.1:{port}/v1", ("qwen3:4b", "llama")),)
+        assert found(port) == (ModelServer("Ollama", f"http://127.0.0.1:{port}/v1", ("qwen3:4b", "llama")),)
 
 
 def test_where_nobody_listens_there_is_none():
