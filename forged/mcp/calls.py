@@ -18,7 +18,7 @@ import msgspec
 
 from forged.mcp import offered, shown
 from forged.mcp.arguments import WrongArgument, checked
-from forged.mcp.messages import NO_RESOURCE, Json, Refused
+from forged.mcp.messages import NO_RESOURCE, Json, MessageError
 from forged_client.address import bypassed, environment, working_directory
 from forged_client.client import Client
 from forged_client.errors import ClientError, DaemonUnavailable, DeadlineExceeded, RequestFailed
@@ -44,7 +44,7 @@ _PAGE = 20
 _HITS = 10
 
 
-class NotDone(Exception):  # noqa: N818 - reads as what became of the call
+class CallError(Exception):
     """Why a call did nothing, for the agent; `off` where that is somebody's wish."""
 
     def __init__(self, told: str, *, off: bool = False) -> None:
@@ -84,26 +84,26 @@ class Calls:
             return _result(self._carried_out(self._tools[name], root, **given))
         except WrongArgument as wrong:
             return _result(str(wrong), failed=True)
-        except NotDone as why:
+        except CallError as why:
             return _result(str(why), failed=not why.off)
 
     def resource(self, params: Json, root: str) -> Json:
-        """One memory as a resource. Raises Refused."""
+        """One memory as a resource. Raises MessageError."""
         uri = str(params["uri"])
         try:
             text = self._carried_out(self._get, root, ids=[unquote(uri.removeprefix(offered.URI))])
-        except NotDone as why:
-            raise Refused(NO_RESOURCE, str(why)) from None
+        except CallError as why:
+            raise MessageError(NO_RESOURCE, str(why)) from None
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
-        """What a tool answers. Raises NotDone."""
+        """What a tool answers. Raises CallError."""
         if bypassed():
-            raise NotDone("Memory is off here: FORGED_BYPASS is set.", off=True)
+            raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
             return tool(self._place(root), **given)
         except ClientError as error:
-            raise NotDone(_sentence(error)) from None
+            raise CallError(_sentence(error)) from None
 
     def _place(self, root: str) -> str:
         """The workspace: as we were started, as the harness says, its first folder, where we stand."""
@@ -112,11 +112,11 @@ class Calls:
         named = self._workspace or told or _folder(root)
         place = os.path.join(here, named) if named else here
         if not place.startswith("/"):
-            raise NotDone("The folder where this server was started is gone; memory has no workspace.")
+            raise CallError("The folder where this server was started is gone; memory has no workspace.")
         return place
 
     def _ask(self, request: Request[R]) -> R:
-        """A reply that says something. Raises NotDone and ClientError."""
+        """A reply that says something. Raises CallError and ClientError."""
         return _checked(self._client.ask(request))
 
     # --- the tools; arguments are as in offered.py ---------------------------------------------------------
@@ -149,7 +149,7 @@ class Calls:
             )
         gone = _missing(found)
         if not found.memories:
-            raise NotDone(f"{gone} search_memories and list_memories say which ids there are.")
+            raise CallError(f"{gone} search_memories and list_memories say which ids there are.")
         count = shown.fitting(found.memories)
         later = [each.id for each in found.memories[count:]]
         text = _framed(f"{shown.counted(count)}.", map(shown.page, found.memories[:count]))
@@ -160,7 +160,7 @@ class Calls:
         self, place: str, scope: str = "", category: str = "", limit: int = _PAGE, cursor: str = "0"
     ) -> str:
         if not cursor.isascii() or not cursor.isdecimal():
-            raise NotDone("This cursor is none; leave it out for the first page.")
+            raise CallError("This cursor is none; leave it out for the first page.")
         start = int(cursor)
         found = self._ask(
             ListMemories(
@@ -205,7 +205,7 @@ class Calls:
                 if not isinstance(error, RequestFailed):  # nor would the next one be answered
                     break
         if failed:
-            raise NotDone("\n".join(told))
+            raise CallError("\n".join(told))
         return "\n".join(told)
 
     def _forgotten(self, request: Forget) -> Forgotten:
@@ -225,11 +225,11 @@ class Calls:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
-        """Who asks, where that matters. Raises NotDone."""
+        """Who asks, where that matters. Raises CallError."""
         if scope != "agent":
             return ""
         if not self._harness:
-            raise NotDone("This server was not told which agent you are; use scope repo or user.")
+            raise CallError("This server was not told which agent you are; use scope repo or user.")
         return self._harness
 
     def _status(self, place: str) -> str:
@@ -245,13 +245,13 @@ _Answer = TypeVar("_Answer", bound=Reply)
 
 
 def _checked(reply: _Answer) -> _Answer:
-    """A reply that says something. Raises NotDone."""
+    """A reply that says something. Raises CallError."""
     if reply.status == "disabled":
-        raise NotDone(f"Memory is off here: {reply.reason}.", off=True)
+        raise CallError(f"Memory is off here: {reply.reason}.", off=True)
     if reply.status == "not_ready":
-        raise NotDone(f"Memory is not ready yet ({reply.reason}); try again in some seconds.")
+        raise CallError(f"Memory is not ready yet ({reply.reason}); try again in some seconds.")
     if reply.status not in {"ok", "empty"}:
-        raise NotDone(f"Memory could not answer: {reply.reason or reply.status}.")
+        raise CallError(f"Memory could not answer: {reply.reason or reply.status}.")
     return reply
 
 

@@ -17,7 +17,7 @@ from _thread import LockType, allocate_lock, start_new_thread
 from contextlib import suppress
 
 from forged.mcp import messages, offered
-from forged.mcp.messages import Json, Message, Refused
+from forged.mcp.messages import Json, JsonRpcMessage, MessageError
 
 TYPE_CHECKING = False  # `typing` costs more than all of this module
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def serve(harness: str = "", workspace: str = "") -> None:
     while not bridge.is_over and (line := lines.readline(LONGEST + 1)):
         if len(line) > LONGEST:
             _skip(lines, line)
-            bridge.refuse(Refused(messages.NO_REQUEST, f"a line may have {LONGEST} bytes"))
+            bridge.refuse(MessageError(messages.NO_REQUEST, f"a line may have {LONGEST} bytes"))
         elif line.strip():
             bridge.take(line)
     bridge.finish()
@@ -107,10 +107,10 @@ class Bridge:
         """Deal with one line."""
         try:
             self._deal(messages.read(line))
-        except Refused as refused:
+        except MessageError as refused:
             self.refuse(refused)
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: MessageError) -> None:
         self._send(messages.refusal(refused))
 
     def finish(self) -> None:
@@ -119,7 +119,7 @@ class Bridge:
         for done in list(self._running.values()):
             done.acquire(timeout=max(end - time.monotonic(), 0.0))
 
-    def _deal(self, message: Message) -> None:
+    def _deal(self, message: JsonRpcMessage) -> None:
         number, method = message.number, message.method
         if not method:
             self._answered(message)
@@ -130,21 +130,21 @@ class Bridge:
         elif method in self._remote:
             self._begin(number, method, self._within(number, self._remote[method], message.params))
         else:
-            raise Refused(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
+            raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
     def _within(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
-        """What comes of params. Raises Refused with the number of the request."""
+        """What comes of params. Raises MessageError with the number of the request."""
         try:
             return work(params)
-        except Refused as refused:
-            raise Refused(refused.code, str(refused), number) from None
+        except MessageError as refused:
+            raise MessageError(refused.code, str(refused), number) from None
 
     def _initialize(self, params: Json) -> Json:
         able = params.get("capabilities")
         self._has_roots = isinstance(able, dict) and "roots" in able
         return offered.initialized(params.get("protocolVersion"))
 
-    def _told(self, message: Message) -> None:
+    def _told(self, message: JsonRpcMessage) -> None:
         """A notification; one that means nothing here is passed over."""
         if message.method == "notifications/cancelled":
             number = message.params.get("requestId")
@@ -153,7 +153,7 @@ class Bridge:
         elif self._has_roots and message.method in _ASK_FOR_ROOTS:
             self._send(messages.question(_ROOTS, "roots/list"))
 
-    def _answered(self, message: Message) -> None:
+    def _answered(self, message: JsonRpcMessage) -> None:
         """The agent's folders, the only thing that it is asked."""
         found = message.result.get("roots") if isinstance(message.result, dict) else None
         if message.number == _ROOTS and isinstance(found, list) and found and isinstance(found[0], dict):
@@ -163,7 +163,7 @@ class Bridge:
         """Have a thread carry out what the daemon is needed for."""
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
-            raise Refused(messages.NO_REQUEST, why, number)
+            raise MessageError(messages.NO_REQUEST, why, number)
         done = allocate_lock()
         done.acquire()
         self._running[number] = done
@@ -171,19 +171,19 @@ class Bridge:
             start_new_thread(self._carry_out, (number, method, asked, done))
         except RuntimeError:
             del self._running[number]
-            raise Refused(messages.OUR_FAULT, "no thread could be started", number) from None
+            raise MessageError(messages.OUR_FAULT, "no thread could be started", number) from None
 
     def _carry_out(self, number: str | int, method: str, asked: Json, done: LockType) -> None:
         try:
             calls = self._with_daemon()
             work = calls.tool if method == "tools/call" else calls.resource
             line = messages.answer(number, work(asked, self._root))
-        except Refused as refused:
-            line = messages.refusal(Refused(refused.code, str(refused), number))
-        except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
+        except MessageError as refused:
+            line = messages.refusal(MessageError(refused.code, str(refused), number))
+        except Exception as error:
             _complain(f"{method} failed: {type(error).__name__}")
             told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
-            line = messages.refusal(Refused(messages.OUR_FAULT, told, number))
+            line = messages.refusal(MessageError(messages.OUR_FAULT, told, number))
         if self._running.get(number) is done:  # else it was cancelled
             self._send(line)
             self._running.pop(number, None)
@@ -194,10 +194,10 @@ class Bridge:
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
-                    import site  # noqa: PLC0415 - finds where msgspec is; nothing before needs it
+                    import site
 
                     site.main()
-                from forged.mcp.calls import Calls  # noqa: PLC0415
+                from forged.mcp.calls import Calls
 
                 self._calls = Calls(*self._place)
             return self._calls
@@ -222,9 +222,9 @@ def _prompt(params: Json) -> Json:
     given = params.get("arguments")
     topic = given.get("topic") if isinstance(given, dict) else None
     if params.get("name") != offered.PROMPT:
-        raise Refused(messages.WRONG_PARAMS, f"there is one prompt, {offered.PROMPT}")
+        raise MessageError(messages.WRONG_PARAMS, f"there is one prompt, {offered.PROMPT}")
     if not isinstance(topic, str) or not topic.strip():
-        raise Refused(messages.WRONG_PARAMS, "topic is missing: what to recall")
+        raise MessageError(messages.WRONG_PARAMS, "topic is missing: what to recall")
     return offered.recall(topic)
 
 
@@ -232,12 +232,12 @@ def _tool(params: Json) -> Json:
     name = params.get("name")
     if not isinstance(name, str) or name not in offered.BY_NAME:
         known = ", ".join(offered.BY_NAME)
-        raise Refused(messages.WRONG_PARAMS, f"there is no tool {str(name)[:80]!r}, only {known}")
+        raise MessageError(messages.WRONG_PARAMS, f"there is no tool {str(name)[:80]!r}, only {known}")
     return params
 
 
 def _resource(params: Json) -> Json:
     uri = params.get("uri")
     if not isinstance(uri, str) or not uri.startswith(offered.URI) or uri == offered.URI:
-        raise Refused(messages.NO_RESOURCE, f"there is no such resource; memories are {offered.URI}ID")
+        raise MessageError(messages.NO_RESOURCE, f"there is no such resource; memories are {offered.URI}ID")
     return params

@@ -1,6 +1,6 @@
 """JSON-RPC 2.0, one message a line, as MCP has it: what a line says, and what is sent back as a line.
 
-A line comes from any program and is taken for nothing until it was looked at. Raised is Refused, which is
+A line comes from any program and is taken for nothing until it was looked at. Raised is MessageError, which is
 what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
 """
 
@@ -14,7 +14,7 @@ NOT_JSON, NO_REQUEST, NO_METHOD, WRONG_PARAMS, OUR_FAULT = -32700, -32600, -3260
 NO_RESOURCE = -32002
 
 
-class Refused(Exception):  # noqa: N818 - reads as what becomes of a message
+class MessageError(Exception):
     """A message that cannot be carried out; `number` is its id, if that is known."""
 
     def __init__(self, code: int, message: str, number: str | int | None = None) -> None:
@@ -23,7 +23,7 @@ class Refused(Exception):  # noqa: N818 - reads as what becomes of a message
         self.number = number
 
 
-class Message:
+class JsonRpcMessage:
     """A request, a notification (its `number` is None) or the answer to a request of ours (no `method`)."""
 
     __slots__ = ("method", "number", "params", "result")
@@ -35,32 +35,32 @@ class Message:
         self.result = result
 
 
-def read(line: bytes) -> Message:
-    """The message of a line. Raises Refused."""
+def read(line: bytes) -> JsonRpcMessage:
+    """The message of a line. Raises MessageError."""
     try:
         said = json.loads(line, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise Refused(NOT_JSON, "this line is no JSON in UTF-8") from None
+        raise MessageError(NOT_JSON, "this line is no JSON in UTF-8") from None
     if isinstance(said, list):
-        raise Refused(NO_REQUEST, "batches are not taken; send one message a line")
+        raise MessageError(NO_REQUEST, "batches are not taken; send one message a line")
     if not isinstance(said, dict) or said.get("jsonrpc") != "2.0":
-        raise Refused(NO_REQUEST, "this is no message of JSON-RPC 2.0")
+        raise MessageError(NO_REQUEST, "this is no message of JSON-RPC 2.0")
     number = _number(said)
     if "method" not in said and ("result" in said or "error" in said):
-        return Message("", number, {}, said.get("result"))
+        return JsonRpcMessage("", number, {}, said.get("result"))
     method, params = said.get("method"), said.get("params", {})
     if not isinstance(method, str) or not method:
-        raise Refused(NO_REQUEST, "there is no method in it", number)
+        raise MessageError(NO_REQUEST, "there is no method in it", number)
     if not isinstance(params, dict):
-        raise Refused(WRONG_PARAMS, "params is no object", number)
-    return Message(method, number, params)
+        raise MessageError(WRONG_PARAMS, "params is no object", number)
+    return JsonRpcMessage(method, number, params)
 
 
 def answer(number: str | int, result: Json) -> bytes:
     return _line({"id": number, "result": result})
 
 
-def refusal(refused: Refused) -> bytes:
+def refusal(refused: MessageError) -> bytes:
     return _line({"id": refused.number, "error": {"code": refused.code, "message": str(refused)}})
 
 
@@ -75,12 +75,12 @@ def _line(said: Json) -> bytes:
 
 
 def _number(said: Json) -> str | int | None:
-    """The id, None for a notification. Raises Refused."""
+    """The id, None for a notification. Raises MessageError."""
     number = said.get("id")
     if isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool)):
         return number
     if "id" in said:
-        raise Refused(NO_REQUEST, "an id is a text or a whole number")
+        raise MessageError(NO_REQUEST, "an id is a text or a whole number")
     return None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.mcp import messages
-from forged.mcp.messages import Refused
+from forged.mcp.messages import MessageError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -50,7 +50,7 @@ def test_a_request_a_notification_and_an_answer_are_told_apart():
     ],
 )
 def test_what_is_no_message_is_refused_with_its_id_if_it_has_one(line, code, number):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(MessageError) as refused:
         messages.read(line)
 
     assert (refused.value.code, refused.value.number) == (code, number)
@@ -59,7 +59,7 @@ def test_what_is_no_message_is_refused_with_its_id_if_it_has_one(line, code, num
 
 @given(JSON)
 def test_whatever_a_line_holds_it_is_a_message_or_refused(said):
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(MessageError):
         messages.read(json.dumps(said).encode())
 
 
