@@ -98,13 +98,13 @@ min_generation_option = click.option(
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-class Verbs(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"forged.cli.{VERBS[cmd_name][0]}")
@@ -119,8 +119,8 @@ class Verbs(click.Group):
             ctx.fail(f"there is no verb {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Verbs"):
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("LazyGroup"):
             formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
 
 
@@ -179,7 +179,7 @@ _EXIT_CODES = "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXPLAINED)
 
 
 @click.group(
-    cls=Verbs,
+    cls=LazyGroup,
     name="forgectl",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=f"\b\nExit codes:\n{_EXIT_CODES}",

@@ -47,7 +47,7 @@ class Exported(msgspec.Struct, frozen=True):
     left: tuple[Left, ...]
 
 
-class Document(msgspec.Struct, frozen=True):
+class Export(msgspec.Struct, frozen=True):
     """All memories as one value."""
 
     forged: str
@@ -94,9 +94,9 @@ def export_command(
     if form == "markdown":
         _put(to, "\n".join(_page(found)) + "\n", force=force)
     elif to in {"", "-"}:
-        say_json(Document(__version__, found))
+        say_json(Export(__version__, found))
     else:
-        fields = {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(Document(__version__, found))}
+        fields = {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(Export(__version__, found))}
         _put(to, msgspec.json.encode(fields).decode() + "\n", force=force)
 
 

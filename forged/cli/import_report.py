@@ -23,7 +23,7 @@ _MOST_TOLD = 10
 _MOST_SAID = 160
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ImportedItem(msgspec.Struct, frozen=True):
     """What became of one item, or would; `says` is how its text begins, where that is imported."""
 
     where: str
@@ -36,13 +36,13 @@ class Entry(msgspec.Struct, frozen=True):
     says: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class ImportReport(msgspec.Struct, frozen=True):
     """What an import did, or would do: `done` says which."""
 
     done: bool
     counts: dict[str, int]
     formats: dict[str, int]
-    memories: tuple[Entry, ...]
+    memories: tuple[ImportedItem, ...]
     left: tuple[Left, ...]
 
 
@@ -54,10 +54,10 @@ def report_of(
     roots: Mapping[Place, str],
     *,
     done: bool = False,
-) -> Report:
+) -> ImportReport:
     """All of it as one value; `done` says whether it was done."""
     entries = tuple(
-        Entry(
+        ImportedItem(
             where=move.item.where,
             became=fate.became,
             scope=move.place.scope,
@@ -69,7 +69,7 @@ def report_of(
         )
         for move, fate in zip(moves, fates, strict=True)
     )
-    return Report(done, dict(Counter(each.became for each in entries)), formats, entries, tuple(left))
+    return ImportReport(done, dict(Counter(each.became for each in entries)), formats, entries, tuple(left))
 
 
 _TOLD = {
@@ -82,7 +82,7 @@ _TOLD = {
 }
 
 
-def lines_of(report: Report, *, verbose: bool) -> Iterator[str]:
+def lines_of(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     """The same as lines for a terminal."""
     for name, count in sorted(report.formats.items()):
         yield f"read {counted(count, 'file')} as {name}"
@@ -102,7 +102,7 @@ def lines_of(report: Report, *, verbose: bool) -> Iterator[str]:
         yield from columns([(escape_line(each.where), each.became, escape_line(says)) for each, says in rows])
 
 
-def _by_root(entries: Sequence[Entry]) -> dict[tuple[str, str], Counter[str]]:
+def _by_root(entries: Sequence[ImportedItem]) -> dict[tuple[str, str], Counter[str]]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for each in entries:
         counts.setdefault((each.root, each.scope), Counter())[each.became] += 1
@@ -113,7 +113,7 @@ def _in_order(counts: Counter[str]) -> list[tuple[str, int]]:
     return [(name, counts[name]) for name in _TOLD if counts[name]]
 
 
-def _not_kept(report: Report, *, verbose: bool) -> Iterator[str]:
+def _not_kept(report: ImportReport, *, verbose: bool) -> Iterator[str]:
     """What is left out; line by line, or each reason once. What is refused is named in any case."""
     refused = [each for each in report.memories if each.became not in {"new", "there"}]
     for each in refused[: None if verbose else _MOST_TOLD]:
@@ -132,7 +132,7 @@ def _not_kept(report: Report, *, verbose: bool) -> Iterator[str]:
         yield f"  {count:,} x {escape_line(why)}"
 
 
-def end_with(call: Invocation, report: Report, *, verbose: bool) -> None:
+def end_with(call: Invocation, report: ImportReport, *, verbose: bool) -> None:
     """Show it; exit code 1 if something that could be a memory is not one now."""
     show(call, report, lines_of(report, verbose=verbose))
     if not call.as_json:

@@ -19,8 +19,8 @@ from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import Stop
-from forged.cli.import_report import Report, end_with, lines_of, report_of
-from forged.cli.terminal import Bar, counted, project_name
+from forged.cli.import_report import ImportReport, end_with, lines_of, report_of
+from forged.cli.terminal import ProgressBar, counted, project_name
 from forged.errors import WorkspaceError
 from forged.importing import FORMS, Asked, Left, Move, Place, Places, Taken, edges, joined, planned, taken
 from forged_client import protocol as wire
@@ -86,7 +86,7 @@ def import_command(
     end_with(call, report, verbose=verbose)
 
 
-def _ask(report: Report, *, verbose: bool) -> None:
+def _ask(report: ImportReport, *, verbose: bool) -> None:
     """Raises Stop unless the person wants it."""
     question = f"Import {counted(report.counts['new'], 'memory', 'memories')}?"
     confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
@@ -164,7 +164,7 @@ class _Import:
     ) -> dict[int, wire.Fate]:
         fates: dict[int, wire.Fate] = {}
         asked = list(numbers)
-        bar = Bar(self._call.redraws(sys.stderr))
+        bar = ProgressBar(self._call.redraws(sys.stderr))
         for place in dict.fromkeys(self._moves[number].place for number in asked):
             here = [number for number in asked if self._moves[number].place == place]
             for batch in _batches(here, drafts):

@@ -20,7 +20,7 @@ from forged.cli.call import Invocation, ask, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.exits import INTERRUPTED, NOT_DONE, Stop
 from forged.cli.tables import columns
-from forged.cli.terminal import Bar, counted, escape_line, local_time, tell
+from forged.cli.terminal import ProgressBar, counted, escape_line, local_time, tell
 from forged.documents import Document, File, Refused
 from forged.errors import WorkspaceError
 from forged_client import protocol as wire
@@ -137,7 +137,7 @@ def _fates(
     call: Invocation, client: Client, found: Sequence[File | Refused], asked: wire.Ingest
 ) -> Iterator[list[wire.DocumentFate]]:
     """What became of all, some at once in their order."""
-    bar, done = Bar(call.redraws(sys.stderr)), 0
+    bar, done = ProgressBar(call.redraws(sys.stderr)), 0
     try:
         for batch in _batches(found):
             texts = tuple(each for each in batch if isinstance(each, Document))

@@ -24,7 +24,7 @@ from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.past_sessions import Past, calls, listed, requests, survey
 from forged.cli.since import When
 from forged.cli.tables import columns
-from forged.cli.terminal import Bar, counted, escape_line, progress, tell
+from forged.cli.terminal import ProgressBar, counted, escape_line, progress, tell
 from forged.transcripts import FORMATS, TranscriptError
 from forged_client.client import Client
 from forged_client.protocol import Learn, ListPast, PastSessions
@@ -41,7 +41,7 @@ _LEFT_OUT = {
 }
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class LearningReport(msgspec.Struct, frozen=True, kw_only=True):
     """What there was, what it would cost, and what came of it; what `--json` prints."""
 
     sessions: dict[str, int]
@@ -104,7 +104,7 @@ def _surveyed(
 ) -> list[Past]:
     begins = datetime.fromisoformat(since).timestamp() if since else 0.0
     there = listed(call.environ, agents, begins)
-    bar, past = Bar(call.redraws(sys.stderr) and not call.as_json), list[Past]()
+    bar, past = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[Past]()
     for number, (found, home) in enumerate(there):
         bar.draw("reading", number, len(there))
         past.append(survey(found, home, known, call.environ))
@@ -112,10 +112,10 @@ def _surveyed(
     return [each for each in past if not here or each.workspace == call.workspace]
 
 
-def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> Report:
+def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> LearningReport:
     needed = sum(calls(each, known) for each in new)
     tokens, agents = sum(each.tokens for each in new), Counter(each.found.agent for each in new)
-    return Report(
+    return LearningReport(
         sessions={agent: count for agent in FORMATS if (count := agents[agent])},
         left_out=dict(Counter(each.kind for each in past if each.kind != "new")),
         without_workspace=sum(each.is_homeless for each in new),
@@ -128,7 +128,7 @@ def _report(past: Sequence[Past], new: Sequence[Past], known: PastSessions) -> R
     )
 
 
-def _shown(report: Report, new: Sequence[Past], known: PastSessions, width: int) -> Iterator[str]:
+def _shown(report: LearningReport, new: Sequence[Past], known: PastSessions, width: int) -> Iterator[str]:
     if new:
         rows = [
             _row(agent, [each for each in new if each.found.agent == agent], known)
@@ -157,7 +157,7 @@ def _row(agent: str, new: Sequence[Past], known: PastSessions) -> tuple[str, ...
     return (agent, *(f"{number:,}" for number in sums))
 
 
-def _cost(report: Report, known: PastSessions) -> Iterator[str]:
+def _cost(report: LearningReport, known: PastSessions) -> Iterator[str]:
     if not known.classifier:
         yield "cost: nothing; the built-in classifier judges them on this machine"
         return
@@ -183,7 +183,7 @@ class _Learning:
         self._call = call
         self._client = client
         self._most = known.most_to_review
-        self._bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+        self._bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
         self._reasons = Counter[str]()
         self.learned = 0
         self.to_review = known.to_review
@@ -237,7 +237,7 @@ class _Learning:
         return reply.reason if reply.outcome == "rejected" else ""
 
 
-def _ended(report: Report) -> Iterator[str]:
+def _ended(report: LearningReport) -> Iterator[str]:
     sessions, proposals = counted(report.learned, "session"), counted(report.to_review, "proposal")
     yield f"learned from {sessions}: {proposals} to review"
     if report.to_review:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from forged.cli.call import Invocation, check_done, daemon
 from forged.cli.confirm import confirm, require_answer
 from forged.cli.exits import Stop
-from forged.cli.terminal import Bar, Painter, counted, escape, escape_line, local_time
+from forged.cli.terminal import Painter, ProgressBar, counted, escape, escape_line, local_time
 from forged_client.client import Client
 from forged_client.protocol import Proposed, Review, Reviewed
 
@@ -99,7 +99,7 @@ def _done(
     call: Invocation, client: Client, asked: Review, keep: Sequence[str], drop: Sequence[str]
 ) -> Reviewed:
     """Have it done; the last answer, with all that was kept and dropped."""
-    bar, kept, dropped = Bar(call.redraws(sys.stderr) and not call.as_json), list[str](), list[str]()
+    bar, kept, dropped = ProgressBar(call.redraws(sys.stderr) and not call.as_json), list[str](), list[str]()
     found = Reviewed()
     try:
         for start in range(0, max(len(keep), len(drop), 1), _AT_ONCE):

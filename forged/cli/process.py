@@ -40,7 +40,7 @@ _ASKED_S = 2.0
 _PROCESSES = "/proc"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class StoppedProcess(msgspec.Struct, frozen=True):
     """Which process ended; 0: none ran. `killed`: it did not end by itself."""
 
     pid: int = 0
@@ -72,15 +72,15 @@ def running(call: Invocation) -> int:
     return pid if pid and _is_daemon(pid, lock, at) else 0
 
 
-def stop(call: Invocation) -> Ended:
+def stop(call: Invocation) -> StoppedProcess:
     """End the daemon, if one runs; the next client that may start one does."""
     if not (pid := running(call)):
-        return Ended()
+        return StoppedProcess()
     for number, patience_s in ((signal.SIGTERM, _ENDS_S), (signal.SIGKILL, _KILLED_S)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
         if _within(patience_s, lambda: running(call) != pid):
-            return Ended(pid, killed=number == signal.SIGKILL)
+            return StoppedProcess(pid, killed=number == signal.SIGKILL)
     raise Stop("timeout", f"the daemon (pid {pid}) does not end")
 
 
@@ -101,8 +101,8 @@ def restart(call: Invocation) -> Restarted:
 
 def _check_configuration(call: Invocation) -> None:
     """Raise Stop for what a new daemon could not start with; it sees no variables of this shell."""
-    from forged import config  # noqa: PLC0415 - the fast verbs do without it
-    from forged.errors import ConfigError  # noqa: PLC0415
+    from forged import config
+    from forged.errors import ConfigError
 
     seen = {name: value for name, value in call.environ.items() if not name.startswith("FORGED_")}
     try:

@@ -17,7 +17,7 @@ from forged.cli.call import Invocation, daemon, remark, show
 from forged.cli.commands import asks
 from forged.cli.exits import INTERRUPTED, Stop
 from forged.cli.status import root_lines
-from forged.cli.terminal import Bar, Painter, escape_line, pace, progress, tell
+from forged.cli.terminal import Painter, ProgressBar, escape_line, pace, progress, tell
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.protocol import RELOADING, Progress, Rebuild, Rebuilt
@@ -79,7 +79,7 @@ class Display:
 
     def __init__(self, call: Invocation) -> None:
         self._workspace = call.workspace
-        self._bar = Bar(call.redraws(sys.stderr))
+        self._bar = ProgressBar(call.redraws(sys.stderr))
         self._lock = threading.Lock()
         self._ended = call.as_json
         self._embedding: dict[str, Progress] = {}

@@ -22,7 +22,7 @@ from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import UNAVAILABLE, Stop
 from forged.cli.service.installing import install, uninstall
 from forged.cli.service.looking import unit_files
-from forged.cli.service.units import Standing
+from forged.cli.service.units import UnitFileState
 from forged.cli.terminal import escape, escape_line, say
 from forged.cli.user_manager import UserManager
 from forged.integrations import AgentState, IntegrationError, Machine
@@ -34,7 +34,7 @@ _AGENTS = tuple(integrations.rows())
 _OWN_HOME = "say this as yourself, without sudo, or set HOME to your own home directory"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SetupResult(msgspec.Struct, frozen=True):
     """What came of one agent, or of the service: each step that was done, and why it went no further."""
 
     about: str
@@ -102,7 +102,7 @@ def _check_home(machine: Machine) -> None:
         raise Stop("configuration", f"HOME is {machine.home}, which is another user's; {_OWN_HOME}")
 
 
-def outcomes_of(outcomes: Sequence[Outcome]) -> frozenset[str]:
+def outcomes_of(outcomes: Sequence[SetupResult]) -> frozenset[str]:
     """Names of what was done without a failure."""
     return frozenset(outcome.about for outcome in outcomes if not outcome.failed)
 
@@ -144,7 +144,7 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
     """Whether systemd is to be told: it answers and has not our units yet, or has them by setup."""
     if removes:
         return integrations.has_service(machine)
-    if call.executable is None or all(file.standing != Standing.MISSING for file in unit_files(call)):
+    if call.executable is None or all(file.standing != UnitFileState.MISSING for file in unit_files(call)):
         return False
     manager = UserManager.find(call)
     return manager is not None and not manager.silence()
@@ -152,7 +152,7 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
 
 def _carried_out(
     call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
-) -> Iterator[Outcome]:
+) -> Iterator[SetupResult]:
     """All of the plan, each part said when it is done."""
     rows = integrations.rows()
     act = integrations.disconnect if removes else integrations.connect
@@ -192,17 +192,17 @@ def _started(call: Invocation) -> Iterator[str]:
     yield f"forged {report.version} answers, pid {report.pid}; hooks start it again when it has ended"
 
 
-def _outcome(about: str, steps: Iterator[str]) -> Outcome:
+def _outcome(about: str, steps: Iterator[str]) -> SetupResult:
     """Do the steps, as far as they go."""
     done: list[str] = []
     try:
         done.extend(steps)
     except (IntegrationError, Stop) as error:
-        return Outcome(about, tuple(done), str(error))
-    return Outcome(about, tuple(done))
+        return SetupResult(about, tuple(done), str(error))
+    return SetupResult(about, tuple(done))
 
 
-def _told(call: Invocation, outcome: Outcome) -> Outcome:
+def _told(call: Invocation, outcome: SetupResult) -> SetupResult:
     if not call.as_json:
         for step in outcome.done:
             say(f"{call.paint('good', 'done')}  {outcome.about}: {escape_line(step)}")

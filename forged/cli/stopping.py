@@ -12,7 +12,7 @@ import click
 from forged.cli import process
 from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
-from forged.cli.process import Ended, Restarted
+from forged.cli.process import Restarted, StoppedProcess
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, UNITS, UserManager, in_charge
 
@@ -47,14 +47,14 @@ def restart_command(call: Invocation) -> None:
     show(call, now, (outcome(now),))
 
 
-def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> Ended:
+def _end(call: Invocation, manager: UserManager, *, ends_socket: bool) -> StoppedProcess:
     """Have systemd do it; a daemon that it does not know ends as without it."""
     pid = manager.unit(SERVICE).pid
     manager.do("stop", *(UNITS if ends_socket else (SERVICE,)))
-    return Ended(pid) if pid else process.stop(call)
+    return StoppedProcess(pid) if pid else process.stop(call)
 
 
-def _ended(ended: Ended) -> str:
+def _ended(ended: StoppedProcess) -> str:
     if not ended.pid:
         return "forged is not running"
     if ended.killed:

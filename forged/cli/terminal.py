@@ -176,7 +176,7 @@ def progress(doing: str, done: int, total: int, told: str = "") -> str:
     return escape_line(doing) + (f" {done:,}/{total:,}" if total else "") + (f", {told}" if told else "")
 
 
-class Bar:
+class ProgressBar:
     """Progress on stderr: a line that is drawn over itself, or where that cannot be, lines worth telling."""
 
     def __init__(self, redraws: bool) -> None:

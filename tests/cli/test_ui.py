@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from forged.cli.ui import page
-from forged.cli.ui.seen import Seen
+from forged.cli.ui.seen import PageData
 from forged_client import protocol as wire
 from tests.cli import reports
 
@@ -170,7 +170,7 @@ def test_no_text_ends_the_block_that_it_stands_in_and_none_is_changed():
 
 
 def test_the_policy_names_what_is_there_and_allows_nothing_else():
-    html = page.page(Seen(made_at="", workspace="/w"))
+    html = page.page(PageData(made_at="", workspace="/w"))
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', html)
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)

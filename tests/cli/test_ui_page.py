@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.cli.ui import page as pages
-from forged.cli.ui.seen import Seen, Withheld
+from forged.cli.ui.seen import PageData, WithheldRow
 from forged_client import protocol as wire
 from tests.data.memories import memory, put
 from tests.support.browser import Chromium, Page, browsing, needs_chromium
@@ -103,11 +103,11 @@ FOREIGN = wire.WithheldFile(
 WAITS = wire.Proposed(
     id="mem_p", content="Pasted, perhaps.", why="it was pasted", beside="From: them", root=TOP
 )
-SEEN = Seen(
+SEEN = PageData(
     made_at=NOW,
     workspace=f"{TOP}/src",
     memories=STORE,
-    withheld=(Withheld(TOP, FOREIGN),),
+    withheld=(WithheldRow(TOP, FOREIGN),),
     waiting=(WAITS,),
     judged=(KEPT, REFUSED),
     injections=(TURN,),
@@ -125,7 +125,7 @@ def look(browser: Chromium, tmp_path: Path) -> Iterator[Look]:
     """Open a page of what was seen; at the end of the test none may have complained or asked for anything."""
     opened: list[Page] = []
 
-    def opening(seen: Seen = SEEN, **window: object) -> Page:
+    def opening(seen: PageData = SEEN, **window: object) -> Page:
         file = tmp_path / f"page {len(opened)}.html"
         file.write_text(pages.page(seen))
         opened.append(Page(browser, **window))  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def test_injections_say_who_got_what_and_how_much_spoke_for_it_and_claim_no_more
 
 
 def test_an_empty_store_says_so_in_every_view(look):
-    page = look(Seen(made_at=NOW, workspace=TOP))
+    page = look(PageData(made_at=NOW, workspace=TOP))
     told = [page.text("#detail .nothing")]
     for key, view in (("2", "captures"), ("3", "injections"), ("4", "attention")):
         page.press(key)
@@ -517,7 +517,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
         for number, text in enumerate(texts)
     )
     page = look(
-        Seen(
+        PageData(
             made_at=NOW,
             workspace=TOP,
             memories=memories,
@@ -527,7 +527,7 @@ def test_200_wicked_texts_in_every_field_stand_there_as_text(look):
                 for each in texts
             ),
             withheld=tuple(
-                Withheld(TOP, replace(FOREIGN, path=str(n), text=each, why=each))
+                WithheldRow(TOP, replace(FOREIGN, path=str(n), text=each, why=each))
                 for n, each in enumerate(texts)
             ),
             waiting=tuple(
@@ -595,7 +595,7 @@ def test_5_000_memories_are_there_at_once_and_only_those_in_sight_are_drawn(brow
         replace(each, entities=(f"part_{at % 700}", f"service_{at % 97}", f"alone_{at}"))
         for at, each in enumerate(many(5000))
     )
-    seen = Seen(made_at=NOW, workspace=TOP, memories=memories)
+    seen = PageData(made_at=NOW, workspace=TOP, memories=memories)
     file.write_text(pages.page(seen))
     page = Page(browser)
 

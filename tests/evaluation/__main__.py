@@ -22,7 +22,7 @@ from forged.cli.call import Invocation, of_process, show
 from forged.cli.commands import reads
 from forged.cli.exits import Stop
 from forged.cli.tables import columns
-from forged.cli.terminal import Bar, escape_line, tell
+from forged.cli.terminal import ProgressBar, escape_line, tell
 from forged.errors import ConfigError, ForgedError
 from forged_client.errors import ClientError
 from tests.evaluation import jsonl_set, loading, settings, stores, trial
@@ -205,7 +205,7 @@ def _measured(
     sizes: Iterable[int | None],
 ) -> Iterator[Measurement]:
     """Every set with every subject, as it is (None) or in every store size."""
-    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+    bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
     for each, size in itertools.product(sets, sizes):
         title = each.name if size is None else f"{each.name}, stores of {size}"
         world = stores.whole(each) if size is None else stores.small(each, size)

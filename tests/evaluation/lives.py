@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from forged.cli.call import Invocation
-from forged.cli.terminal import Bar
+from forged.cli.terminal import ProgressBar
 from tests.evaluation import (
     capture_scores,
     capture_trial,
@@ -63,7 +63,7 @@ def measure(call: Invocation, lives: Lives, named: Sequence[Subject], modes: Ite
     """Measure every set with every subject, as it is shipped."""
     shipped = (msgspec.structs.replace(each, shipped=True) for each in named)
     subjects = [settings.prepare(each, call.environ) for each in shipped]
-    bar = Bar(call.redraws(sys.stderr) and not call.as_json)
+    bar = ProgressBar(call.redraws(sys.stderr) and not call.as_json)
     try:
         return Lived(
             tuple(_sessions(bar, lives.sessions, subjects, modes)),
@@ -74,7 +74,7 @@ def measure(call: Invocation, lives: Lives, named: Sequence[Subject], modes: Ite
 
 
 def _sessions(
-    bar: Bar,
+    bar: ProgressBar,
     sets: Iterable[SessionSet],
     subjects: Sequence[Prepared],
     modes: Iterable[str],
@@ -86,13 +86,15 @@ def _sessions(
         yield SessionMeasurement(*about, figures, heard.failures, heard.turns, heard.seconds)
 
 
-def _capture(bar: Bar, sets: Iterable[SaidSet], subjects: Sequence[Prepared]) -> Iterator[CaptureMeasurement]:
+def _capture(
+    bar: ProgressBar, sets: Iterable[SaidSet], subjects: Sequence[Prepared]
+) -> Iterator[CaptureMeasurement]:
     for each, prepared in itertools.product(sets, subjects):
         kept = capture_trial.run(each, prepared, functools.partial(draw, bar, each.name))
         yield CaptureMeasurement(each.name, prepared.subject.model, capture_scores.figures(kept), kept)
 
 
-def draw(bar: Bar, title: str, doing: str, done: int, total: int) -> None:
+def draw(bar: ProgressBar, title: str, doing: str, done: int, total: int) -> None:
     """Draw a step of a measurement; where no bar is, only a wait that nobody expects is told."""
     bar.draw(f"{title}: {doing}", done, total)
     if doing == LEARNING:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from forged.cli.call import Invocation
-from forged.cli.terminal import Bar
+from forged.cli.terminal import ProgressBar
 from forged.memory import Memory
 from tests.evaluation.__main__ import Measurement, draw, table
 from tests.evaluation.dataset import Item, Query
@@ -74,7 +74,7 @@ def test_json_says_how_it_was_measured_and_has_each_querys_scores(evaluate):
 
 
 def test_without_a_terminal_only_a_wait_that_nobody_expects_is_told_and_once(capsys):
-    bar = Bar(Invocation(workspace="/w", environ={}).redraws(sys.stderr))
+    bar = ProgressBar(Invocation(workspace="/w", environ={}).redraws(sys.stderr))
 
     for step in (("embedding", 1, 2), (LEARNING, 0, 0), (LEARNING, 0, 0), ("asking", 1, 2)):
         draw(bar, "life", *step)

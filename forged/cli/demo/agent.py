@@ -38,7 +38,7 @@ TURNS = (
 )
 
 
-class Written(msgspec.Struct):
+class WriteTimes(msgspec.Struct):
     """Ids of the memories by what they are called in the demo, and the milliseconds of each write."""
 
     ids: dict[str, str]
@@ -61,7 +61,7 @@ class Read(msgspec.Struct):
     cached: bool
 
 
-def write(workspace: str) -> Written:
+def write(workspace: str) -> WriteTimes:
     """Remember four things, of which one leads to another by an edge."""
     ids: dict[str, str] = {}
     took = []
@@ -72,7 +72,7 @@ def write(workspace: str) -> Written:
             reply = client.remember(workspace, text, scope=scope, category=category, related=related)
             took.append(milliseconds_since(began))
             ids[name] = reply.memory_id
-    return Written(ids, took)
+    return WriteTimes(ids, took)
 
 
 def read(workspace: str, message: str, mode: str) -> Read:

@@ -14,7 +14,7 @@ import msgspec
 from click import echo
 
 from forged.cli.call import Invocation
-from forged.cli.demo.agent import TURNS, Finished, Read, Written
+from forged.cli.demo.agent import TURNS, Finished, Read, WriteTimes
 from forged.cli.demo.stage import Stage, expect, has_git, new_stage, wait_until
 from forged.cli.status import status_lines
 from forged.cli.terminal import escape
@@ -60,7 +60,7 @@ def _play(stage: Stage) -> None:
 def _agent_remembers(stage: Stage) -> dict[str, str]:
     """Ids of the memories by their names."""
     echo("\n2. An agent process remembers four things, through the client library")
-    done = msgspec.json.decode(stage.agent("write"), type=Written)
+    done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
     for memory_id, took in zip(done.ids.values(), done.milliseconds, strict=True):
         echo(f"  {memory_id}  {took:6.1f} ms, on disk before the answer")
     return done.ids

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from forged.cli.call import Invocation
 from forged.cli.doctor.checks import OK, WARN, Check
 from forged.cli.exits import Stop
-from forged.cli.service.looking import Service, look, unit_files
-from forged.cli.service.units import Standing
+from forged.cli.service.looking import ServiceStatus, look, unit_files
+from forged.cli.service.units import UnitFileState
 
 _INSTALL = "`forgectl service install`"
 
@@ -19,12 +19,12 @@ _INSTALL = "`forgectl service install`"
 def service(call: Invocation) -> Iterator[Check]:
     """Whether the units are those of this installation, and systemd listens."""
     try:
-        if all(file.standing == Standing.MISSING for file in unit_files(call)):
+        if all(file.standing == UnitFileState.MISSING for file in unit_files(call)):
             return
     except Stop:  # no program to compare them with
         return
     found = look(call)
-    odd = [file for file in found.files if file.standing in {Standing.MISSING, Standing.OLDER}]
+    odd = [file for file in found.files if file.standing in {UnitFileState.MISSING, UnitFileState.OLDER}]
     for file in odd:
         yield Check("service", WARN, f"{file.path} is {file.standing}", _INSTALL)
     if found.silence:
@@ -35,7 +35,7 @@ def service(call: Invocation) -> Iterator[Check]:
         yield Check("service", OK, _told(found))
 
 
-def _told(found: Service) -> str:
+def _told(found: ServiceStatus) -> str:
     """What differs from `install` is the person's own, and named."""
-    own = [file.path for file in found.files if file.standing != Standing.CURRENT]
+    own = [file.path for file in found.files if file.standing != UnitFileState.CURRENT]
     return f"systemd listens; {', '.join(own)}: of your own" if own else "systemd listens"

@@ -16,8 +16,8 @@ from forged.cli.call import Invocation, show
 from forged.cli.commands import reads
 from forged.cli.exits import NOT_DONE, NOT_RUNNING, OK
 from forged.cli.service.installing import install, uninstall
-from forged.cli.service.looking import Service, lingering, look
-from forged.cli.service.units import Standing
+from forged.cli.service.looking import ServiceStatus, lingering, look
+from forged.cli.service.units import UnitFileState
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, say, say_json, tell
 from forged.cli.user_manager import UnitState
@@ -65,7 +65,7 @@ def _say_steps(call: Invocation, steps: Iterator[str]) -> None:
         say(escape_line(step))
 
 
-def _lines(found: Service) -> Iterator[str]:
+def _lines(found: ServiceStatus) -> Iterator[str]:
     for file in found.files:
         yield f"{escape_line(file.path)}: {file.standing}"
     if found.silence:
@@ -87,7 +87,7 @@ def _in_words(unit: UnitState) -> str:
     return escape_line(", ".join(filter(None, facts)))
 
 
-def _verdict(found: Service) -> int:
-    if any(file.standing == Standing.MISSING for file in found.files):
+def _verdict(found: ServiceStatus) -> int:
+    if any(file.standing == UnitFileState.MISSING for file in found.files):
         return NOT_DONE
     return OK if any(unit.is_socket and unit.is_active for unit in found.units) else NOT_RUNNING

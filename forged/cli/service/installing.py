@@ -17,7 +17,7 @@ from forged.cli.call import Invocation
 from forged.cli.exits import Stop
 from forged.cli.service import units
 from forged.cli.service.looking import UnitFile, unit_files, wanted_units
-from forged.cli.service.units import Standing
+from forged.cli.service.units import UnitFileState
 from forged.cli.terminal import tell
 from forged.cli.user_manager import SERVICE, SOCKET, UNITS, UserManager, address_of, systemd_version
 
@@ -41,13 +41,13 @@ def install(call: Invocation, *, replaces: bool = False) -> Iterator[str]:
     if silence := manager.silence():
         again = "say `forgectl service install` once more in a session that you logged in to"
         raise Stop("unavailable", f"the units are written, but {silence}; {again}")
-    is_new = any(file.standing != Standing.CURRENT for file in files)
+    is_new = any(file.standing != UnitFileState.CURRENT for file in files)
     yield from _begin(call, manager, is_new=is_new)
 
 
 def uninstall(call: Invocation) -> Iterator[str]:
     """Stop and disable both units, and remove the files that `install` wrote."""
-    files = [file for file in unit_files(call) if file.standing != Standing.MISSING]
+    files = [file for file in unit_files(call) if file.standing != UnitFileState.MISSING]
     if not files:
         yield "no unit of forged is installed"
         return
@@ -70,7 +70,9 @@ def uninstall(call: Invocation) -> Iterator[str]:
 
 def _refuse_foreign(files: Sequence[UnitFile], *, replaces: bool) -> None:
     for file in files:
-        if file.standing in {Standing.CHANGED, Standing.FOREIGN} and not (replaces and _is_file(file.path)):
+        if file.standing in {UnitFileState.CHANGED, UnitFileState.FOREIGN} and not (
+            replaces and _is_file(file.path)
+        ):
             anew = "`forgectl service install --replace` writes it anew, without the changes"
             remedy = anew if _is_file(file.path) else "remove it"
             raise Stop("conflict", f"{file.path} is {file.standing}, so nothing was done: {remedy}")
@@ -89,10 +91,10 @@ def _verify(call: Invocation, wanted: Mapping[str, str]) -> None:
 
 
 def _put(file: UnitFile, text: str) -> str:
-    if file.standing == Standing.CURRENT:
+    if file.standing == UnitFileState.CURRENT:
         return f"{file.path} is up to date"
     units.replace(file.path, text)
-    return f"{'wrote' if file.standing == Standing.MISSING else 'replaced'} {file.path}"
+    return f"{'wrote' if file.standing == UnitFileState.MISSING else 'replaced'} {file.path}"
 
 
 def _begin(call: Invocation, manager: UserManager, *, is_new: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from forged.cli.call import Invocation
 from forged.cli.exits import Stop
-from forged.cli.service.units import Standing, rendered, standing
+from forged.cli.service.units import UnitFileState, rendered, standing
 from forged.cli.user_manager import (
     UNITS,
     UnitState,
@@ -27,10 +27,10 @@ class UnitFile(msgspec.Struct, frozen=True):
     """A unit's file: where it belongs, and what lies there."""
 
     path: str
-    standing: Standing
+    standing: UnitFileState
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceStatus(msgspec.Struct, frozen=True):
     """`silence`: why systemd says nothing of the units; `lingering`: yes, no, or empty where nobody knows."""
 
     files: tuple[UnitFile, ...]
@@ -39,14 +39,14 @@ class Service(msgspec.Struct, frozen=True):
     lingering: str = ""
 
 
-def look(call: Invocation) -> Service:
+def look(call: Invocation) -> ServiceStatus:
     """All of it; touches nothing."""
     files = unit_files(call)
     manager = UserManager.find(call)
     silence = manager.silence() if manager else "there is no systemctl here"
     if manager is None or silence:
-        return Service(files, silence=silence)
-    return Service(files, tuple(map(manager.unit, UNITS)), lingering=lingering(call))
+        return ServiceStatus(files, silence=silence)
+    return ServiceStatus(files, tuple(map(manager.unit, UNITS)), lingering=lingering(call))
 
 
 def unit_files(call: Invocation) -> tuple[UnitFile, ...]:

@@ -31,7 +31,7 @@ _VERIFY_S = 30.0
 _MOST_BYTES = 1 << 16
 
 
-class Standing(StrEnum):
+class UnitFileState(StrEnum):
     """What lies where a unit belongs."""
 
     MISSING = "missing"
@@ -55,17 +55,17 @@ def for_version(text: str, systemd: int) -> str:
     return _SINCE.sub(lambda line: line[2] if systemd >= int(line[1]) else line[0], text)
 
 
-def standing(path: str, wanted: str) -> Standing:
+def standing(path: str, wanted: str) -> UnitFileState:
     """How the file at `path` stands to the text that it should have."""
     if not os.path.lexists(path):
-        return Standing.MISSING
+        return UnitFileState.MISSING
     text = _read(path)
     mark = _MARK.match(text)
     if mark is None:
-        return Standing.FOREIGN
+        return UnitFileState.FOREIGN
     if _digest(text[mark.end() :]) != mark[1]:
-        return Standing.CHANGED
-    return Standing.CURRENT if text == wanted else Standing.OLDER
+        return UnitFileState.CHANGED
+    return UnitFileState.CURRENT if text == wanted else UnitFileState.OLDER
 
 
 def complaints(call: Invocation, units: Mapping[str, str]) -> tuple[str, bool]:

@@ -18,14 +18,14 @@ from forged_client import protocol as wire
 from forged_client.client import Client
 
 
-class Withheld(msgspec.Struct, frozen=True):
+class WithheldRow(msgspec.Struct, frozen=True):
     """A file of the repository at `root` that is not used."""
 
     root: str
     file: wire.WithheldFile
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class PageData(msgspec.Struct, frozen=True, kw_only=True):
     """`made_at` is RFC 3339; lists are newest first, and `memories` is all versions."""
 
     made_at: str
@@ -33,24 +33,24 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     all_repos: bool = False
     memories: tuple[wire.MemoryRecord, ...] = ()
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldRow, ...] = ()
     waiting: tuple[wire.Proposed, ...] = ()
     judged: tuple[wire.Judged, ...] = ()
     injections: tuple[wire.InjectedTurn, ...] = ()
 
 
-def look(client: Client, workspace: str, *, all_repos: bool) -> Seen:
+def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
     """Ask for all of it."""
     every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
     memories = gathering.memories(client, every)
     reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
-    return Seen(
+    return PageData(
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         workspace=workspace,
         all_repos=all_repos,
         memories=memories,
         withheld=tuple(
-            Withheld(reviewed.root.root, file)
+            WithheldRow(reviewed.root.root, file)
             for reviewed in reviews
             if reviewed.root is not None
             for file in reviewed.files
