@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from forged import door
 from forged.errors import ProviderError
-from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, Waiting
+from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, RetryBudget
 from forged.models.layers import LAYERS, first_layers, gives_layers, query_vectors
 from forged.models.texts import sendable
 
@@ -62,8 +62,8 @@ __all__ = [
     "ProgramChat",
     "Prompt",
     "Purpose",
+    "RetryBudget",
     "Vectors",
-    "Waiting",
     "classifier_key",
     "cleaned",
     "first_layers",
@@ -104,7 +104,7 @@ class Purpose(msgspec.Struct, frozen=True):
 
     name: str
     tops: tuple[str, ...] = ()
-    waiting: Waiting | None = None
+    waiting: RetryBudget | None = None
     suspect: bool = False
 
 

@@ -48,7 +48,7 @@ class Day(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class LimitReached(msgspec.Struct, frozen=True):
     """Which limit stands in the way, for how many seconds, and a sentence that tells a person both."""
 
     reason: Literal["daily_token_limit", "calls_per_minute"]
@@ -84,7 +84,7 @@ class Governor:
         """All days and purposes that are kept."""
         return tuple(self._days.values())
 
-    def admit(self, tokens: int, *, can_wait: bool = True) -> Refusal | None:
+    def admit(self, tokens: int, *, can_wait: bool = True) -> LimitReached | None:
         """Whether a call of about so many tokens may go now; None is yes, and its slot is taken.
 
         The calls of a minute limit only what `can_wait`: an agent that asks for its memories cannot.
@@ -166,7 +166,7 @@ class Governor:
         refusal = self._beyond_day(tokens)
         return refusal.message if refusal is not None else ""
 
-    def _beyond_day(self, tokens: int) -> Refusal | None:
+    def _beyond_day(self, tokens: int) -> LimitReached | None:
         used = self.tokens_today + self._under_way
         if not self._token_limit or used + tokens <= self._token_limit:
             return None
@@ -174,9 +174,9 @@ class Governor:
             f"{used:,} of today's {self._token_limit:,} tokens are used and the next call takes about "
             f"{tokens:,}; the count starts anew at {self.resets_at}, `memory.daily_token_limit` sets it"
         )
-        return Refusal("daily_token_limit", _until_midnight(self._clock()), message)
+        return LimitReached("daily_token_limit", _until_midnight(self._clock()), message)
 
-    def _beyond_minute(self) -> Refusal | None:
+    def _beyond_minute(self) -> LimitReached | None:
         now = self._clock()
         # A clock that was set back leaves slots that would never fall out.
         while self._slots and not now < self._slots[0] <= now + _MINUTE_S:
@@ -188,7 +188,7 @@ class Governor:
             f"the calls of the last minute reach the limit of {self.calls_per_minute:,}; the next may go in "
             f"{math.ceil(wait_s)} s"
         )
-        return Refusal("calls_per_minute", wait_s, message)
+        return LimitReached("calls_per_minute", wait_s, message)
 
 
 class GovernedChat:

@@ -1,6 +1,6 @@
 """How a chat reply ended: whether there is an answer in it, or else the word and the sentence for why not.
 
-In goes what came of a reply (`Said`), out comes a `Flaw`, or None for an answer. Providers name the end of
+In goes what came of a reply (`ModelReply`), out comes a `Flaw`, or None for an answer. Providers name the end of
 a reply in words of their own (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`, `refusal`),
 so a word is known by its parts. An unknown word, or none, says nothing against a text that is there.
 """
@@ -38,7 +38,7 @@ class Flaw(msgspec.Struct, frozen=True):
     told: str
 
 
-class Said(msgspec.Struct, frozen=True):
+class ModelReply(msgspec.Struct, frozen=True):
     """One reply, whole or as far as it came.
 
     `finish` is the endpoint's word for its end, `refused` and `called` say that the model refused or called a
@@ -74,7 +74,7 @@ class Said(msgspec.Struct, frozen=True):
         return begins_in_a_thought(self.content)
 
 
-def flaw_of(said: Said) -> Flaw | None:
+def flaw_of(said: ModelReply) -> Flaw | None:
     """Return why this is no answer, or None if it is one, be it in the thoughts (see `text_of`)."""
     if reason := _reason(said):
         before = " before an answer came" if reason == "cut" and not said.answer else ""
@@ -88,19 +88,19 @@ def flaw_of(said: Said) -> Flaw | None:
     return Flaw("empty", _TOLD["empty"])
 
 
-def text_of(said: Said) -> str:
+def text_of(said: ModelReply) -> str:
     """Return the answer. Some servers put it where thoughts belong; they are used if it is nowhere else."""
     if said.answer or not said.whole or _reason(said):
         return said.answer
     return without_thoughts(said.thoughts)
 
 
-def breaks_off(said: Said) -> bool:
+def breaks_off(said: ModelReply) -> bool:
     """Whether more would have come."""
     return not said.whole or _reason(said) in ("filtered", "cut", "server")
 
 
-def without_doubt(said: Said, clear: Callable[[str], bool]) -> Said:
+def without_doubt(said: ModelReply, clear: Callable[[str], bool]) -> ModelReply:
     """Leave out what may be a thought: of a text that breaks off, and where there is nothing but thoughts.
 
     `clear` tells of a text whether it can be none.
@@ -113,7 +113,7 @@ def without_doubt(said: Said, clear: Callable[[str], bool]) -> Said:
     return msgspec.structs.replace(said, thoughts="")
 
 
-def _reason(said: Said) -> str:
+def _reason(said: ModelReply) -> str:
     if said.refused:
         return "refused"
     finish = said.finish.lower()

@@ -16,7 +16,7 @@ from forged.activity import Activity
 from forged.config import bare_name
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import InProcessEmbedder, Loaded, threads
+from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 
 
 def fastembed_embedder(
@@ -41,10 +41,10 @@ def fastembed_embedder(
     )
 
 
-def _load(name: str, folder: Path) -> Loaded:
+def _load(name: str, folder: Path) -> LoadedModel:
     """Open the model. Raises ProviderError."""
     try:
-        from fastembed import TextEmbedding  # noqa: PLC0415 - an extra, and 0.3 s
+        from fastembed import TextEmbedding
 
         model = TextEmbedding(
             _known_as(name, [entry["model"] for entry in TextEmbedding.list_supported_models()]),
@@ -67,7 +67,7 @@ def _load(name: str, folder: Path) -> Loaded:
         except Exception as error:
             raise ProviderError(f"{name}: {type(error).__name__}", reason="bad_input") from error
 
-    return Loaded(encode, engine="fastembed")
+    return LoadedModel(encode, engine="fastembed")
 
 
 def _known_as(name: str, supported: list[str]) -> str:

@@ -42,7 +42,7 @@ _FOREVER = float("inf")
 State = Literal["untried", "ok", "slow", "failing"]
 
 
-class Waiting:
+class RetryBudget:
     """Somebody who waits for what calls bring: until when, and the retry that all calls of a turn share."""
 
     def __init__(self, until: float, since: float | None = None, retries: int = 1) -> None:
@@ -121,7 +121,7 @@ class Health:
             return Trouble("slow", message, self._wait_s(now))
         return None
 
-    def admit(self, waiting: Waiting | None = None) -> None:
+    def admit(self, waiting: RetryBudget | None = None) -> None:
         """Return if a call may go now. Raises ProviderError: in trouble nobody waits, and few go at all."""
         within_s = _FOREVER if waiting is None else waiting.until - self._clock()
         trouble = self.trouble(within_s)
@@ -164,7 +164,7 @@ class Health:
 
     # --- how it went ----------------------------------------------------------------------------------
 
-    def begin(self, waiting: Waiting | None = None, *, timed: bool = False) -> Attempt:
+    def begin(self, waiting: RetryBudget | None = None, *, timed: bool = False) -> Attempt:
         """A call begins; `timed` if it is of the kind that agents wait for, so that it tells the speed."""
         now = self._clock()
         self._starts.append(now)

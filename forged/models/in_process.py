@@ -51,7 +51,7 @@ Encode = Callable[[list[str], Kind], Vectors]
 """Texts that are not blank to rows. Called by several threads at once."""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedModel(msgspec.Struct, frozen=True):
     """A model that is ready.
 
     key: what its vectors depend on, where another engine runs it than was meant to; "" if none does.
@@ -107,7 +107,7 @@ class InProcessEmbedder:
     def __init__(
         self,
         key: str,
-        load: Callable[[], Loaded],
+        load: Callable[[], LoadedModel],
         *,
         query_prefix: str = "",
         passage_prefix: str = "",
@@ -148,7 +148,7 @@ class InProcessEmbedder:
         texts: list[str],
         kind: Kind = "passage",
         *,
-        purpose: Purpose,  # noqa: ARG002 - nothing leaves this process
+        purpose: Purpose,
         deadline: float | None = None,
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.

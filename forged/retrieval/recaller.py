@@ -19,7 +19,7 @@ import numpy as np
 
 from forged.errors import ForgedError, ProviderError
 from forged.map import Part
-from forged.models import Purpose, Vectors, Waiting
+from forged.models import Purpose, RetryBudget, Vectors
 from forged.retrieval.pipeline import FIRST_BUILD, reason_of
 from forged.retrieval.queries import queried
 from forged.retrieval.recall import Facts, Recollection, compared_by
@@ -154,7 +154,7 @@ class Recaller:
         views = await asyncio.gather(*(place.see(moment) for place in places))
         if remote is None and not any("dense" in view.legs or view.waiting for view in views):
             return None
-        waiting = Waiting(deadline)
+        waiting = RetryBudget(deadline)
         health.admit(waiting)
         async with asyncio.timeout_at(near(deadline)):
             found = await queried(embedder, (query,), Purpose("query", tops, waiting), near(deadline))

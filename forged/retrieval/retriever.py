@@ -16,7 +16,7 @@ import asyncio
 
 from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.models import Waiting
+from forged.models import RetryBudget
 from forged.retrieval.pipeline import FIRST_BUILD, Pipeline, held_by, reason_of
 from forged.retrieval.queries import Queried
 from forged.retrieval.recaller import Recaller
@@ -68,7 +68,7 @@ class Retriever:
 
         Neither asks for hypotheses or is kept for a turn.
         """
-        pipeline, course = self._pipeline, Course(Waiting(ask.deadline))
+        pipeline, course = self._pipeline, Course(RetryBudget(ask.deadline))
         view, queries = await sources.see(ask.deadline), ask.own_queries
         self._look(ask, sources)
         try:
@@ -123,7 +123,7 @@ class Retriever:
         return answer
 
     def _launch(self, ask: Ask, sources: Sources) -> Flight:
-        course = Course(Waiting(ask.deadline))
+        course = Course(RetryBudget(ask.deadline))
         course.join(near(ask.deadline), ask.deadline)
         task = asyncio.create_task(self._pipeline.run(ask, sources, course))
         task.add_done_callback(retrieved)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.memory import Memory
-from forged.models import Waiting
+from forged.models import RetryBudget
 from forged.retrieval.values import Answer
 from forged.scopes import Ranked
 
@@ -47,7 +47,7 @@ class Course:
     for all of them, for the sake of the next one who asks.
     """
 
-    def __init__(self, waiting: Waiting | None = None) -> None:
+    def __init__(self, waiting: RetryBudget | None = None) -> None:
         self.waiting = waiting
         self.embeds = False
         self._windows: list[tuple[float, float]] = []

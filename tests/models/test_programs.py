@@ -25,7 +25,7 @@ from forged.models import Completion, Door, Health, Prompt, Purpose
 from forged.models.programs.answers import completion_of
 from forged.models.programs.chat import ProgramChat
 from forged.models.programs.rows import rows
-from forged.models.programs.running import Ended
+from forged.models.programs.running import ProcessResult
 from forged.program import Program
 from tests.data.secrets import ALNUM, Draw
 from tests.support.clock import PATIENCE_S, eventually
@@ -314,7 +314,7 @@ def test_no_program_of_a_repository_is_run_and_none_that_others_can_change(place
     ],
 )  # fmt: skip
 def test_no_failure_passes_for_an_answer(row, printed, complained, code, reason):
-    ended = Ended(code, printed.encode(), complained.encode())
+    ended = ProcessResult(code, printed.encode(), complained.encode())
     with pytest.raises(ProviderError) as caught:
         completion_of(f"cli:{row}", rows()[row].reply, ended, (SYSTEM, USER))
 
@@ -324,7 +324,9 @@ def test_no_failure_passes_for_an_answer(row, printed, complained, code, reason)
 @pytest.mark.parametrize("row", AGENTS)
 def test_a_reply_of_nothing_is_flawed(row):
     empty = PRINTED[row].replace("[1]", " ")
-    done = completion_of(f"cli:{row}", rows()[row].reply, Ended(0, empty.encode(), b""), (SYSTEM, USER))
+    done = completion_of(
+        f"cli:{row}", rows()[row].reply, ProcessResult(0, empty.encode(), b""), (SYSTEM, USER)
+    )
 
     assert (done.text, done.flaw) == ("", "empty")
 

@@ -12,7 +12,7 @@ import pytest
 
 from forged.errors import ProviderError
 from forged.maps import BuildEvent
-from forged.models import Waiting
+from forged.models import RetryBudget
 from forged.scopes import CjkSource, CjkViews, Question, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
@@ -156,6 +156,6 @@ async def test_who_asks_the_same_query_at_once_shares_one_call_and_a_failure_is_
 
         roots.embedder.down = "server"
         with pytest.raises(ProviderError):
-            await roots.views.vector("咖啡", (), Waiting(time.monotonic() + PATIENCE_S))
+            await roots.views.vector("咖啡", (), RetryBudget(time.monotonic() + PATIENCE_S))
         roots.embedder.down = ""
-        assert len(await roots.views.vector("咖啡", (), Waiting(time.monotonic() + PATIENCE_S))) == 12
+        assert len(await roots.views.vector("咖啡", (), RetryBudget(time.monotonic() + PATIENCE_S))) == 12

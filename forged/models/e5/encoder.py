@@ -15,7 +15,7 @@ import numpy as np
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import Made, made
+from forged.models.e5.kept import ModelFiles, made
 from forged.models.e5.making import EngineError, Making
 from forged.models.e5.model_file import ModelFile, weights
 from forged.models.e5.tokenizer import Tokenizer
@@ -39,7 +39,7 @@ def opened(path: str, folder: str, of: str, making: Making) -> Encoder:
 class Encoder:
     """An open model."""
 
-    def __init__(self, model: ModelFile, folder: str, made: Made) -> None:
+    def __init__(self, model: ModelFile, folder: str, made: ModelFiles) -> None:
         """Open what was made of the model and is kept in the folder. Raises EngineError."""
         try:
             table = np.load(os.path.join(folder, made.words), mmap_mode="r")
@@ -81,7 +81,7 @@ class Encoder:
 
 def _session(path: str) -> tuple[Any, str]:
     """Open a graph, by which version of onnxruntime."""
-    import onnxruntime  # noqa: PLC0415 - an extra, and 0.1 s
+    import onnxruntime
 
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()

@@ -22,7 +22,7 @@ from forged.files import atomic
 _LIST, _LOCK = "made.json", "lock"
 
 
-class Made(msgspec.Struct, frozen=True):
+class ModelFiles(msgspec.Struct, frozen=True):
     """Names of the files, each its SHA-256 and an ending; `of` is what they were made of and by."""
 
     of: str
@@ -35,11 +35,11 @@ class Made(msgspec.Struct, frozen=True):
         return self.graph, self.weights, self.words
 
 
-def made(folder: str, of: str) -> Made | None:
+def made(folder: str, of: str) -> ModelFiles | None:
     """Return what is kept there if it was made of this and has not changed since; else None."""
     try:
         with open(os.path.join(folder, _LIST), "rb") as file:
-            found = msgspec.json.decode(file.read(), type=Made)
+            found = msgspec.json.decode(file.read(), type=ModelFiles)
         whole = found.of == of and all(_is_whole(folder, name) for name in found.files)
     except (OSError, msgspec.MsgspecError):
         return None
@@ -53,7 +53,7 @@ def keep(folder: str, ending: str, data: bytes) -> str:
     return name
 
 
-def finish(folder: str, all_of_it: Made) -> None:
+def finish(folder: str, all_of_it: ModelFiles) -> None:
     """Write the list, and remove what else lies there: of an earlier one, of makers that were killed.
 
     To be called `alone`. Raises OSError.

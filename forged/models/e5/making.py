@@ -80,15 +80,15 @@ def main(model: str, folder: str, of: str) -> None:
 
 
 def _make(model: ModelFile, folder: str, of: str) -> None:
-    from forged.models.e5.graph import graph_of  # noqa: PLC0415 - onnx is needed here and only here
-    from forged.models.e5.vocabulary import table_of  # noqa: PLC0415
+    from forged.models.e5.graph import graph_of
+    from forged.models.e5.vocabulary import table_of
 
     words = io.BytesIO()
     np.save(words, table_of(model))
     graph, weights_name, weights = graph_of(model)
     names = [kept.keep(folder, *file) for file in (("words", words.getvalue()), ("weights", weights))]
     assert names[1] == weights_name, "the graph knows its weights by this name"
-    kept.finish(folder, kept.Made(of, kept.keep(folder, "onnx", graph), weights_name, names[0]))
+    kept.finish(folder, kept.ModelFiles(of, kept.keep(folder, "onnx", graph), weights_name, names[0]))
 
 
 def _last_line(said: bytes) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from forged.errors import ProviderError
 from forged.models import Completion
-from forged.models.programs.running import Ended
+from forged.models.programs.running import ProcessResult
 from forged.models.quoting import Unsaid, quotable
 from forged.text.thoughts import without_thoughts
 from forged.text.tokens import estimate
@@ -42,7 +42,7 @@ _PRINTS_ITS_FAILURE = ("[API Error:", "API Error:")
 _NOT_STARTED = 127
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ProgramReply(msgspec.Struct, frozen=True):
     """What a program told of one call; `error` is a sentence, `status` of HTTP where it is told."""
 
     text: str = ""
@@ -52,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
 
 
-def completion_of(name: str, form: Form, ended: Ended, sent: tuple[str, ...]) -> Completion:
+def completion_of(name: str, form: Form, ended: ProcessResult, sent: tuple[str, ...]) -> Completion:
     """Return the reply as a completion, which is flawed if it is empty. Raises ProviderError."""
     if ended.printed is None:
         raise ProviderError(f"{name} printed too much for an answer", reason="bad_reply")
@@ -73,7 +73,7 @@ def completion_of(name: str, form: Form, ended: Ended, sent: tuple[str, ...]) ->
     )
 
 
-def _error(name: str, code: int, reply: Reply, sent: tuple[str, ...]) -> ProviderError:
+def _error(name: str, code: int, reply: ProgramReply, sent: tuple[str, ...]) -> ProviderError:
     """The word and the sentence for a failure, in which nothing that was sent is repeated."""
     status = reply.status or _status(reply.error)
     if code == _NOT_STARTED:
@@ -137,12 +137,12 @@ class _Claude(msgspec.Struct, frozen=True):
     api_error_status: int | None = None
 
 
-def _claude(printed: str) -> Reply:
+def _claude(printed: str) -> ProgramReply:
     for one in _documents(printed, _Claude):
         used = one.usage
         tokens = used.input_tokens + used.cache_creation_input_tokens + used.cache_read_input_tokens
         error = (one.result or "it failed") if one.is_error else ""
-        return Reply(one.result, error, one.api_error_status or 0, tokens, used.output_tokens)
+        return ProgramReply(one.result, error, one.api_error_status or 0, tokens, used.output_tokens)
     return _unread(printed)
 
 
@@ -163,7 +163,7 @@ class _Codex(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def _codex(printed: str) -> Reply:
+def _codex(printed: str) -> ProgramReply:
     """The last message; what failed on the way and was tried again is no error."""
     text, error, used, seen = "", "", _Used(), False
     for one in _documents(printed, _Codex):
@@ -174,7 +174,7 @@ def _codex(printed: str) -> Reply:
             used = one.usage
         elif one.kind == "turn.failed":
             error = one.error.message or "the turn failed"
-    return Reply(text, error, 0, used.input_tokens, used.output_tokens) if seen else _unread(printed)
+    return ProgramReply(text, error, 0, used.input_tokens, used.output_tokens) if seen else _unread(printed)
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -192,12 +192,12 @@ class _Gemini(msgspec.Struct, frozen=True):
     stats: _Stats | None = None
 
 
-def _gemini(printed: str) -> Reply:
+def _gemini(printed: str) -> ProgramReply:
     for one in _documents(printed, _Gemini):
         used = [model.tokens for model in (one.stats or _Stats()).models.values()]
         error = (one.error.message or "it failed") if one.error else ""
         tokens = sum(each.prompt for each in used), sum(each.candidates for each in used)
-        return Reply(one.response or "", error, 0, *tokens)
+        return ProgramReply(one.response or "", error, 0, *tokens)
     return _unread(printed)
 
 
@@ -217,7 +217,7 @@ class _OpenCode(msgspec.Struct, frozen=True):
     error: _Name | None = None
 
 
-def _opencode(printed: str) -> Reply:
+def _opencode(printed: str) -> ProgramReply:
     said, error, tokens, seen = "", "", [0, 0], False
     for one in _documents(printed, _OpenCode):
         seen = True
@@ -225,17 +225,17 @@ def _opencode(printed: str) -> Reply:
         tokens = [tokens[0] + one.part.tokens.input, tokens[1] + one.part.tokens.output]
         if one.error is not None:
             error = one.error.data.message or one.error.name or "it failed"
-    return Reply(said, error, 0, *tokens) if seen else _unread(printed)
+    return ProgramReply(said, error, 0, *tokens) if seen else _unread(printed)
 
 
-def _text(printed: str) -> Reply:
+def _text(printed: str) -> ProgramReply:
     told = printed.strip()
-    return Reply(told, told if told.startswith(_PRINTS_ITS_FAILURE) else "")
+    return ProgramReply(told, told if told.startswith(_PRINTS_ITS_FAILURE) else "")
 
 
-def _unread(printed: str) -> Reply:
+def _unread(printed: str) -> ProgramReply:
     """Not in the form that was asked for: no answer, though a line of it may say why there is none."""
-    return Reply(error=printed.strip())
+    return ProgramReply(error=printed.strip())
 
 
 def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
@@ -251,7 +251,7 @@ def _documents(printed: str, kind: type[_Form]) -> Iterator[_Form]:
             yield decode(line)
 
 
-_FORMS: dict[Form, Callable[[str], Reply]] = {
+_FORMS: dict[Form, Callable[[str], ProgramReply]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

@@ -27,7 +27,7 @@ _SEEN = frozenset({
 _ALSO = ("LC_", "XDG_")
 
 
-class Row(msgspec.Struct, frozen=True):
+class ProgramRow(msgspec.Struct, frozen=True):
     """One table of the file, which says what its keys mean."""
 
     tried: str
@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True):
     links: dict[str, str] = {}
 
 
-class Call(msgspec.Struct, frozen=True):
+class ProgramCall(msgspec.Struct, frozen=True):
     """One call as a process: `text` is for its standard input."""
 
     command: tuple[str, ...]
@@ -50,14 +50,14 @@ class Call(msgspec.Struct, frozen=True):
 
 
 @cache
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, ProgramRow]:
     """All rows by their names."""
     return msgspec.convert(
-        tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, Row]
+        tomllib.loads(Path(__file__).with_name("rows.toml").read_text("utf-8")), dict[str, ProgramRow]
     )
 
 
-def prepared(program: Program, system: str, user: str, folder: str) -> Call:
+def prepared(program: Program, system: str, user: str, folder: str) -> ProgramCall:
     """Return the call, and make in `folder` what it wants there."""
     row = rows()[program.row]
     env = environment(program, row)
@@ -72,10 +72,10 @@ def prepared(program: Program, system: str, user: str, folder: str) -> Call:
     args = tuple(said.get(arg, arg.replace(_FOLDER, folder)) for arg in row.args)
     env |= {name: value.replace(_FOLDER, folder) for name, value in row.env.items()}
     text = user if row.args else f"{system}\n\n{user}"
-    return Call((*program.command, *args), env, text)
+    return ProgramCall((*program.command, *args), env, text)
 
 
-def environment(program: Program, row: Row) -> dict[str, str]:
+def environment(program: Program, row: ProgramRow) -> dict[str, str]:
     """What the program may see; whatever it starts leaves memory alone."""
     seen = {
         name: value

@@ -1,6 +1,6 @@
 """One call of a program: a text on its standard input, what it printed on its standard output.
 
-In goes a command, an environment and a folder that has been made for it; out comes `Ended`. The program has
+In goes a command, an environment and a folder that has been made for it; out comes `ProcessResult`. The program has
 an empty directory and a TMPDIR in that folder, a session of its own, and nothing of it or of the folder is
 left when the call is over, is cancelled, or its process is killed (see `guard`).
 """
@@ -26,7 +26,7 @@ _LAST_WORDS_S = 0.2  # from the end of a program to the last of what it printed
 _FORGOTTEN_S = 86_400.0
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ProcessResult(msgspec.Struct, frozen=True):
     """What a program came to: exit code (negative: a signal), what it printed and what it complained.
 
     `printed` is None where that was too much.
@@ -57,7 +57,7 @@ def folder_in(scratch: str) -> Iterator[str]:
         rmtree(folder, ignore_errors=True)
 
 
-async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> Ended:
+async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text: str) -> ProcessResult:
     """Run a program to its end. Cancelled, it ends it, which takes half a second at most.
 
     What a process printed that has hidden from the program's group is not waited for.
@@ -87,7 +87,7 @@ async def run(command: Sequence[str], env: Mapping[str, str], folder: str, text:
         await asyncio.shield(process.ended.wait())
         transport.close()
     whole = bytes(process.printed) if len(process.printed) <= _MOST_PRINTED else None
-    return Ended(transport.get_returncode() or 0, whole, bytes(process.complained))
+    return ProcessResult(transport.get_returncode() or 0, whole, bytes(process.complained))
 
 
 class _Process(asyncio.SubprocessProtocol):
@@ -114,7 +114,7 @@ class _Process(asyncio.SubprocessProtocol):
         if len(kept) <= self._streams[fd]:
             kept += data
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._streams.pop(fd, None)
         if not self._streams:
             self.read.set()

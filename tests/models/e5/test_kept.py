@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from forged.models.e5 import kept
-from forged.models.e5.kept import Made
+from forged.models.e5.kept import ModelFiles
 
 OF = "model 1"
 
 
-def fill(folder: Path, of: str = OF, text: bytes = b"bytes of ") -> Made:
+def fill(folder: Path, of: str = OF, text: bytes = b"bytes of ") -> ModelFiles:
     names = {
         name: kept.keep(str(folder), name, text + name.encode()) for name in ("graph", "weights", "words")
     }
-    made = Made(of, **names)
+    made = ModelFiles(of, **names)
     kept.finish(str(folder), made)
     return made
 
