@@ -21,7 +21,7 @@ from forged.cli.commands import asks
 from forged.cli.exits import INTERRUPTED, NOT_DONE, Stop
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, local_time, tell
-from forged.documents import Document, File, Refused
+from forged.documents import DocumentFile, DocumentText, UnreadFile
 from forged.errors import WorkspaceError
 from forged_client import protocol as wire
 from forged_client.client import Client
@@ -77,7 +77,7 @@ def ingest_command(
         _ingest(call, _found(paths, source), **how)
 
 
-def _found(paths: Sequence[str], source: str) -> list[File | Refused]:
+def _found(paths: Sequence[str], source: str) -> list[DocumentFile | UnreadFile]:
     """Raises Stop."""
     if source and len(paths) > 1:
         raise Stop("usage", "--source names one file or folder; ingest them one by one")
@@ -89,7 +89,7 @@ def _found(paths: Sequence[str], source: str) -> list[File | Refused]:
 
 def _ingest(
     call: Invocation,
-    found: Sequence[File | Refused],
+    found: Sequence[DocumentFile | UnreadFile],
     *,
     meta: tuple[str, ...],
     agent_id: str,
@@ -134,28 +134,28 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _fates(
-    call: Invocation, client: Client, found: Sequence[File | Refused], asked: wire.Ingest
+    call: Invocation, client: Client, found: Sequence[DocumentFile | UnreadFile], asked: wire.Ingest
 ) -> Iterator[list[wire.DocumentFate]]:
     """What became of all, some at once in their order."""
     bar, done = ProgressBar(call.redraws(sys.stderr)), 0
     try:
         for batch in _batches(found):
-            texts = tuple(each for each in batch if isinstance(each, Document))
+            texts = tuple(each for each in batch if isinstance(each, DocumentText))
             told = iter(_asked(call, client, texts, asked))
-            yield [next(told) if isinstance(each, Document) else _refused(each) for each in batch]
+            yield [next(told) if isinstance(each, DocumentText) else _refused(each) for each in batch]
             done += len(batch)
             bar.draw("looking" if asked.look else "ingesting", done, len(found))
     finally:
         bar.wipe()
 
 
-def _batches(found: Sequence[File | Refused]) -> Iterator[list[Document | Refused]]:
+def _batches(found: Sequence[DocumentFile | UnreadFile]) -> Iterator[list[DocumentText | UnreadFile]]:
     """As many at once as is quick to answer; each is read when its turn has come."""
-    batch: list[Document | Refused] = []
+    batch: list[DocumentText | UnreadFile] = []
     size = 0
     for file in found:
-        each = documents.read(file) if isinstance(file, File) else file
-        more = len(each.text.encode()) if isinstance(each, Document) else 0
+        each = documents.read(file) if isinstance(file, DocumentFile) else file
+        more = len(each.text.encode()) if isinstance(each, DocumentText) else 0
         if batch and (size + more > _MOST_BYTES or len(batch) == _MOST_AT_ONCE):
             yield batch
             batch, size = [], 0
@@ -166,7 +166,7 @@ def _batches(found: Sequence[File | Refused]) -> Iterator[list[Document | Refuse
 
 
 def _asked(
-    call: Invocation, client: Client, texts: Sequence[Document], asked: wire.Ingest
+    call: Invocation, client: Client, texts: Sequence[DocumentText], asked: wire.Ingest
 ) -> tuple[wire.DocumentFate, ...]:
     if not texts:
         return ()
@@ -179,7 +179,7 @@ def _asked(
     return reply.fates
 
 
-def _refused(each: Refused) -> wire.DocumentFate:
+def _refused(each: UnreadFile) -> wire.DocumentFate:
     return wire.DocumentFate(source=each.source, became="refused", reason=each.why)
 
 

@@ -9,12 +9,12 @@ nothing can be read.
 """
 
 from forged.documents.pieces import pieces
-from forged.documents.reading import Document, File, Refused, found, read
+from forged.documents.reading import DocumentFile, DocumentText, UnreadFile, found, read
 
 __all__ = [
-    "Document",
-    "File",
-    "Refused",
+    "DocumentFile",
+    "DocumentText",
+    "UnreadFile",
     "found",
     "pieces",
     "read",

@@ -35,7 +35,7 @@ _JOINING = "\u200d\ufe0e\ufe0f"
 _MOST_JOINED = 8
 
 
-class Cut(msgspec.Struct, frozen=True):
+class PieceSpan(msgspec.Struct, frozen=True):
     """A piece: the characters from `start` to `end`.
 
     `headings` are those above what it says first that the piece before does not, outermost first.
@@ -55,14 +55,14 @@ class Cut(msgspec.Struct, frozen=True):
         return path[:_MOST_PATH]
 
 
-def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[Cut, ...]:
+def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[PieceSpan, ...]:
     """The pieces of a text; `size` and `overlap` in tokens, the overlap at most half a piece."""
     headings = tuple(_headings(text)) if markdown else ()
     places = _Places(text, tuple(at for at, _, _ in headings))
     above, pieces, reached = _Above(headings), [], 0
     for start, end in _spans(text, places, size, min(overlap, size // 2)):
         if not text[start:end].isspace():
-            pieces.append(Cut(start, end, text[start:end], above.at(reached)))
+            pieces.append(PieceSpan(start, end, text[start:end], above.at(reached)))
         reached = end
     return tuple(pieces)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from forged.documents.cutting import Cut, cut
+from forged.documents.cutting import PieceSpan, cut
 from forged.memory import Category, Memory, Origin, Piece, Scope, Trigger
 
 _HASH_DIGITS = 32
@@ -52,7 +52,7 @@ def pieces(
     )
 
 
-def _cues(piece: Cut) -> tuple[str, ...]:
+def _cues(piece: PieceSpan) -> tuple[str, ...]:
     """The headings above a piece, by which it is found as well, if it does not say them itself."""
     is_said = all(heading in piece.text for heading in piece.headings)
     return () if is_said else (piece.path,)

@@ -4,7 +4,7 @@ Markdown and plain text by the end of the name; a file that is named itself may 
 there is somebody else's: no link is followed but one that a person names itself, only regular files are
 opened, each of at most 900 KiB, and a walk ends after so many entries and so deep. Hidden files and folders
 are passed by. First all files are `found` by their names, then each is `read`: what is no such text is
-`Refused` with the reason. WorkspaceError is raised for a path that is not there.
+`UnreadFile` with the reason. WorkspaceError is raised for a path that is not there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class Document(msgspec.Struct, frozen=True):
+class DocumentText(msgspec.Struct, frozen=True):
     """A text by the name of where it is from."""
 
     source: str
@@ -37,14 +37,14 @@ class Document(msgspec.Struct, frozen=True):
     is_markdown: bool
 
 
-class Refused(msgspec.Struct, frozen=True):
+class UnreadFile(msgspec.Struct, frozen=True):
     """A file that is not read, or what ended a walk, and why."""
 
     source: str
     why: str
 
 
-class File(msgspec.Struct, frozen=True):
+class DocumentFile(msgspec.Struct, frozen=True):
     """A file that may be a document; `is_named`: a person named it itself."""
 
     source: str
@@ -52,7 +52,7 @@ class File(msgspec.Struct, frozen=True):
     is_named: bool = False
 
 
-def found(path: str, source: str = "") -> Iterator[File | Refused]:
+def found(path: str, source: str = "") -> Iterator[DocumentFile | UnreadFile]:
     """The files of a path, which names one or a folder, in the order of their names.
 
     Each is named by its path, or by `source` with the path below the folder. Raises WorkspaceError.
@@ -62,21 +62,21 @@ def found(path: str, source: str = "") -> Iterator[File | Refused]:
     if os.path.isdir(path):
         yield from _Walk(source or path).below(path, "", 0)
     else:
-        yield File(source or path, path, is_named=True)
+        yield DocumentFile(source or path, path, is_named=True)
 
 
-def read(file: File) -> Document | Refused:
+def read(file: DocumentFile) -> DocumentText | UnreadFile:
     """The text of a file."""
     try:
         data = _bytes(file)
     except OSError as error:
         if not file.is_named and os.path.islink(file.path):
-            return Refused(file.source, "a symbolic link; ingest the file that it leads to")
-        return Refused(file.source, f"cannot be read: {error.strerror}")
-    text = data if isinstance(data, Refused) else _text(file.source, data)
-    if isinstance(text, Refused):
+            return UnreadFile(file.source, "a symbolic link; ingest the file that it leads to")
+        return UnreadFile(file.source, f"cannot be read: {error.strerror}")
+    text = data if isinstance(data, UnreadFile) else _text(file.source, data)
+    if isinstance(text, UnreadFile):
         return text
-    return Document(file.source, text, os.path.splitext(file.path)[1].lower() in MARKDOWN)
+    return DocumentText(file.source, text, os.path.splitext(file.path)[1].lower() in MARKDOWN)
 
 
 class _Walk:
@@ -84,17 +84,17 @@ class _Walk:
         self._source = source.rstrip("/")
         self._room = _MOST_ENTRIES
 
-    def below(self, folder: str, below: str, depth: int) -> Iterator[File | Refused]:
+    def below(self, folder: str, below: str, depth: int) -> Iterator[DocumentFile | UnreadFile]:
         """All documents of a folder, which lies at `below` in the one that was named, with a slash behind."""
         if depth > _MOST_DEPTH:
-            yield Refused(self._named(below), f"lies more than {_MOST_DEPTH} folders deep")
+            yield UnreadFile(self._named(below), f"lies more than {_MOST_DEPTH} folders deep")
             return
         try:
             entries = self._listed(folder)
         except OSError as error:
             if not below:
                 raise WorkspaceError(f"{folder} cannot be read: {error.strerror}") from error
-            yield Refused(self._named(below), f"cannot be read: {error.strerror}")
+            yield UnreadFile(self._named(below), f"cannot be read: {error.strerror}")
             return
         for entry in entries:
             where = f"{below}{entry.name}"
@@ -102,9 +102,11 @@ class _Walk:
                 if entry.name not in _PASSED_BY:
                     yield from self.below(entry.path, f"{where}/", depth + 1)
             elif os.path.splitext(entry.name)[1].lower() in TEXT:
-                yield File(self._named(where), entry.path)
+                yield DocumentFile(self._named(where), entry.path)
         if self._room <= 0 and not below:
-            yield Refused(self._source, f"more than {_MOST_ENTRIES:,} files and folders; ingest it in parts")
+            yield UnreadFile(
+                self._source, f"more than {_MOST_ENTRIES:,} files and folders; ingest it in parts"
+            )
 
     def _listed(self, folder: str) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
@@ -125,24 +127,24 @@ def _is_shown(name: str) -> bool:
     return not name.startswith(".")
 
 
-def _bytes(file: File) -> bytes | Refused:
+def _bytes(file: DocumentFile) -> bytes | UnreadFile:
     """Raises OSError."""
     descriptor = os.open(file.path, _READ | (0 if file.is_named else os.O_NOFOLLOW))
     with open(descriptor, "rb") as opened:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return Refused(file.source, "not a regular file")
+            return UnreadFile(file.source, "not a regular file")
         data = opened.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        return Refused(file.source, f"larger than {MOST_BYTES >> 10} KiB; split it")
+        return UnreadFile(file.source, f"larger than {MOST_BYTES >> 10} KiB; split it")
     return data
 
 
-def _text(source: str, data: bytes) -> str | Refused:
+def _text(source: str, data: bytes) -> str | UnreadFile:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         is_wide = data.startswith(_UTF_16)
-        return Refused(source, f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
+        return UnreadFile(source, f"{'UTF-16' if is_wide else 'not a text'}; save it as text in UTF-8")
     if "\0" in text:
-        return Refused(source, "not a text: it holds NUL characters")
-    return text if text.strip() else Refused(source, "it is empty")
+        return UnreadFile(source, "not a text: it holds NUL characters")
+    return text if text.strip() else UnreadFile(source, "it is empty")

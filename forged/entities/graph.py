@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from forged.entities.names import entity_id
-from forged.entities.rules import Spoken
+from forged.entities.rules import Mentions
 from forged.entities.spoken import spoken_by
 from forged.memory import Entity, Memory
 
@@ -72,11 +72,11 @@ def graph_of(memories: Iterable[Memory]) -> EntityGraph:
     )
 
 
-def _ids(spoken: Spoken) -> list[str]:
+def _ids(spoken: Mentions) -> list[str]:
     return [entity_id(each.name) for each in spoken.entities]
 
 
-def _ties(memory_id: str, spoken: Spoken) -> Iterable[tuple[str, Tie]]:
+def _ties(memory_id: str, spoken: Mentions) -> Iterable[tuple[str, Tie]]:
     """Each relation from both of its ends."""
     for each in spoken.relations:
         source, target = entity_id(each.source), entity_id(each.target)

@@ -50,7 +50,7 @@ _PACKAGE = re.compile(r"@?[A-Za-z][\w.-]*(?:/[\w.-]+)*")
 _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?:;\n][\"')\]]*|^[ \t]*[-*#>]+)\s*\Z", re.MULTILINE)
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class Mentions(msgspec.Struct, frozen=True):
     """What a text names, in its order, each thing once; `aliases` are other names of one, with its id."""
 
     entities: tuple[Entity, ...] = ()
@@ -69,7 +69,7 @@ class _Span(msgspec.Struct, frozen=True):
 
 
 @lru_cache(_KEPT)
-def spoken_of(text: str) -> Spoken:
+def spoken_of(text: str) -> Mentions:
     """Entities and relations of a text. A text that was met lately is not read again."""
     text = text[:MOST_CHARACTERS]
     spans = list(_whole(text, _spans(text)))
@@ -86,7 +86,7 @@ def spoken_of(text: str) -> Spoken:
         found.setdefault(entity_id(package.name), package)
     found.pop("", None)
     aliases.pop("", None)
-    return Spoken(tuple(found.values())[:MOST_ENTITIES], relations, tuple(aliases.items())[:MOST_ENTITIES])
+    return Mentions(tuple(found.values())[:MOST_ENTITIES], relations, tuple(aliases.items())[:MOST_ENTITIES])
 
 
 # --- names ---------------------------------------------------------------------------------------------

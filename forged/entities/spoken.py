@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from forged.entities.names import LONGEST_NAME, entity_id
-from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS, Spoken, spoken_of
+from forged.entities.rules import MOST_ENTITIES, MOST_RELATIONS, Mentions, spoken_of
 from forged.memory import Entity, Memory, Relation
 
 
-def spoken_by(memory: Memory) -> Spoken:
+def spoken_by(memory: Memory) -> Mentions:
     """Entities, relations and other names; both ends of a relation are among the entities.
 
     What a person or a model wrote into the front matter comes first and wins where both say something.
@@ -23,7 +23,7 @@ def spoken_by(memory: Memory) -> Spoken:
         if key and len(each.name) <= LONGEST_NAME:
             there = entities.get(key)
             entities[key] = each if there is None or (each.type and not there.type) else there
-    return Spoken(tuple(entities.values())[:MOST_ENTITIES], relations, ruled.aliases)
+    return Mentions(tuple(entities.values())[:MOST_ENTITIES], relations, ruled.aliases)
 
 
 def _each_once(relations: tuple[Relation, ...]) -> tuple[Relation, ...]:

@@ -30,7 +30,7 @@ Place = tuple[int, str]
 """A memory: the place of its graph, and its id."""
 
 
-class Reached(msgspec.Struct, frozen=True):
+class ReachedMemory(msgspec.Struct, frozen=True):
     """A memory that was reached: over how many steps, what they are worth, and in words over what."""
 
     place: Place
@@ -59,11 +59,11 @@ class _Way(msgspec.Struct, frozen=True):
         return _Way(step.other, self.weight * step.weight, (*self.steps, step))
 
 
-def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[Reached, ...]:
+def two_hops(graphs: Sequence[EntityGraph], named: Sequence[str], most: int) -> tuple[ReachedMemory, ...]:
     """At most so many memories, the best first, of which half at most speak of what is named themselves."""
     ways = {start: _ways(graphs, start) for start in named}
     joining = [ways[one][other] for one in named for other in named if other != one and other in ways[one]]
-    best = dict[Place, Reached]()
+    best = dict[Place, ReachedMemory]()
     for found in (*_on_the_way(graphs, joining), *_at_the_end(graphs, ways)):
         there = best.get(found.place)
         if there is None or found.strength > there.strength:
@@ -115,16 +115,16 @@ def _name(graphs: Sequence[EntityGraph], key: str) -> str:
     return next((graph.names[key].name for graph in graphs if key in graph.names), key)
 
 
-def _on_the_way(graphs: Sequence[EntityGraph], joining: Sequence[_Way]) -> Iterator[Reached]:
+def _on_the_way(graphs: Sequence[EntityGraph], joining: Sequence[_Way]) -> Iterator[ReachedMemory]:
     """The memories that tell how two named things are joined: nothing else is worth as much."""
     for way in joining:
         path = _path(graphs, way)
         for step in way.steps:
             for place in step.memories:
-                yield Reached(place, len(way.steps), 1.0 + way.weight, path)
+                yield ReachedMemory(place, len(way.steps), 1.0 + way.weight, path)
 
 
-def _at_the_end(graphs: Sequence[EntityGraph], ways: dict[str, dict[str, _Way]]) -> Iterator[Reached]:
+def _at_the_end(graphs: Sequence[EntityGraph], ways: dict[str, dict[str, _Way]]) -> Iterator[ReachedMemory]:
     """The memories of all things that were reached."""
     for way in (each for reached in ways.values() for each in reached.values()):
         speaking = [(place, graph.speaking.get(way.key, ())) for place, graph in enumerate(graphs)]
@@ -133,7 +133,7 @@ def _at_the_end(graphs: Sequence[EntityGraph], ways: dict[str, dict[str, _Way]])
         path = _path(graphs, way)
         for place, ids in speaking:
             for memory_id in ids[:_LOOKED_AT]:
-                yield Reached((place, memory_id), len(way.steps), strength, path)
+                yield ReachedMemory((place, memory_id), len(way.steps), strength, path)
 
 
 def _path(graphs: Sequence[EntityGraph], way: _Way) -> str:

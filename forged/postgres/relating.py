@@ -5,8 +5,6 @@ of. Everything is of one owner, so that one machine of a distributed server answ
 the row as it stands after a write, and goes with it: nothing leads over what was forgotten or replaced.
 """
 
-# ruff: noqa: S608 - what is put into the text are names from this package, never a value
-
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +15,7 @@ from typing import Any
 import msgspec
 from psycopg.types.json import Jsonb
 
-from forged.entities import Spoken, entity_id, spoken_by
+from forged.entities import Mentions, entity_id, spoken_by
 from forged.errors import ForgedError
 from forged.files import parse
 from forged.memory import Entity, Memory, Scope, Trigger
@@ -171,7 +169,7 @@ class Relating:
         if lost:
             await self._run(_ORPHANED, things=sorted(lost))
 
-    async def _say(self, spoken: Mapping[str, Spoken]) -> None:
+    async def _say(self, spoken: Mapping[str, Mentions]) -> None:
         things = {entity_id(each.name): each for one in spoken.values() for each in one.entities}
         if not things:
             return
@@ -191,7 +189,7 @@ class Relating:
             descriptions=[things[each].description for each in ids],
         )
 
-    async def _relate(self, spoken: Mapping[str, Spoken], things: Mapping[str, Entity]) -> None:
+    async def _relate(self, spoken: Mapping[str, Mentions], things: Mapping[str, Entity]) -> None:
         said = sorted(
             (row, entity_id(each.source), entity_id(each.target), each.relation[:_LONGEST], each.weight)
             for row, one in spoken.items()
@@ -227,7 +225,7 @@ class Relating:
         return [Reached(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
 
 
-def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Spoken]:
+def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:
     return {memory_id: spoken_by(_memory(scope, *row)) for row in rows for memory_id in row[:1]}
 
 

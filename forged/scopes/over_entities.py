@@ -12,7 +12,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from forged import in_turn
-from forged.entities import EntityGraph, Reached, graph_of, named_in, two_hops
+from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.map import VectorMap
 
 MOST_REACHED = 64
@@ -25,13 +25,13 @@ class OverEntities:
         self._thread = thread
         self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
 
-    async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[Reached, ...]:
+    async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
         """The best first; `place` of each is the map's among `maps`, and the memory's id."""
         if not any(map(len, maps)):
             return ()
         return await in_turn.in_thread(self._thread, partial(self._search, tuple(maps), query))
 
-    def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[Reached, ...]:
+    def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
         graphs = [self._graph(home) for home in maps]
         named = named_in(graphs, query)
         return two_hops(graphs, named, MOST_REACHED) if named else ()

@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from forged.documents import Document, File, Refused, found, read, reading
+from forged.documents import DocumentFile, DocumentText, UnreadFile, found, read, reading
 from forged.documents.reading import MOST_BYTES
 from forged.errors import WorkspaceError
 
 
-def documents(path: str, source: str = "") -> list[Document | Refused]:
-    return [read(each) if isinstance(each, File) else each for each in found(path, source)]
+def documents(path: str, source: str = "") -> list[DocumentText | UnreadFile]:
+    return [read(each) if isinstance(each, DocumentFile) else each for each in found(path, source)]
 
 
 def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(tmp_path):
@@ -29,9 +29,9 @@ def test_markdown_and_text_below_a_folder_are_read_in_the_order_of_their_names(t
         (tmp_path / name).write_text(f"the text of {name}")
 
     assert documents(str(tmp_path), "docs/") == [
-        Document("docs/a.txt", "the text of a.txt", False),
-        Document("docs/b.md", "the text of b.md", True),
-        Document("docs/sub/c.markdown", "the text of sub/c.markdown", True),
+        DocumentText("docs/a.txt", "the text of a.txt", False),
+        DocumentText("docs/b.md", "the text of b.md", True),
+        DocumentText("docs/sub/c.markdown", "the text of sub/c.markdown", True),
     ]
 
 
@@ -39,7 +39,7 @@ def test_a_file_that_is_named_itself_is_read_whatever_it_is_called_and_through_a
     (tmp_path / "README").write_text("read me")
     (tmp_path / "link").symlink_to(tmp_path / "README")
 
-    assert (documents(str(tmp_path / "link"))) == [Document(str(tmp_path / "link"), "read me", False)]
+    assert (documents(str(tmp_path / "link"))) == [DocumentText(str(tmp_path / "link"), "read me", False)]
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,16 @@ def test_a_file_that_is_no_text_in_utf_8_is_refused_with_the_reason(tmp_path, da
     (tmp_path / "a.md").write_bytes(data)
     (tmp_path / "b.md").write_text("fine")
 
-    assert (documents(str(tmp_path), "d")) == [Refused("d/a.md", why), Document("d/b.md", "fine", True)]
+    assert (documents(str(tmp_path), "d")) == [
+        UnreadFile("d/a.md", why),
+        DocumentText("d/b.md", "fine", True),
+    ]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
     (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbftext")
 
-    assert (documents(str(tmp_path / "a.md"), "a")) == [Document("a", "text", True)]
+    assert (documents(str(tmp_path / "a.md"), "a")) == [DocumentText("a", "text", True)]
 
 
 def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(tmp_path):
@@ -76,8 +79,8 @@ def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(t
     os.mkfifo(tmp_path / "docs/b.md")
 
     assert documents(str(tmp_path / "docs"), "d") == [
-        Refused("d/a.md", "a symbolic link; ingest the file that it leads to"),
-        Refused("d/b.md", "not a regular file"),
+        UnreadFile("d/a.md", "a symbolic link; ingest the file that it leads to"),
+        UnreadFile("d/b.md", "not a regular file"),
     ]
 
 
@@ -97,7 +100,8 @@ def test_a_walk_ends_after_so_many_entries_and_so_deep_and_says_so(tmp_path, mon
     wide = documents(str(tmp_path / "a/b/c"), "d")
 
     assert (
-        deep == [Refused("d/a/b/", "lies more than 1 folders deep"), Refused("d", deep[-1].why)][: len(deep)]
+        deep
+        == [UnreadFile("d/a/b/", "lies more than 1 folders deep"), UnreadFile("d", deep[-1].why)][: len(deep)]
     )
-    assert [type(each) for each in wide] == [Document, Document, Document, Refused]
+    assert [type(each) for each in wide] == [DocumentText, DocumentText, DocumentText, UnreadFile]
     assert "ingest it in parts" in wide[-1].why

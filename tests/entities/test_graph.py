@@ -7,17 +7,17 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from forged.entities import Reached, graph_of, named_in, two_hops
+from forged.entities import ReachedMemory, graph_of, named_in, two_hops
 from forged.memory import Entity, Memory, Relation
 from tests.data.memories import memory
 
 
-def reached(question: str, *roots: list[Memory], most: int = 10) -> list[Reached]:
+def reached(question: str, *roots: list[Memory], most: int = 10) -> list[ReachedMemory]:
     graphs = [graph_of(memories) for memories in roots]
     return list(two_hops(graphs, named_in(graphs, question), most))
 
 
-def ids(found: list[Reached]) -> list[str]:
+def ids(found: list[ReachedMemory]) -> list[str]:
     return [each.place[1] for each in found]
 
 

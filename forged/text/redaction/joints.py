@@ -43,7 +43,7 @@ _LEAST, _PIECE, _REACH = 16, 120, 160
 _INSIDE = frozenset("-_+/=.")
 
 
-class Cut(msgspec.Struct, frozen=True):
+class RedactedSpan(msgspec.Struct, frozen=True):
     """A stretch that is left out, and what stands for it: nothing for a break, a line end for a far stretch.
 
     `is_firm`: what is on both sides surely is one value. `is_before_word`: a line begins with plain prose.
@@ -60,10 +60,10 @@ class Joined(msgspec.Struct, frozen=True):
     """What is around the breaks of a text, without them. `places` are those of the cuts in `text`."""
 
     text: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RedactedSpan, ...]
     places: tuple[int, ...]
 
-    def crossed(self, start: int, stop: int) -> tuple[Cut, ...]:
+    def crossed(self, start: int, stop: int) -> tuple[RedactedSpan, ...]:
         """The cuts strictly within a stretch of the joined text."""
         return self.cuts[bisect_right(self.places, start) : bisect_left(self.places, stop)]
 
@@ -104,7 +104,7 @@ def is_word(piece: str) -> bool:
     return _WORD.fullmatch(piece) is not None
 
 
-def _without(text: str, breaks: Sequence[Cut]) -> Joined:
+def _without(text: str, breaks: Sequence[RedactedSpan]) -> Joined:
     cuts = tuple(_with_far_stretches(breaks, len(text)))
     pieces, places, size, end = [], [], 0, 0
     for cut in cuts:
@@ -115,19 +115,19 @@ def _without(text: str, breaks: Sequence[Cut]) -> Joined:
     return Joined("".join([*pieces, text[end:]]), cuts, tuple(places))
 
 
-def _with_far_stretches(breaks: Sequence[Cut], size: int) -> Iterator[Cut]:
+def _with_far_stretches(breaks: Sequence[RedactedSpan], size: int) -> Iterator[RedactedSpan]:
     end = 0
     for cut in breaks:
         far = cut.start - _REACH
         if far > end + (_REACH if end else 0):
-            yield Cut(end + _REACH if end else 0, far, stand_in="\n")
+            yield RedactedSpan(end + _REACH if end else 0, far, stand_in="\n")
         yield cut
         end = cut.stop
     if end + _REACH < size:
-        yield Cut(end + _REACH, size, stand_in="\n")
+        yield RedactedSpan(end + _REACH, size, stand_in="\n")
 
 
-def _cuts(text: str) -> Iterator[Cut]:
+def _cuts(text: str) -> Iterator[RedactedSpan]:
     found = list(_between_strings(text)) if _has_strings(text) else []
     found += _between_lines(text, _LINES)
     if "\\n" in text:
@@ -139,13 +139,13 @@ def _cuts(text: str) -> Iterator[Cut]:
             end = cut.stop
 
 
-def _between_strings(text: str) -> Iterator[Cut]:
+def _between_strings(text: str) -> Iterator[RedactedSpan]:
     for found in _STRINGS.finditer(text):
         start, stop = found.span()
         while start and text[start - 1] == "\\":
             start -= 1
         if start and _is_inside(text[start - 1]) and _is_inside(text[stop : stop + 1]):
-            yield Cut(start, stop, is_firm=True)
+            yield RedactedSpan(start, stop, is_firm=True)
 
 
 def _has_strings(text: str) -> bool:
@@ -155,7 +155,7 @@ def _has_strings(text: str) -> bool:
     return "'" in text and bool([quote for quote in _SINGLE if quote in text])
 
 
-def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[Cut]:
+def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[RedactedSpan]:
     for found in ends.finditer(text):
         start, stop = found.span()
         line = text[max(0, start - _PIECE) : start]
@@ -166,7 +166,7 @@ def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[Cut]:
         if len(before) + len(after) >= _LEAST and _is_odd(before, after):
             rest = text[stop + len(after) : stop + len(after) + 1]
             is_firm = rest in ("", "\n", "\r") and len(_ODD.findall(after)) > 1 < len(_ODD.findall(before))
-            yield Cut(start - len(line) + len(left), stop, is_firm, is_word(after))
+            yield RedactedSpan(start - len(line) + len(left), stop, is_firm, is_word(after))
 
 
 def _is_odd(before: str, after: str) -> bool:
