@@ -19,7 +19,7 @@ from forged.cli.terminal import escape_line
 from forged.errors import ConfigError, SharedError
 
 if TYPE_CHECKING:
-    from forged.postgres import Connection, Finding, Member, Owner, Server, Settings
+    from forged.postgres import Connection, Finding, Member, RowOwner, ServerInfo, Settings
 
 _T = TypeVar("_T")
 # What a person must change here, what the administrator of the server must, and what passes by itself.
@@ -59,7 +59,7 @@ def status_command(call: Invocation) -> None:
     """Show which server is used for what, and which roles may get at whose rows."""
     settings = _settings(call)
 
-    async def look(there: Connection) -> tuple[Server, tuple[Member, ...]]:
+    async def look(there: Connection) -> tuple[ServerInfo, tuple[Member, ...]]:
         await postgres.require_current(there, settings.models)
         return postgres.server(there), await postgres.members(there)
 
@@ -149,17 +149,17 @@ def revoke_command(call: Invocation, user: str, agents: tuple[str, ...], documen
     show(call, {"role": role, "revoked": [_named(each) for each in gone]}, map(escape_line, lines))
 
 
-def _owner(scope: str, id_: str = "") -> Owner:
+def _owner(scope: str, id_: str = "") -> RowOwner:
     if not id_ and scope != "org":
         raise Stop("usage", f"the {scope} has no name")
     return postgres.owner(scope, id_)
 
 
-def _owners(agents: Iterable[str], *, documents: bool) -> list[Owner]:
+def _owners(agents: Iterable[str], *, documents: bool) -> list[RowOwner]:
     return [*(_owner("agent", name) for name in agents), *([_owner("org")] if documents else [])]
 
 
-def _named(owner: Owner) -> str:
+def _named(owner: RowOwner) -> str:
     return f"{owner.scope} {owner.id}" if owner.id else "the organization"
 
 

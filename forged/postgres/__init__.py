@@ -12,28 +12,28 @@ from forged import door
 
 if TYPE_CHECKING:
     from forged.postgres.connecting import Connection, connect
-    from forged.postgres.inspecting import Finding, Server, check, examine, server
+    from forged.postgres.inspecting import Finding, ServerInfo, check, examine, server
     from forged.postgres.machines import Machines, OwnMarks
     from forged.postgres.migrating import migrate, require_current
-    from forged.postgres.relating import Reached
-    from forged.postgres.roles import Member, Owner, grant, members, owner, revoke
+    from forged.postgres.relating import ReachedRow
+    from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import Shared
-    from forged.postgres.stock import Held, Stock
+    from forged.postgres.stock import ServerDocument, ServerDocuments
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
     "Connection",
     "Finding",
-    "Held",
     "Machines",
     "Member",
     "OwnMarks",
-    "Owner",
-    "Reached",
-    "Server",
+    "ReachedRow",
+    "RowOwner",
+    "ServerDocument",
+    "ServerDocuments",
+    "ServerInfo",
     "Settings",
     "Shared",
-    "Stock",
     "Stored",
     "check",
     "connect",
@@ -51,12 +51,12 @@ __all__ = [
 __getattr__ = door(
     __name__,
     connecting=("Connection", "connect"),
-    inspecting=("Finding", "Server", "check", "examine", "server"),
-    roles=("Member", "Owner", "grant", "members", "owner", "revoke"),
+    inspecting=("Finding", "ServerInfo", "check", "examine", "server"),
+    roles=("Member", "RowOwner", "grant", "members", "owner", "revoke"),
     migrating=("migrate", "require_current"),
-    relating=("Reached",),
+    relating=("ReachedRow",),
     machines=("Machines", "OwnMarks"),
     shared=("Shared",),
-    stock=("Held", "Stock"),
+    stock=("ServerDocument", "ServerDocuments"),
     values=("Settings", "Stored", "settings_of"),
 )

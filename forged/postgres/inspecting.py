@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerInfo(msgspec.Struct, frozen=True):
     """Where one is connected, to what, and as whom."""
 
     address: str
@@ -45,10 +45,10 @@ class Server(msgspec.Struct, frozen=True):
     role: str
 
 
-def server(connection: Connection) -> Server:
+def server(connection: Connection) -> ServerInfo:
     info = connection.info
     major, minor = divmod(info.server_version, 10_000)
-    return Server(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
+    return ServerInfo(f"{info.host}:{info.port}/{info.dbname}", f"{major}.{minor}", info.user)
 
 
 async def check(connection: Connection, settings: Settings) -> list[Finding]:

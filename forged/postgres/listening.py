@@ -30,7 +30,7 @@ _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
 _KNOWN_WRITERS = 100
 
 
-class Change(msgspec.Struct, frozen=True):
+class OwnerChange(msgspec.Struct, frozen=True):
     """Rows of an owner are others now; `scope` is "" where anything may have changed."""
 
     scope: str = ""
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
     writer: str = ""
 
 
-Heard = Callable[[Change], None]
+Heard = Callable[[OwnerChange], None]
 
 
 class Listening:
@@ -71,7 +71,7 @@ class Listening:
                 async with connection:
                     await self._ask(connection, f"LISTEN {CHANNEL}")
                     self.is_connected, wait_s = True, _FIRST_RETRY_S
-                    self._tell(Change())
+                    self._tell(OwnerChange())
                     await self._hear(connection)
             except (SharedError, psycopg.Error, OSError) as error:
                 logger.info("not listening to the shared server error=%s", type(error).__name__)
@@ -99,8 +99,8 @@ class Listening:
         self._seen.move_to_end(writer)
         while len(self._seen) > _KNOWN_WRITERS:
             self._seen.popitem(last=False)
-        self._tell(Change(scope, digest, writer))
+        self._tell(OwnerChange(scope, digest, writer))
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: OwnerChange) -> None:
         for heard in tuple(self._told):
             heard(change)

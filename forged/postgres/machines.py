@@ -20,9 +20,9 @@ from forged.errors import ProviderError, SharedError, StoreError
 from forged.files import Root, agent_ids, agent_root, root_at
 from forged.maps import BuildEvent, Indexer
 from forged.memory import Scope
-from forged.postgres.listening import Change
+from forged.postgres.listening import OwnerChange
 from forged.postgres.owner_rows import OwnerRows
-from forged.postgres.replicating import Replication, Standing
+from forged.postgres.replicating import Replication, SyncState
 from forged.postgres.root_files import RootFiles, TakeAway
 from forged.postgres.shared import Shared
 from forged.postgres.writing import owner_digest
@@ -71,7 +71,7 @@ class Machines:
         self._compared_at = -math.inf  # of the monotonic clock
 
     @property
-    def standing(self) -> Mapping[tuple[str, str], Standing]:
+    def standing(self) -> Mapping[tuple[str, str], SyncState]:
         """How far each root is, by scope and owner."""
         return {each.owner: each.standing for each in self._roots.values()}
 
@@ -90,7 +90,7 @@ class Machines:
             for end in ends:
                 end()
 
-    def _heard(self, change: Change) -> None:
+    def _heard(self, change: OwnerChange) -> None:
         if not change.scope:
             self._compared_at = -math.inf
         owners = {owner for scope, owner in self.standing if scope == change.scope}

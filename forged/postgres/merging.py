@@ -32,7 +32,7 @@ from forged.memory import Memory, time_ns
 from forged.state import NEVER_MET, Mark, Replica, is_newer
 
 
-class Version(msgspec.Struct, frozen=True, gc=False):
+class FileVersion(msgspec.Struct, frozen=True, gc=False):
     """A file of a memory as one side has it. `created` is Unix microseconds, 0 where nobody knows."""
 
     sha256: str
@@ -40,7 +40,7 @@ class Version(msgspec.Struct, frozen=True, gc=False):
     supersedes: str = ""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class MergePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be done, by ids. `marks` follow from what is known; `met` are equal on both sides.
 
     `pull` is to be fetched and `push` to be sent; `both` differ from what they had in common.
@@ -60,13 +60,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.take_away or self.pull or self.push or self.both or self.marks_to_send)
 
 
-Held = Mapping[str, Version]
+Held = Mapping[str, FileVersion]
 # Ids that are also names of files everywhere; what has another one stays where it is.
 PORTABLE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
-def version_of(memory: Memory, sha256: str) -> Version:
-    return Version(sha256, time_ns(memory.created_at) // 1000, memory.supersedes or "")
+def version_of(memory: Memory, sha256: str) -> FileVersion:
+    return FileVersion(sha256, time_ns(memory.created_at) // 1000, memory.supersedes or "")
 
 
 def problem_with(memory_id: str, scope: str, data: bytes) -> str:
@@ -80,7 +80,9 @@ def problem_with(memory_id: str, scope: str, data: bytes) -> str:
     return "" if memory.id == memory_id else "it says that it has another id"
 
 
-def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, Mark]) -> Plan:
+def planned(
+    here: Held, there: Held, known: Mapping[str, Replica], marks_there: Mapping[str, Mark]
+) -> MergePlan:
     """Compare a root with the rows of its owner, by what is known of both."""
     marks = {each: replica.mark for each, replica in known.items() if replica.mark is not None}
     newer = {each: mark for each, mark in marks_there.items() if is_newer(mark, known.get(each))}
@@ -105,7 +107,7 @@ def planned(here: Held, there: Held, known: Mapping[str, Replica], marks_there: 
             pull.append(each)
         else:
             both.append(each)
-    return Plan(
+    return MergePlan(
         marks=marks,
         take_away=tuple(sorted(each for each, mark in marks.items() if mark.is_dead and each in here)),
         pull=tuple(sorted(pull)),

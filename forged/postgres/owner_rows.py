@@ -9,8 +9,6 @@ by one statement, which sees rows and marks at one moment.
 psycopg's errors become SharedError; a ProviderError says that nothing may leave now.
 """
 
-# ruff: noqa: S608 - what is put into the text are names from this package, never a value
-
 from __future__ import annotations
 
 import time
@@ -26,10 +24,10 @@ from forged.memory import Scope, time_ns
 from forged.models import Purpose
 from forged.postgres import leaving, spooling, statements
 from forged.postgres.connecting import Connection
-from forged.postgres.merging import Version
+from forged.postgres.merging import FileVersion
 from forged.postgres.relating import Relating
 from forged.postgres.replaying import FOR_EVER
-from forged.postgres.replicating import Carried, Change, News, Taken, one_of
+from forged.postgres.replicating import Carried, FileChange, PushResult, RemoteChanges, one_of
 from forged.postgres.schema import table
 from forged.postgres.shared import Shared
 from forged.postgres.tables import TABLES
@@ -51,7 +49,7 @@ class OwnerRows:
         self._purpose = Purpose("shared", (top,))
         self._sql = _Sql(scope)
 
-    async def news(self, since: int) -> News:
+    async def news(self, since: int) -> RemoteChanges:
         values = {"since": since or -1, "owner": self._owner, "scope": str(self._scope)}
         versions, marks, cursor = {}, {}, since
         await self._shared.door.check(self._purpose, ())
@@ -60,10 +58,10 @@ class OwnerRows:
         for kind, memory_id, sha256, at, supersedes, changed in found:
             cursor = max(cursor, changed)
             if kind == "row":
-                versions[memory_id] = Version(sha256, at, supersedes)
+                versions[memory_id] = FileVersion(sha256, at, supersedes)
             else:  # what a newer forged calls otherwise is gone as well
                 marks[memory_id] = Mark(at, kind if kind in _KINDS else "version")
-        return News(versions, marks, cursor)
+        return RemoteChanges(versions, marks, cursor)
 
     async def fetch(self, ids: Sequence[str]) -> Mapping[str, Carried]:
         values = {"owner": self._owner, "ids": list(ids), "most": MAX_FILE_BYTES}
@@ -74,7 +72,7 @@ class OwnerRows:
             for memory_id, data, memory_type, importance, metadata, agent_id in found
         }
 
-    async def push(self, changes: Mapping[str, Change]) -> Taken:
+    async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         rows = [self._row(each, change) for each, change in changes.items()]
         clean = await leaving.cleared(
             rows, self._shared.door, self._shared.settings.model.dimension, datetime.now(UTC)
@@ -86,19 +84,19 @@ class OwnerRows:
         if self._shared.embedder is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
             self._shared.replay.wake()
-        return Taken(taken.ids, taken.refused | kept)
+        return PushResult(taken.ids, taken.refused | kept)
 
-    async def _pushed(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> Taken:
+    async def _pushed(self, rows: Sequence[Stored], expected: Mapping[str, str]) -> PushResult:
         """Of rows that the server takes in no form, all but those."""
         if not rows:
-            return Taken()
+            return PushResult()
         try:
-            return Taken(await self._written(rows, expected))
+            return PushResult(await self._written(rows, expected))
         except SharedError as error:
             if error.reason not in FOR_EVER or error.reason == "permission":
                 raise
             if len(rows) == 1:
-                return Taken(refused=frozenset({rows[0].id}))
+                return PushResult(refused=frozenset({rows[0].id}))
         half = len(rows) // 2
         return one_of([await self._pushed(rows[:half], expected), await self._pushed(rows[half:], expected)])
 
@@ -161,7 +159,7 @@ class OwnerRows:
         told = payload((self._scope, self._owner), self._shared.daemon)
         await connection.execute(statements.NOTIFY, {"payload": told})
 
-    def _row(self, memory_id: str, change: Change) -> Stored:
+    def _row(self, memory_id: str, change: FileChange) -> Stored:
         data, detail = change.carried.data, change.carried.detail
         memory = parse(data, self._scope, memory_id)
         return Stored(

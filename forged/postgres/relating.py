@@ -139,7 +139,7 @@ def two_hops(scope: Scope, set_name: str = "") -> str:
     ORDER BY b.strength DESC, b.depth, t.id LIMIT %(most)s"""
 
 
-class Reached(msgspec.Struct, frozen=True):
+class ReachedRow(msgspec.Struct, frozen=True):
     """A row that so many steps lead to, what they are worth, and in words over what."""
 
     row: Stored
@@ -207,7 +207,7 @@ class Relating:
 
     async def reached(
         self, names: Sequence[str], filters: Mapping[str, Any] | None = None, least: float = 0.0
-    ) -> list[Reached]:
+    ) -> list[ReachedRow]:
         """The rows that two steps lead to from things of these ids, the best first."""
         start = [each for (each,) in await self._run(_NAMED, names=list(names))][:_MOST_STARTS]
         if not start:
@@ -222,7 +222,7 @@ class Relating:
             least=least,
         )
         here = TABLES[self._scope]
-        return [Reached(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
+        return [ReachedRow(here.stored(row[:-3], here.read), *row[-3:]) for row in found]
 
 
 def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions]:

@@ -19,7 +19,7 @@ import msgspec
 from forged.errors import ProviderError, SharedError, StoreError
 from forged.postgres import leaving, spooling
 from forged.postgres.values import Stored
-from forged.postgres.writing import Writer
+from forged.postgres.writing import RowWriter
 from forged.state import State, Write
 
 logger = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ class Replay:
         state: State,
         dimension: int,
         *,
-        writer: Callable[[float], contextlib.AbstractAsyncContextManager[Writer]],
-        send: Callable[[Callable[[Writer], Any], Sequence[str]], Awaitable[None]],
+        writer: Callable[[float], contextlib.AbstractAsyncContextManager[RowWriter]],
+        send: Callable[[Callable[[RowWriter], Any], Sequence[str]], Awaitable[None]],
         with_vectors: Callable[[Sequence[Stored]], Awaitable[list[Stored]]],
     ) -> None:
         """`writer` is one until a deadline; `send` has the server write, if these texts may leave.
@@ -139,7 +139,7 @@ class Replay:
         await self._outbox.done([position for position, _ in waiting])
 
 
-async def _wanting(writer: Writer, write: Write) -> Stored | None:
+async def _wanting(writer: RowWriter, write: Write) -> Stored | None:
     scope, owner = spooling.owner_of(write)
     text = await writer.text_without_vector(scope, owner, write.id)
     return None if text is None else Stored(scope=scope, owner=owner, id=write.id, content=text)

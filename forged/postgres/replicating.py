@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from forged.errors import MemoryFormatError
-from forged.postgres.merging import Held, Plan, Version, planned, settled
+from forged.postgres.merging import FileVersion, Held, MergePlan, planned, settled
 from forged.state import Detail, Mark, Replicas
 
 # So many files travel together, of at most 256 KiB each.
@@ -31,26 +31,26 @@ class Carried(msgspec.Struct, frozen=True):
     detail: Detail = Detail()
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """A file that is to be a row, where there was one with the hash `expected`, or none."""
 
     carried: Carried
-    version: Version
+    version: FileVersion
     expected: str = ""
 
 
-class News(msgspec.Struct, frozen=True):
+class RemoteChanges(msgspec.Struct, frozen=True):
     """What has changed in the rows of an owner up to a `cursor`, which is that of the next question.
 
     The row of a memory whose mark has changed is among them, if it is there.
     """
 
-    versions: Mapping[str, Version]
+    versions: Mapping[str, FileVersion]
     marks: Mapping[str, Mark]
     cursor: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class PushResult(msgspec.Struct, frozen=True):
     """What the other side has now, and what it did not get because it may not have it."""
 
     ids: frozenset[str] = frozenset()
@@ -68,11 +68,11 @@ class Folder(Protocol):
         """Files as they were at the last look; one that is another now is left out."""
         ...
 
-    async def write(self, files: Mapping[str, Carried]) -> Taken:
+    async def write(self, files: Mapping[str, Carried]) -> PushResult:
         """Write new files."""
         ...
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> Taken:
+    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
         """Write other bytes into the file with the hash `expected`."""
         ...
 
@@ -81,10 +81,10 @@ class Folder(Protocol):
         ...
 
 
-class Rows(Protocol):
+class OwnedRows(Protocol):
     """The rows of an owner."""
 
-    async def news(self, since: int) -> News:
+    async def news(self, since: int) -> RemoteChanges:
         """What has changed since a cursor; since 0, all there is."""
         ...
 
@@ -92,7 +92,7 @@ class Rows(Protocol):
         """The files of rows that are there."""
         ...
 
-    async def push(self, changes: Mapping[str, Change]) -> Taken:
+    async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         """Write rows that are as expected and not forgotten."""
         ...
 
@@ -101,7 +101,7 @@ class Rows(Protocol):
         ...
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SyncState(msgspec.Struct, frozen=True):
     """How far the two sides are: `behind` is how much there was to do at the last look.
 
     `kept_here` may not leave, `refused` are rows that are no files of ours. `at` is Unix seconds, 0 if they
@@ -117,13 +117,13 @@ class Standing(msgspec.Struct, frozen=True):
 class Replication:
     """One root and its rows. For one task at a time."""
 
-    def __init__(self, owner: tuple[str, str], folder: Folder, rows: Rows, replicas: Replicas) -> None:
+    def __init__(self, owner: tuple[str, str], folder: Folder, rows: OwnedRows, replicas: Replicas) -> None:
         self.owner = owner
-        self.standing = Standing()
+        self.standing = SyncState()
         self._folder = folder
         self._rows = rows
         self._replicas = replicas
-        self._there: dict[str, Version] = {}
+        self._there: dict[str, FileVersion] = {}
         self._marks: dict[str, Mark] = {}
         self._cursor = 0
         self._kept_here: dict[str, str] = {}  # hashes of files that may not leave
@@ -164,11 +164,11 @@ class Replication:
         self._there.update(news.versions)
         self._cursor = news.cursor
 
-    def _stand(self, plan: Plan, moving: int, here: Held) -> None:
+    def _stand(self, plan: MergePlan, moving: int, here: Held) -> None:
         kept = sum(each in here and here[each].sha256 == hash_ for each, hash_ in self._kept_here.items())
         behind = moving + len(plan.take_away) + len(plan.marks_to_send)
         at = self.standing.at if behind else time.time()
-        self.standing = Standing(behind, kept, len(self._refused), at)
+        self.standing = SyncState(behind, kept, len(self._refused), at)
 
     async def _pull(self, ids: Sequence[str], here: Held) -> None:
         fetched = await self._rows.fetch(ids)
@@ -201,14 +201,14 @@ class Replication:
         """Send files; the next step sees to those with which somebody was faster."""
         found = await self._folder.read(ids)
         changes = {
-            each: Change(carried, here[each], self._there[each].sha256 if each in self._there else "")
+            each: FileChange(carried, here[each], self._there[each].sha256 if each in self._there else "")
             for each, carried in found.items()
         }
         # Noted before: whoever is killed after the server has it must know later that it was here. It is no
         # file that both had: somebody else may have been faster, with another one.
         fresh = {each: change.version.sha256 for each, change in changes.items() if not change.expected}
         await self._replicas.sent(self.owner, fresh)
-        taken = await self._rows.push(changes) if changes else Taken()
+        taken = await self._rows.push(changes) if changes else PushResult()
         self._kept_here |= {each: here[each].sha256 for each in taken.refused}
         self._there |= {each: here[each] for each in taken.ids}
         await self._met(taken.ids)
@@ -218,9 +218,9 @@ class Replication:
         await self._replicas.met(self.owner, hashes)
 
 
-def one_of(several: Sequence[Taken]) -> Taken:
+def one_of(several: Sequence[PushResult]) -> PushResult:
     """What came of several parts."""
-    return Taken(
+    return PushResult(
         frozenset().union(*(each.ids for each in several)),
         frozenset().union(*(each.refused for each in several)),
     )

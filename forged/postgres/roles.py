@@ -20,26 +20,26 @@ from forged.postgres.failures import translated
 _ADMINISTRATOR = "only the owner of the tables who has CREATEROLE, or a superuser, may grant and revoke"
 
 
-class Owner(msgspec.Struct, frozen=True, order=True):
+class RowOwner(msgspec.Struct, frozen=True, order=True):
     """Whose rows: of a user or an agent, or the organization's, whose id is empty."""
 
     scope: Scope
     id: str = ""
 
 
-def owner(scope: str, id_: str = "") -> Owner:
+def owner(scope: str, id_: str = "") -> RowOwner:
     """The owner by the word for its scope. Raises ValueError for a word that is none."""
-    return Owner(Scope(scope), id_)
+    return RowOwner(Scope(scope), id_)
 
 
 class Member(msgspec.Struct, frozen=True):
     """A login role and all whose rows are its own."""
 
     role: str
-    owners: tuple[Owner, ...]
+    owners: tuple[RowOwner, ...]
 
 
-async def grant(connection: Connection, role: str, owners: Sequence[Owner]) -> None:
+async def grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
     """Make the rows of these owners the role's own.
 
     Raises SharedError, also for a role that row level security would not hold back.
@@ -49,7 +49,7 @@ async def grant(connection: Connection, role: str, owners: Sequence[Owner]) -> N
         await _grant(connection, role, owners)
 
 
-async def _grant(connection: Connection, role: str, owners: Sequence[Owner]) -> None:
+async def _grant(connection: Connection, role: str, owners: Sequence[RowOwner]) -> None:
     async with connection.transaction():
         members = await _members(connection)
         await _make(connection, members, "forged: members")
@@ -61,7 +61,7 @@ async def _grant(connection: Connection, role: str, owners: Sequence[Owner]) -> 
             await _join(connection, name, role)
 
 
-async def revoke(connection: Connection, role: str, owners: Sequence[Owner] = ()) -> tuple[Owner, ...]:
+async def revoke(connection: Connection, role: str, owners: Sequence[RowOwner] = ()) -> tuple[RowOwner, ...]:
     """Take the rows of these owners from the role, all where none is named; returns what it had of them.
 
     Raises SharedError.
@@ -77,7 +77,7 @@ async def revoke(connection: Connection, role: str, owners: Sequence[Owner] = ()
     return gone
 
 
-async def _revoke(connection: Connection, role: str, owners: Sequence[Owner]) -> tuple[Owner, ...]:
+async def _revoke(connection: Connection, role: str, owners: Sequence[RowOwner]) -> tuple[RowOwner, ...]:
     had = await _owners(connection, role)
     gone = tuple(owner for owner in had if not owners or owner in owners)
     async with connection.transaction():
@@ -88,7 +88,7 @@ async def _revoke(connection: Connection, role: str, owners: Sequence[Owner]) ->
     return gone
 
 
-async def _owners(connection: Connection, role: str) -> tuple[Owner, ...]:
+async def _owners(connection: Connection, role: str) -> tuple[RowOwner, ...]:
     return next((member.owners for member in await _listed(connection) if member.role == role), ())
 
 
@@ -100,12 +100,12 @@ async def members(connection: Connection) -> tuple[Member, ...]:
 
 async def _listed(connection: Connection) -> tuple[Member, ...]:
     cursor = await connection.execute(_MEMBERS)
-    found: dict[str, list[Owner]] = {}
+    found: dict[str, list[RowOwner]] = {}
     for role, told in await cursor.fetchall():
         scope, _, id_ = str(told or "").removeprefix("forged: ").partition(" ")
         owners = found.setdefault(role, [])
         if scope in (Scope.USER, Scope.AGENT, Scope.ORG):
-            owners.append(Owner(Scope(scope), id_))
+            owners.append(RowOwner(Scope(scope), id_))
     return tuple(Member(role, tuple(sorted(owners))) for role, owners in sorted(found.items()))
 
 
@@ -195,7 +195,7 @@ async def _members(connection: Connection) -> str:
     return str(found[0])
 
 
-async def _role_of(connection: Connection, owner: Owner) -> str:
+async def _role_of(connection: Connection, owner: RowOwner) -> str:
     cursor = await connection.execute("SELECT forged.role_of(%s, %s)", (str(owner.scope), owner.id))
     found = await cursor.fetchone()
     assert found is not None

@@ -16,8 +16,8 @@ from forged.files import MemoryStore, Root, Snapshot, parse
 from forged.map import link
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
-from forged.postgres.merging import PORTABLE_ID, Held, Version, problem_with, version_of
-from forged.postgres.replicating import Carried, Taken
+from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
+from forged.postgres.replicating import Carried, PushResult
 from forged.state import Detail, Details, Rewrite, Said, problem_of
 from forged.trust import Trust
 from forged.writing import Draft, Writer, Written
@@ -45,7 +45,7 @@ class RootFiles:
         self._trust = trust
         self._details = details
         self._take_away = take_away
-        self._held: dict[str, Version] = {}
+        self._held: dict[str, FileVersion] = {}
         self._paths: dict[str, str] = {}
         self._memories: dict[str, Memory] = {}
 
@@ -72,22 +72,22 @@ class RootFiles:
         found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
         return {each: Carried(data, self._details.of(self._root.top, each)) for each, data in found.items()}
 
-    async def write(self, files: Mapping[str, Carried]) -> Taken:
+    async def write(self, files: Mapping[str, Carried]) -> PushResult:
         odd = self._odd(files)
         drafts = [self._draft(each, carried) for each, carried in files.items() if each not in odd]
         done = await self._writer.add_all(self._index, drafts)
         ids = [draft.memory.id for draft, end in zip(drafts, done, strict=True) if isinstance(end, Written)]
-        return Taken(frozenset(ids), odd)
+        return PushResult(frozenset(ids), odd)
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> Taken:
+    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
         if odd := self._odd({memory_id: carried}):
-            return Taken(refused=odd)
+            return PushResult(refused=odd)
         change = Rewrite(memory_id, expected, hashlib.sha256(carried.data).hexdigest())
         try:
             await self._writer.rewrite(self._index, self._paths[memory_id], carried.data, change)
         except StoreError:  # it has changed since the look, or cannot be written: the next look tells
-            return Taken()
-        return Taken(frozenset({memory_id}))
+            return PushResult()
+        return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
         chains, groups = link(tuple(self._memories.values())), dict[str, list[str]]()

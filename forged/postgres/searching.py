@@ -20,7 +20,7 @@ from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored, Vector
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is looked for: the rows nearest to `vector` that have all of `filters` in their metadata.
 
     `limits` is how many rows of each scope; `least` the importance that a row must have; of sessions only
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 async def recall(
-    connection: Connection, owners: Mapping[Scope, str], wanted: Wanted, set_name: str = ""
+    connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
 ) -> dict[Scope, list[Stored]]:
     """The nearest rows of these owners, by scope."""
     cursors = {}
@@ -47,7 +47,7 @@ async def recall(
     return {scope: _rows(scope, await each.fetchall(), wanted) for scope, each in cursors.items()}
 
 
-def statement(scope: Scope, wanted: Wanted, set_name: str = "") -> str:
+def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
     """What is asked of one scope."""
     return statements.search(
         scope,
@@ -59,7 +59,7 @@ def statement(scope: Scope, wanted: Wanted, set_name: str = "") -> str:
     )
 
 
-def values(owner: str, wanted: Wanted, scope: Scope) -> dict[str, object]:
+def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
     """With which values."""
     given: dict[str, object] = {
         "owner": owner,
@@ -79,6 +79,6 @@ def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in filters.items() if isinstance(value, (dict, list, tuple))}
 
 
-def _rows(scope: Scope, found: list[Any], wanted: Wanted) -> list[Stored]:
+def _rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
     columns = statements.found_columns(scope, vectors=wanted.vectors)
     return [TABLES[scope].stored(row, columns) for row in found]

@@ -27,13 +27,13 @@ from forged.models import Condition, Door, Embedder, Purpose, sendable
 from forged.postgres import leaving, searching, spooling
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
-from forged.postgres.listening import Change, Listening
+from forged.postgres.listening import Listening, OwnerChange
 from forged.postgres.pool import Pool
-from forged.postgres.relating import Reached, Relating
+from forged.postgres.relating import ReachedRow, Relating
 from forged.postgres.replaying import FOR_EVER, WRITES, Replay
-from forged.postgres.searching import Wanted
+from forged.postgres.searching import RowQuery
 from forged.postgres.values import Settings, Stored, Vector
-from forged.postgres.writing import Burial, Writer, without_vector
+from forged.postgres.writing import Burial, RowWriter, without_vector
 from forged.state import State
 
 logger = logging.getLogger(__name__)
@@ -134,15 +134,15 @@ class Shared:
             writers=self.listening.writers,
         )
 
-    def listen(self, heard: Callable[[Change], None]) -> Callable[[], None]:
+    def listen(self, heard: Callable[[OwnerChange], None]) -> Callable[[], None]:
         """Be told of every change that another daemon makes, until what is returned is called."""
         return self.listening.listen(heard)
 
     @contextlib.asynccontextmanager
-    async def writer(self, deadline: float) -> AsyncIterator[Writer]:
+    async def writer(self, deadline: float) -> AsyncIterator[RowWriter]:
         """A writer by a connection of the pool. Raises SharedError."""
         async with self.connection(deadline) as connection:
-            yield Writer(connection, self.daemon)
+            yield RowWriter(connection, self.daemon)
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:
@@ -177,7 +177,7 @@ class Shared:
             return {}
         if len(vector) != self.settings.model.dimension:
             raise wrong_dimension(self.settings.model.dimension, len(vector))
-        wanted = Wanted(
+        wanted = RowQuery(
             vector=vector,
             limits=limits,
             filters=filters or {},
@@ -197,7 +197,7 @@ class Shared:
         *,
         least: float = 0.0,
         tops: tuple[str, ...] = (),
-    ) -> list[Reached]:
+    ) -> list[ReachedRow]:
         """The rows of each owner that two steps lead to from what a query names, the best first.
 
         What may be names in it leaves this machine, and is counted as that. Raises SharedError, or
@@ -265,7 +265,7 @@ class Shared:
         """Take all pieces of a document away, durably on return; likewise."""
         await self.remove(Scope.ORG, "", (document_id,), kind="document", newest=newest)
 
-    async def _sent(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> bool:
+    async def _sent(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> bool:
         """Whether the server has it; not if something waits before it, or it may not leave, or is gone."""
         if self.outbox.count(WRITES):
             return False
@@ -279,7 +279,7 @@ class Shared:
             return False
         return True
 
-    async def _send(self, write: Callable[[Writer], Any], texts: Sequence[str]) -> None:
+    async def _send(self, write: Callable[[RowWriter], Any], texts: Sequence[str]) -> None:
         """Have the server write. Raises SharedError, or ProviderError while nothing may leave."""
         await self.door.check(PURPOSE, texts)
         async with self.writer(time.monotonic() + _WRITE_S) as writer:

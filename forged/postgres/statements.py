@@ -4,15 +4,13 @@ Each names the owner whose rows it wants, by `=`, so that it touches one partiti
 distributed server). `set_name` is the set of tables of an embedding model, "" for the main one.
 """
 
-# ruff: noqa: S608 - what is put into the text are names from this package, never a value
-
 from __future__ import annotations
 
 from functools import cache
 
 from forged.memory import Scope
 from forged.postgres.schema import near_type, nearness, table
-from forged.postgres.tables import TABLES, Table
+from forged.postgres.tables import TABLES, ScopeTable
 
 CHANNEL = "forged_memories"
 
@@ -61,7 +59,7 @@ def found_columns(scope: Scope, *, vectors: bool = False) -> tuple[str, ...]:
     return (*TABLES[scope].read, *(["embedding"] if vectors else []), "distance")
 
 
-def _conditions(here: Table, *, filters: bool, nested: int) -> list[str]:
+def _conditions(here: ScopeTable, *, filters: bool, nested: int) -> list[str]:
     wanted = ["embedding IS NOT NULL"]
     if here.owner:
         wanted.append(f"{here.owner} = %(owner)s")
@@ -117,7 +115,7 @@ def copy(scope: Scope) -> str:
     return f"COPY incoming ({', '.join(TABLES[scope].columns)}) FROM STDIN (FORMAT BINARY)"
 
 
-def _put(here: Table, set_name: str, given: str, *, is_checked: bool = False) -> str:
+def _put(here: ScopeTable, set_name: str, given: str, *, is_checked: bool = False) -> str:
     name, columns = table(here.scope, set_name), list(here.columns)
     changed = [_replaced(column) for column in columns if column not in here.key]
     if here.versions:
@@ -140,7 +138,7 @@ def _replaced(column: str) -> str:
     return f"embedding = coalesce(EXCLUDED.embedding, {kept})"
 
 
-def _forgotten(here: Table) -> str:
+def _forgotten(here: ScopeTable) -> str:
     """What is forgotten stays away; but a document may be taken in anew after it was removed."""
     if here.scope == Scope.ORG:
         named = "f.id IN (i.id, i.document_id) AND f.at >= i.created_at"
@@ -149,7 +147,7 @@ def _forgotten(here: Table) -> str:
     return f"{named} AND f.kind <> 'restored'"
 
 
-def _newer(here: Table) -> str:
+def _newer(here: ScopeTable) -> str:
     """Of two files of one id the newer one stays; of equals, whoever comes first, always the same one."""
     if not here.versions:
         return ""

@@ -4,8 +4,6 @@ What is asked here is asked while somebody brings, lists or removes a document, 
 SharedError, also while nothing may leave: a name of a document is text of this machine.
 """
 
-# ruff: noqa: S608 - what is put into the text are names from this package, never a value
-
 from __future__ import annotations
 
 import time
@@ -37,7 +35,7 @@ _PIECES = f"SELECT id FROM {_ROWS} WHERE document_id = %(document)s"
 _GONE = "SELECT id, at FROM forged.tombstones WHERE scope = 'org' AND owner = '' AND id = ANY(%(ids)s)"
 
 
-class Held(msgspec.Struct, frozen=True):
+class ServerDocument(msgspec.Struct, frozen=True):
     """A document of the server; `newest` is when the last of its pieces was written."""
 
     document_id: str
@@ -49,18 +47,18 @@ class Held(msgspec.Struct, frozen=True):
     metadata: Mapping[str, Any]
 
 
-class Stock:
+class ServerDocuments:
     """The server's documents, as one daemon asks for them."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
 
-    async def all(self) -> list[Held]:
-        return [Held(*found) for found in await self._asked(_ALL)]
+    async def all(self) -> list[ServerDocument]:
+        return [ServerDocument(*found) for found in await self._asked(_ALL)]
 
-    async def named(self, name: str) -> list[Held]:
+    async def named(self, name: str) -> list[ServerDocument]:
         """Those of a source, or the one of an id."""
-        return [Held(*found) for found in await self._asked(_NAMED, name=name)]
+        return [ServerDocument(*found) for found in await self._asked(_NAMED, name=name)]
 
     async def pieces(self, document_id: str) -> frozenset[str]:
         """Ids of the pieces of a document."""

@@ -34,7 +34,7 @@ _VERSIONED = (
 )
 
 
-class Table(msgspec.Struct, frozen=True):
+class ScopeTable(msgspec.Struct, frozen=True):
     """The table of one scope: `owner` is the column that says whose a row is, "" where it is everybody's.
 
     `columns` are written, the owner's among them. `versions`: its rows replace one another, a recall sees
@@ -82,8 +82,8 @@ class Table(msgspec.Struct, frozen=True):
         return "owner" if column == self.owner else _FIELDS.get(column, column)
 
 
-TABLES: Mapping[Scope, Table] = {
-    Scope.SESSION: Table(
+TABLES: Mapping[Scope, ScopeTable] = {
+    Scope.SESSION: ScopeTable(
         Scope.SESSION,
         "session_id",
         (
@@ -91,9 +91,9 @@ TABLES: Mapping[Scope, Table] = {
             *("created_at", "expires_at", "metadata"),
         ),
     ),
-    Scope.USER: Table(Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True),
-    Scope.AGENT: Table(Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True),
-    Scope.ORG: Table(
+    Scope.USER: ScopeTable(Scope.USER, "user_id", ("user_id", "id", "agent_id", *_VERSIONED), versions=True),
+    Scope.AGENT: ScopeTable(Scope.AGENT, "agent_id", ("agent_id", "id", *_VERSIONED), versions=True),
+    Scope.ORG: ScopeTable(
         Scope.ORG,
         "",
         (

@@ -40,7 +40,7 @@ class Burial(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "chain"
 
 
-class Writer:
+class RowWriter:
     """Writes by one connection. `name` tells who listens who it was, `set_name` which tables are meant."""
 
     def __init__(self, connection: Connection, name: str = "", set_name: str = "") -> None:

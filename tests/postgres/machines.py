@@ -14,8 +14,8 @@ import msgspec
 from forged.files import parse, relinked, render
 from forged.map import link
 from forged.memory import Memory, utc
-from forged.postgres.merging import Held, Version, version_of
-from forged.postgres.replicating import Carried, Change, News, Replication, Taken
+from forged.postgres.merging import FileVersion, Held, version_of
+from forged.postgres.replicating import Carried, FileChange, PushResult, RemoteChanges, Replication
 from forged.state import Mark, Replicas
 from forged.writing.relink import links_over
 
@@ -63,7 +63,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def held(data: bytes, name: str) -> Version:
+def held(data: bytes, name: str) -> FileVersion:
     return version_of(parse(data, "user", name), sha256(data))
 
 
@@ -71,7 +71,7 @@ class Server:
     """The rows of one owner. `is_away` for who cannot reach it."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, tuple[Carried, Version, int]] = {}
+        self.rows: dict[str, tuple[Carried, FileVersion, int]] = {}
         self.marks: dict[str, tuple[Mark, int]] = {}
         self.changes = 0
 
@@ -79,14 +79,14 @@ class Server:
         self.changes += 1
         return self.changes
 
-    def news(self, since: int) -> News:
-        return News(
+    def news(self, since: int) -> RemoteChanges:
+        return RemoteChanges(
             {each: version for each, (_, version, changed) in self.rows.items() if changed > since},
             {each: mark for each, (mark, changed) in self.marks.items() if changed > since},
             self.changes,
         )
 
-    def push(self, changes: Mapping[str, Change]) -> Taken:
+    def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         done = set()
         for each, change in changes.items():
             there = self.rows[each][1].sha256 if each in self.rows else ""
@@ -94,7 +94,7 @@ class Server:
             if there == change.expected and not is_dead:
                 self.rows[each] = (change.carried, change.version, self._next())
                 done.add(each)
-        return Taken(frozenset(done))
+        return PushResult(frozenset(done))
 
     def mark(self, marks: Mapping[str, Mark]) -> None:
         for each, mark in marks.items():
@@ -111,7 +111,7 @@ class Reached:
     def __init__(self, server: Server, breaking: Breaking) -> None:
         self._server, self._breaking = server, breaking
 
-    async def news(self, since: int) -> News:
+    async def news(self, since: int) -> RemoteChanges:
         self._breaking.call()
         return self._server.news(since)
 
@@ -119,7 +119,7 @@ class Reached:
         self._breaking.call()
         return {each: self._server.rows[each][0] for each in ids if each in self._server.rows}
 
-    async def push(self, changes: Mapping[str, Change]) -> Taken:
+    async def push(self, changes: Mapping[str, FileChange]) -> PushResult:
         self._breaking.call()
         taken = self._server.push(changes)
         self._breaking.call()  # the server has it, and we do not know
@@ -255,19 +255,19 @@ class Disk:
         files = self._machine.files
         return {each: Carried(files[each]) for each in ids if each in files}
 
-    async def write(self, files: Mapping[str, Carried]) -> Taken:
+    async def write(self, files: Mapping[str, Carried]) -> PushResult:
         for each, carried in files.items():
             self._call()
             self._machine.files.setdefault(each, carried.data)
-        return Taken(frozenset(files))
+        return PushResult(frozenset(files))
 
-    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> Taken:
+    async def rewrite(self, memory_id: str, carried: Carried, expected: str) -> PushResult:
         self._call()
         if sha256(self._machine.files.get(memory_id, b"")) != expected:
-            return Taken()
+            return PushResult()
         self._machine.files[memory_id] = carried.data
         self._call()
-        return Taken(frozenset({memory_id}))
+        return PushResult(frozenset({memory_id}))
 
     async def take_away(self, ids: Sequence[str]) -> None:
         self._call()

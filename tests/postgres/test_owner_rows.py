@@ -8,7 +8,7 @@ from pathlib import Path
 from forged.files import render
 from forged.memory import Memory, Scope
 from forged.postgres.owner_rows import OwnerRows
-from forged.postgres.replicating import Carried, Change, Taken
+from forged.postgres.replicating import Carried, FileChange, PushResult
 from forged.state import Detail, Mark
 from tests.postgres.machines import held
 from tests.postgres.rows import running
@@ -17,11 +17,11 @@ from tests.support.postgres import Database
 TIME = "2026-01-01T00:00:00.000007Z"
 
 
-def change(memory_id: str, content: str = "text", expected: str = "", older: str = "") -> Change:
+def change(memory_id: str, content: str = "text", expected: str = "", older: str = "") -> FileChange:
     data = render(
         Memory(memory_id, content, TIME, TIME, 1, "user", "user-facts", "s", "explicit", older or None)
     )
-    return Change(Carried(data, Detail("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
+    return FileChange(Carried(data, Detail("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
 
 
 async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_beside_it(
@@ -43,7 +43,7 @@ async def test_only_who_knows_what_is_there_changes_a_row(database: Database, tm
         rows = OwnerRows(shared, Scope.USER, "ada", "/home/ada")
         first, second = change("mem_1", "first"), change("mem_1", "second")
         await rows.push({"mem_1": first})
-        assert await rows.push({"mem_1": second}) == Taken()
+        assert await rows.push({"mem_1": second}) == PushResult()
         knowing = change("mem_1", "second", expected=first.version.sha256)
         assert (await rows.push({"mem_1": knowing})).ids == {"mem_1"}
         assert (await rows.fetch(["mem_1"]))["mem_1"].data == second.carried.data
@@ -55,7 +55,7 @@ async def test_a_mark_beats_rows_that_come_later_until_a_later_mark(database: Da
         await rows.push({"mem_1": change("mem_1")})
         await rows.mark({"mem_1": Mark(1_000_000, "chain")})
         assert (await rows.news(0)).versions == {}
-        assert await rows.push({"mem_1": change("mem_1")}) == Taken()
+        assert await rows.push({"mem_1": change("mem_1")}) == PushResult()
         await rows.mark({"mem_1": Mark(999_999, "restored")})
         assert (await rows.news(0)).marks == {"mem_1": Mark(1_000_000, "chain")}
         await rows.mark({"mem_1": Mark(1_000_001, "restored")})

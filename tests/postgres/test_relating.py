@@ -14,7 +14,7 @@ from forged.errors import ProviderError
 from forged.files import render
 from forged.memory import Entity, Relation, Scope
 from forged.models import Door
-from forged.postgres import Owner, Shared, Stored, grant
+from forged.postgres import RowOwner, Shared, Stored, grant
 from forged.postgres.relating import Relating
 from tests.data.memories import memory
 from tests.postgres.rows import row, running, soon
@@ -176,7 +176,7 @@ async def test_a_role_is_led_over_its_own_things_alone(database: Database, share
     role = "ada_who_relates"
     database.sql(f"CREATE ROLE {role} LOGIN")
     async with await connected(database, "postgres") as connection:
-        await grant(connection, role, [Owner(Scope.USER, "ada")])
+        await grant(connection, role, [RowOwner(Scope.USER, "ada")])
     async with await connected(database, role) as connection:
         by_owner = [
             await Relating(connection, scope, owner).reached(["atlas"])

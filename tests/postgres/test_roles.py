@@ -12,14 +12,14 @@ import pytest
 from forged.errors import SharedError
 from forged.memory import Scope
 from forged.postgres.connecting import connect
-from forged.postgres.roles import Member, Owner, grant, members, revoke
+from forged.postgres.roles import Member, RowOwner, grant, members, revoke
 from tests.support.postgres import Database, make_database
 
 _numbers = itertools.count()
 
-ADA, BOB = Owner(Scope.USER, "ada"), Owner(Scope.USER, "bob")
-CRITIC, PLANNER = Owner(Scope.AGENT, "critic"), Owner(Scope.AGENT, "planner")
-ORG = Owner(Scope.ORG)
+ADA, BOB = RowOwner(Scope.USER, "ada"), RowOwner(Scope.USER, "bob")
+CRITIC, PLANNER = RowOwner(Scope.AGENT, "critic"), RowOwner(Scope.AGENT, "planner")
+ORG = RowOwner(Scope.ORG)
 
 # A row of ada's or of her agent in each table, what the other role would write there, and whose it would be.
 ROWS = {
@@ -243,7 +243,7 @@ def test_documents_are_read_by_every_member_and_written_by_those_who_may(pair):
 
 
 def test_an_agent_and_a_user_of_one_name_are_two_owners(pair):
-    namesake = Owner(Scope.AGENT, "ada")
+    namesake = RowOwner(Scope.AGENT, "ada")
     with_connection(pair.database, lambda connection: grant(connection, pair.bob, [namesake]))
 
     assert pair.is_refused(insert("entities", "ada", ""))

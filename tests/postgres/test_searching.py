@@ -12,7 +12,7 @@ from forged.errors import SharedError
 from forged.memory import Scope
 from forged.postgres import Shared
 from forged.postgres import searching as searches
-from forged.postgres.searching import Wanted
+from forged.postgres.searching import RowQuery
 from tests.postgres.rows import NOW, Clock, at_angle, ids, row, running, soon, vector
 from tests.support.postgres import Database
 
@@ -125,7 +125,7 @@ async def test_of_versions_only_the_heads_are_found_in_whatever_order_they_were_
 
 @pytest.mark.parametrize("scope", [Scope.SESSION, Scope.USER, Scope.AGENT])
 async def test_one_recall_touches_one_partition(database: Database, scope: Scope):
-    wanted = Wanted(vector=vector(1), limits={scope: 5}, now=NOW)
+    wanted = RowQuery(vector=vector(1), limits={scope: 5}, now=NOW)
     values = searches.values(OWNERS[scope], wanted, scope) | {"vector": str(vector(1).tolist())}
     text = searches.statement(scope, wanted).replace("%(vector)s", "%(vector)s::vector")
 

@@ -37,7 +37,7 @@ from forged.writing import Draft, Taking, Written
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Held
+    from forged.postgres import ServerDocument
 
 _MOST_SOURCE = 1024
 _MOST_LISTED = 1000
@@ -279,7 +279,9 @@ def _records(
     return sorted(records, key=lambda each: (each.source, each.created_at))
 
 
-def _with_shared(records: Sequence[wire.DocumentRecord], server: Sequence[Held]) -> list[wire.DocumentRecord]:
+def _with_shared(
+    records: Sequence[wire.DocumentRecord], server: Sequence[ServerDocument]
+) -> list[wire.DocumentRecord]:
     """What is in files and what the server has as one list, each document once."""
     theirs = {each.document_id: each for each in server}
     here = [msgspec.structs.replace(each, shared=each.document_id in theirs) for each in records]

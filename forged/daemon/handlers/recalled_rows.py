@@ -19,7 +19,7 @@ from forged.scopes import Ranked
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:
-    from forged.postgres import Reached, Shared, Stored
+    from forged.postgres import ReachedRow, Shared, Stored
 
 _MOST_NEAR = 5
 
@@ -88,7 +88,7 @@ class ServerRows:
         self._shared.hit([self._rows[same] for same in ours])
 
 
-def _over_entities(reached: Reached, key: str | None) -> Recollection:
+def _over_entities(reached: ReachedRow, key: str | None) -> Recollection:
     found = _recollection(reached.row, key)
     ranked = msgspec.structs.replace(found.ranked, score=reached.strength, via="entity")
     return msgspec.structs.replace(found, ranked=ranked, path=cleaned(reached.path))

@@ -18,7 +18,7 @@ from forged.memory import Memory, Scope
 from forged.state import Said
 
 if TYPE_CHECKING:
-    from forged.postgres import Held, Shared, Stock, Stored
+    from forged.postgres import ServerDocument, ServerDocuments, Shared, Stored
 
 THERE, WAITS = "there", "waits"
 _TICK = timedelta(microseconds=1)
@@ -29,10 +29,10 @@ def shared_of(daemon: Daemon) -> Shared | None:
     return daemon.shared if daemon.shared is not None and Scope.ORG in daemon.shared.scopes else None
 
 
-def stock_of(shared: Shared) -> Stock:
-    from forged.postgres import Stock  # noqa: PLC0415 - what it needs is an extra
+def stock_of(shared: Shared) -> ServerDocuments:
+    from forged.postgres import ServerDocuments
 
-    return Stock(shared)
+    return ServerDocuments(shared)
 
 
 async def bring(daemon: Daemon, pieces: Sequence[Memory], older: Collection[str], said: Said) -> str:
@@ -74,7 +74,7 @@ async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[s
 
 def _row(memory: Memory, said: Said, since: datetime | None) -> Stored:
     """A piece as a row that is newer than the mark of when its document was taken away before."""
-    from forged.postgres import Stored  # noqa: PLC0415 - as above
+    from forged.postgres import Stored
 
     assert memory.piece is not None
     created = datetime.fromisoformat(memory.created_at)
@@ -92,7 +92,7 @@ def _row(memory: Memory, said: Said, since: datetime | None) -> Stored:
     )
 
 
-async def held(daemon: Daemon, name: str = "") -> tuple[list[Held], str]:
+async def held(daemon: Daemon, name: str = "") -> tuple[list[ServerDocument], str]:
     """The documents that the server has, all or those of a name; and why it could not be asked."""
     shared = shared_of(daemon)
     if shared is None:
@@ -106,7 +106,7 @@ async def held(daemon: Daemon, name: str = "") -> tuple[list[Held], str]:
     return [each for each in found if each.document_id not in leaving], ""
 
 
-async def take_away(daemon: Daemon, documents: Collection[str], known: Sequence[Held]) -> bool:
+async def take_away(daemon: Daemon, documents: Collection[str], known: Sequence[ServerDocument]) -> bool:
     """Take documents from the server, durably; whether that waits for it. Raises StoreError."""
     shared = shared_of(daemon)
     if shared is None:
