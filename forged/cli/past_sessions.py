@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.transcripts import FORMATS, Found, Session, TranscriptError, read, sessions
+from forged.transcripts import FORMATS, FoundSession, Session, TranscriptError, read, sessions
 from forged_client import address
 from forged_client.protocol import Learn, Message, PastSessions
 
@@ -29,7 +29,7 @@ class Past(msgspec.Struct, frozen=True):
     `home` is the folder of its agent; it `is_homeless` if its workspace is gone.
     """
 
-    found: Found
+    found: FoundSession
     home: str
     kind: Kind
     session_id: str = ""
@@ -41,13 +41,13 @@ class Past(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
-def listed(environ: Mapping[str, str], agents: Sequence[str], since: float) -> list[tuple[Found, str]]:
+def listed(environ: Mapping[str, str], agents: Sequence[str], since: float) -> list[tuple[FoundSession, str]]:
     """Every session that was touched since then, with the folder of its agent."""
     homes = {agent: FORMATS[agent].home(environ, address.home(environ)) for agent in agents}
     return [(found, home) for agent, home in homes.items() for found in sessions(agent, home, since)]
 
 
-def survey(found: Found, home: str, known: PastSessions, environ: Mapping[str, str]) -> Past:
+def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]) -> Past:
     """What a session is; `known` says what was learned from before."""
     try:
         session = read(found, home)

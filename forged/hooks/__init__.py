@@ -5,7 +5,7 @@ Pure functions over bytes; which fields a harness uses stands in `forged/text/ha
 
 from __future__ import annotations
 
-from forged.hooks.events import Event, event_of
+from forged.hooks.events import HookEvent, event_of
 from forged.hooks.outputs import output, takes_context
 
-__all__ = ["Event", "event_of", "output", "takes_context"]
+__all__ = ["HookEvent", "event_of", "output", "takes_context"]

@@ -1,6 +1,6 @@
 """From the payload of a hook to what happened, in the same words for every harness.
 
-In: bytes that a harness wrote, and its row of the table of harnesses. Out: an `Event`, or None for one that
+In: bytes that a harness wrote, and its row of the table of harnesses. Out: an `HookEvent`, or None for one that
 is passed over: an event that the row does not know, a subagent's, a prompt that no person sent. Raised:
 PayloadError, which never quotes the payload. A field of a wrong type is as good as none.
 """
@@ -23,7 +23,7 @@ class PayloadError(ForgedError):
     code = "invalid"
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What happened in a session. `name` is the harness's word for it, `kind` ours.
 
     `compaction` is about to be, `compacted` is done. `source` is what a session started from, what asked for
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
 
 
-def event_of(payload: bytes, row: Hooks) -> Event | None:
+def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
     """What a payload tells. Raises PayloadError."""
     fields = _decoded(payload)
     name, source = _text(fields, ("hook_event_name",), _MOST_NAME), _text(fields, row.source, _MOST_NAME)
@@ -53,7 +53,7 @@ def event_of(payload: bytes, row: Hooks) -> Event | None:
     session_id = _text(fields, row.session, _MOST_NAME)
     if not session_id:
         raise PayloadError(f"the payload of {name} names no session")
-    return Event(
+    return HookEvent(
         kind=kind,
         name=name,
         session_id=session_id,

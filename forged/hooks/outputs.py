@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.hooks.events import Event
+from forged.hooks.events import HookEvent
 from forged.text.harnesses import Hooks
 
 
-def takes_context(event: Event, row: Hooks) -> bool:
+def takes_context(event: HookEvent, row: Hooks) -> bool:
     """Whether the harness puts what is answered to this event into the conversation."""
     return event.name in row.context
 
 
-def output(event: Event, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
+def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
     """The answer to an event: the text that the model is to see, and `lines` for the person."""
     answer: dict[str, object] = {}
     if injection and takes_context(event, row):

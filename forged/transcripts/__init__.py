@@ -6,7 +6,7 @@ the content of a tool, a thought, what the harness wrote, or a memory that was i
 
 from forged.transcripts.files import TranscriptError
 from forged.transcripts.formats import FORMATS
-from forged.transcripts.reading import Found, read, read_tail, sessions
+from forged.transcripts.reading import FoundSession, read, read_tail, sessions
 from forged.transcripts.session import Session
 
-__all__ = ["FORMATS", "Found", "Session", "TranscriptError", "read", "read_tail", "sessions"]
+__all__ = ["FORMATS", "FoundSession", "Session", "TranscriptError", "read", "read_tail", "sessions"]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import text_of
 
 
@@ -45,7 +45,7 @@ class _Place(msgspec.Struct):
 
     parent: str
     at: int
-    told: Told | None = None
+    told: TranscriptMessage | None = None
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -55,9 +55,9 @@ _SCRIPTED = ("sdk-cli", "claude-code-github-action")
 _BY_HARNESS = ("[Request interrupted by user", "Caveat: The messages below were generated")
 
 
-def read(lines: Iterable[bytes]) -> Draft:
+def read(lines: Iterable[bytes]) -> SessionDraft:
     """What the lines tell of their session."""
-    draft, tree, boundary, leaf = Draft(), dict[str, _Place](), -1, ""
+    draft, tree, boundary, leaf = SessionDraft(), dict[str, _Place](), -1, ""
     scripted = set[bool]()
     for at, line in enumerate(draft.decoded(lines, _decode)):
         if not line.uuid or line.is_sidechain:
@@ -89,7 +89,7 @@ def _branch(tree: dict[str, _Place], leaf: str) -> Iterator[_Place]:
         leaf = tree[leaf].parent
 
 
-def _told(line: _Line) -> Told | None:
+def _told(line: _Line) -> TranscriptMessage | None:
     if line.type not in ("user", "assistant") or line.message.model == "<synthetic>":
         return None
     if line.is_meta or line.is_compact_summary or line.is_api_error_message or line.team_name:
@@ -97,4 +97,4 @@ def _told(line: _Line) -> Told | None:
     text = text_of(line.message.content)
     if not text.strip() or text.startswith(_BY_HARNESS):
         return None
-    return Told("user" if line.type == "user" else "assistant", text, seconds(line.timestamp))
+    return TranscriptMessage("user" if line.type == "user" else "assistant", text, seconds(line.timestamp))

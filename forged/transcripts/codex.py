@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import part_text, text_of
 
 
@@ -38,9 +38,9 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def read(lines: Iterable[bytes]) -> Draft:
+def read(lines: Iterable[bytes]) -> SessionDraft:
     """What the lines tell of their session."""
-    draft = Draft()
+    draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         said = line.payload
         if line.type == "session_meta" and not draft.session_id:
@@ -52,7 +52,7 @@ def read(lines: Iterable[bytes]) -> Draft:
             draft.summarised()
         elif line.type == "response_item" and said.type == "message" and said.role in ("user", "assistant"):
             role: Speaker = "user" if said.role == "user" else "assistant"
-            draft.told.append(Told(role, _text(said), seconds(line.timestamp)))
+            draft.told.append(TranscriptMessage(role, _text(said), seconds(line.timestamp)))
     return draft
 
 

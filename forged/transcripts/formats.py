@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from forged.transcripts import claude, codex, gemini, qwen
-from forged.transcripts.session import Draft
+from forged.transcripts.session import SessionDraft
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Format(msgspec.Struct, frozen=True):
     variables: tuple[str, ...]
     folder: str
     places: tuple[tuple[str, ...], ...]
-    read: Callable[[Iterable[bytes]], Draft] | None = None
+    read: Callable[[Iterable[bytes]], SessionDraft] | None = None
     below: str = ""
 
     def home(self, env: Mapping[str, str], home: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "gemini": "assistant"}
@@ -47,9 +47,9 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def read(lines: Iterable[bytes]) -> Draft:
+def read(lines: Iterable[bytes]) -> SessionDraft:
     """What the lines tell of their session."""
-    draft, told = Draft(), dict[str, Told]()
+    draft, told = SessionDraft(), dict[str, TranscriptMessage]()
     for line in draft.decoded(lines, _decode):
         if line.session_id:
             draft.about(line.session_id, "", "", seconds(line.start_time))
@@ -70,17 +70,17 @@ def _is_summary(history: Sequence[_Record]) -> bool:
     return any(text_of(each.content).lstrip().startswith(_SUMMARY) for each in history)
 
 
-def _put(told: dict[str, Told], record: _Record) -> None:
+def _put(told: dict[str, TranscriptMessage], record: _Record) -> None:
     role, text = speaker(_SPEAKERS, record.type), text_of(record.content)
     if role is None or not isinstance(record.id, str) or not text.strip():
         return
     if (known := told.get(record.id)) is not None:
         known.text = text
     else:
-        told[record.id] = Told(role, text, seconds(record.timestamp))
+        told[record.id] = TranscriptMessage(role, text, seconds(record.timestamp))
 
 
-def _take_back(told: dict[str, Told], since: str) -> None:
+def _take_back(told: dict[str, TranscriptMessage], since: str) -> None:
     ids = list(told)
     for gone in ids[ids.index(since) if since in told else 0 :]:
         del told[gone]

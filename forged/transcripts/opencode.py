@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import NO_LINE, part_text, speaker
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
@@ -52,9 +52,9 @@ def listed(path: str, since: float) -> list[tuple[str, float]]:
     return [(each, seconds(at)) for each, at in rows if isinstance(each, str)]
 
 
-def read(path: str, session_id: str) -> Draft:
+def read(path: str, session_id: str) -> SessionDraft:
     """What the file tells of a session. Raises sqlite3.Error."""
-    draft = Draft(session_id=session_id)
+    draft = SessionDraft(session_id=session_id)
     with opened(path) as connection:
         for directory, version, created, parent in connection.execute(_SESSION, (session_id,)):
             draft.about(session_id, directory, version, seconds(created))
@@ -65,16 +65,16 @@ def read(path: str, session_id: str) -> Draft:
     return draft
 
 
-def _add(draft: Draft, data: object, at: float, texts: list[str]) -> None:
+def _add(draft: SessionDraft, data: object, at: float, texts: list[str]) -> None:
     found = _decoded(data, draft)
     role = speaker(_SPEAKERS, found.role)
     if role == "assistant" and found.summary is True:
         draft.summarised()
     elif role is not None and texts:
-        draft.told.append(Told(role, "\n".join(texts), at))
+        draft.told.append(TranscriptMessage(role, "\n".join(texts), at))
 
 
-def _texts(connection: sqlite3.Connection, session_id: str, draft: Draft) -> dict[object, list[str]]:
+def _texts(connection: sqlite3.Connection, session_id: str, draft: SessionDraft) -> dict[object, list[str]]:
     found: dict[object, list[str]] = {}
     for message_id, data in connection.execute(_PARTS, (session_id, _MOST_BYTES)):
         try:
@@ -87,7 +87,7 @@ def _texts(connection: sqlite3.Connection, session_id: str, draft: Draft) -> dic
     return found
 
 
-def _decoded(data: object, draft: Draft) -> _Data:
+def _decoded(data: object, draft: SessionDraft) -> _Data:
     try:
         return msgspec.json.decode(data if isinstance(data, str | bytes) else b"", type=_Data)
     except NO_LINE:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from forged.conversation import Speaker
-from forged.transcripts.session import Draft, Told, seconds
+from forged.transcripts.session import SessionDraft, TranscriptMessage, seconds
 from forged.transcripts.texts import speaker, text_of
 
 _SPEAKERS: dict[object, Speaker] = {"user": "user", "assistant": "assistant"}
@@ -35,9 +35,9 @@ class _Line(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def read(lines: Iterable[bytes]) -> Draft:
+def read(lines: Iterable[bytes]) -> SessionDraft:
     """What the lines tell of their session."""
-    draft = Draft()
+    draft = SessionDraft()
     for line in draft.decoded(lines, _decode):
         at = seconds(line.timestamp)
         draft.about(line.session_id, line.cwd, line.version, at)
@@ -45,5 +45,5 @@ def read(lines: Iterable[bytes]) -> Draft:
             draft.summarised()
         role = speaker(_SPEAKERS, line.type)
         if role is not None and not line.is_sidechain:
-            draft.told.append(Told(role, text_of(line.message.parts), at))
+            draft.told.append(TranscriptMessage(role, text_of(line.message.parts), at))
     return draft

@@ -16,13 +16,13 @@ import msgspec
 from forged.transcripts import files, opencode
 from forged.transcripts.files import TranscriptError
 from forged.transcripts.formats import FORMATS
-from forged.transcripts.session import Draft, Session, finished
+from forged.transcripts.session import Session, SessionDraft, finished
 
 _MOST_FILES = 100_000
 _PROJECT_BYTES = 4_096
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundSession(msgspec.Struct, frozen=True):
     """A session that is there: in a file of its own, or under its id in a database."""
 
     agent: str
@@ -32,13 +32,13 @@ class Found(msgspec.Struct, frozen=True):
     session_id: str = ""
 
 
-def sessions(agent: str, home: str, since: float = 0.0) -> list[Found]:
+def sessions(agent: str, home: str, since: float = 0.0) -> list[FoundSession]:
     """What a harness has below its folder and has touched since then (Unix seconds), newest first.
 
     What cannot be looked into is left out.
     """
     row = FORMATS[agent]
-    found: list[Found] = []
+    found: list[FoundSession] = []
     for names in row.places:
         for entry in _entries(home, names):
             found += _of_file(agent, entry, since) if row.read else _of_database(agent, entry, since)
@@ -47,7 +47,7 @@ def sessions(agent: str, home: str, since: float = 0.0) -> list[Found]:
     return sorted(found, key=lambda each: (-each.changed_at, each.path, each.session_id))
 
 
-def read(found: Found, home: str) -> Session:
+def read(found: FoundSession, home: str) -> Session:
     """All that was said in a session. Raises TranscriptError."""
     return read_tail(found.path, found.agent, 1 << 62, home=home, session_id=found.session_id)
 
@@ -86,24 +86,24 @@ def _entries(folder: str, names: Sequence[str]) -> Iterator[os.DirEntry[str]]:
             yield entry
 
 
-def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[Found]:
+def _of_file(agent: str, entry: os.DirEntry[str], since: float) -> Iterable[FoundSession]:
     try:
         stat = entry.stat(follow_symlinks=False)
     except OSError:
         return
     if stat.st_mtime >= since and stat.st_uid == os.getuid():
-        yield Found(agent, entry.path, stat.st_mtime, stat.st_size)
+        yield FoundSession(agent, entry.path, stat.st_mtime, stat.st_size)
 
 
-def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[Found]:
+def _of_database(agent: str, entry: os.DirEntry[str], since: float) -> list[FoundSession]:
     try:
         listed = opencode.listed(entry.path, since)
     except sqlite3.Error:
         return []
-    return [Found(agent, entry.path, at, session_id=session_id) for session_id, at in listed]
+    return [FoundSession(agent, entry.path, at, session_id=session_id) for session_id, at in listed]
 
 
-def _name_workspace(draft: Draft, path: str, home: str) -> None:
+def _name_workspace(draft: SessionDraft, path: str, home: str) -> None:
     """Gemini writes a project's folder down beside its chats."""
     beside = os.path.join(os.path.dirname(os.path.dirname(path)), ".project_root")
     try:

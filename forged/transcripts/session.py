@@ -1,6 +1,6 @@
 """A past session of an agent: what a person and the model said, in its order, and nothing else.
 
-A format reads the lines of a file, or rows of a database, into a `Draft`: it leaves out what is no prose of
+A format reads the lines of a file, or rows of a database, into a `SessionDraft`: it leaves out what is no prose of
 the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a `Session` of
 it as every conversation is read: private spans, blocks of our own injections, tool content in a text and what
 harnesses put around a message are cut out. Nothing is raised.
@@ -61,7 +61,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return said.hexdigest()
 
 
-class Told(msgspec.Struct):
+class TranscriptMessage(msgspec.Struct):
     """A message as a file has it. `is_new`: it stands behind the newest summary."""
 
     role: Speaker
@@ -70,14 +70,14 @@ class Told(msgspec.Struct):
     is_new: bool = True
 
 
-class Draft(msgspec.Struct):
+class SessionDraft(msgspec.Struct):
     """What a format has found so far. A session that `is_other` is none between a person and the model."""
 
     session_id: str = ""
     workspace: str = ""
     version: str = ""
     started_at: float = 0.0
-    told: list[Told] = []
+    told: list[TranscriptMessage] = []
     skipped: int = 0
     is_other: bool = False
     headless: bool = False
@@ -126,7 +126,7 @@ def seconds(written: object) -> float:
 _OURS = tuple(prompts.text(name).partition("\n")[0] for name in ("classifier", "classifier.ask", "hyde"))
 
 
-def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
+def finished(agent: str, draft: SessionDraft, *, is_whole: bool = True) -> Session:
     """The session with what of its messages was said; those of which nothing is left are left out."""
     is_ours = bool(draft.told) and draft.told[0].text.lstrip().startswith(_OURS)
     told = [] if draft.is_other or is_ours else draft.told
@@ -152,7 +152,7 @@ def finished(agent: str, draft: Draft, *, is_whole: bool = True) -> Session:
     )
 
 
-def _hides_prompt(told: Sequence[Told], spans: Sequence[int]) -> bool:
+def _hides_prompt(told: Sequence[TranscriptMessage], spans: Sequence[int]) -> bool:
     for each, open_spans in zip(reversed(told), reversed(spans), strict=True):
         if each.role == "user":
             if not without_private(each.text, open_spans).strip():
@@ -162,7 +162,7 @@ def _hides_prompt(told: Sequence[Told], spans: Sequence[int]) -> bool:
     return False
 
 
-def _said(each: Told, open_spans: int) -> str:
+def _said(each: TranscriptMessage, open_spans: int) -> str:
     if open_spans and each.role == "assistant":
         return ""
     text, _ = without_blocks(without_private(each.text, open_spans))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.hooks import Event, event_of, output
+from forged.hooks import HookEvent, event_of, output
 from forged.hooks.events import PayloadError
 from forged.text.harnesses import HOOKS
 from tests.support.hooks import PAYLOADS, payload
@@ -59,7 +59,7 @@ MEANINGS = {
 }
 
 
-def told(name: str, **changes: object) -> Event | None:
+def told(name: str, **changes: object) -> HookEvent | None:
     harness, _, event = name.partition("/")
     return event_of(json.dumps(payload(harness, event) | changes).encode(), HOOKS[harness])
 

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from forged.transcripts import FORMATS, Found, TranscriptError, read, read_tail, sessions
+from forged.transcripts import FORMATS, FoundSession, TranscriptError, read, read_tail, sessions
 from tests.transcripts.homes import FIXTURES, PLACES, folder_of, lay
 
 AT = "2026-11-23T20:40:00Z"
@@ -392,7 +392,7 @@ def test_sessions_come_newest_first_and_since_a_time(tmp_path):
 
 def test_a_file_that_is_gone_is_said(tmp_path):
     with pytest.raises(TranscriptError):
-        read(Found("codex", str(tmp_path / "gone.jsonl"), 0.0), str(tmp_path))
+        read(FoundSession("codex", str(tmp_path / "gone.jsonl"), 0.0), str(tmp_path))
 
 
 def test_the_variables_of_a_harness_say_where_its_sessions_are():

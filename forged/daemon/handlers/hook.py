@@ -37,7 +37,7 @@ from forged.daemon.handlers.other_scopes import with_others
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.talks import Talk
 from forged.errors import ForgedError, WorkspaceError
-from forged.hooks import Event, event_of, output, takes_context
+from forged.hooks import HookEvent, event_of, output, takes_context
 from forged.scopes import Workplace
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
@@ -64,7 +64,7 @@ class _Told(msgspec.Struct, frozen=True):
     context: Context
     request: wire.Hook
     row: Hooks
-    event: Event
+    event: HookEvent
     place: Workplace
     ask: Ask
 
@@ -102,7 +102,7 @@ async def hook(context: Context, request: wire.Hook, ask: Ask) -> wire.Hooked:
     return wire.Hooked(output=printed)
 
 
-async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, ask: Ask) -> _Told:
+async def _told(context: Context, request: wire.Hook, row: Hooks, event: HookEvent, ask: Ask) -> _Told:
     """Where it happened. A turn ends where its prompt was sent, wherever the agent has gone meanwhile.
 
     Raises Disabled where nothing is to be remembered, and forgets what was.
@@ -130,7 +130,7 @@ async def _told(context: Context, request: wire.Hook, row: Hooks, event: Event, 
     return _Told(context, request, row, event, place, ask)
 
 
-def _trouble(context: Context, row: Hooks, event: Event) -> bytes:
+def _trouble(context: Context, row: Hooks, event: HookEvent) -> bytes:
     """Tell the person of a session, once, why memory is off where nobody switched it off or paused."""
     daemon, session = context.daemon, event.session_id
     why = "" if daemon.disabled else daemon.state.trouble

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from forged.conversation import Utterance
-from forged.hooks import Event
+from forged.hooks import HookEvent
 from forged.scopes import Workplace
 from forged.text.forgetting import Words, without_sentences
 from forged.text.private import private_left
@@ -104,7 +104,7 @@ class Talk:
         """What a prompt is to be understood by."""
         return tuple(self.messages[-BEFORE:])
 
-    def asked(self, event: Event, at: float | None = None) -> bool:
+    def asked(self, event: HookEvent, at: float | None = None) -> bool:
         """Add a prompt, sent now or `at`, unless it comes again. Return False if all of it is private."""
         told = (event.turn_id, hash(event.prompt))
         if event.turn_id and told == self._told:
@@ -119,7 +119,7 @@ class Talk:
             self._add("user", prompt)
         return self._is_open
 
-    def answered(self, event: Event) -> bool:
+    def answered(self, event: HookEvent) -> bool:
         """A turn ended; whether its prompt is known, from before or because the harness says it again."""
         if event.prompt and hash(event.prompt) != self._told[1]:
             self.asked(event, self.asked_at if self._is_open else 0.0)
