@@ -49,7 +49,7 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews
 from forged.state import State
 from forged.text.cjk import is_cjk
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import address
 from forged_client.autostart import LOG_NAME
@@ -131,7 +131,7 @@ def build(
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
-    trust = Trust(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
+    trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
     sessions = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
@@ -264,7 +264,7 @@ def _maps(
     governor: Governor,
     *,
     remembered: Remembered | None,
-    trust: Trust,
+    trust: TrustRegistry,
     off: str,
 ) -> tuple[Indexer, Watcher]:
     """The maps, and what tells them of changes; each knows the other."""

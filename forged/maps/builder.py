@@ -29,7 +29,7 @@ from forged.maps.parcels import name_of
 from forged.maps.rows import RowMaker, Rows
 from forged.memory import Memory, Problem
 from forged.models import cleaned
-from forged.trust import Admitted, Withheld
+from forged.trust import Admitted, WithheldMemory
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
@@ -79,7 +79,7 @@ class Builder:
         self.snapshot: Snapshot | None = None
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
-        self.withheld: tuple[Withheld, ...] = ()
+        self.withheld: tuple[WithheldMemory, ...] = ()
         self.redacted: tuple[str, ...] = ()
         self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()

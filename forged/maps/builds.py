@@ -23,7 +23,7 @@ from forged.maps.embed_line import EmbedLine, Place
 from forged.maps.root_index import RootIndex
 from forged.models import LONGEST_ASKED_S, Health
 from forged.slots import retrieved
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Builds:
         learner: BaselineLearner,
         health: Health,
         refusal: Refusal | None,
-        trust: Trust | None,
+        trust: TrustRegistry | None,
     ) -> None:
         """`lexical`: words find what has no vector yet. `refusal` is that of the door before the embedder."""
         self._model = model

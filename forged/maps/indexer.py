@@ -29,7 +29,7 @@ from forged.memory import Scope
 from forged.models import Embedder, Health
 from forged.slots import logged
 from forged.text.tokens import estimate
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Indexer:
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
-        trust: Trust | None = None,
+        trust: TrustRegistry | None = None,
         routed: Callable[[str], bool] = lambda _: False,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,

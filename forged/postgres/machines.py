@@ -27,7 +27,7 @@ from forged.postgres.root_files import RootFiles, TakeAway
 from forged.postgres.shared import Shared
 from forged.postgres.writing import owner_digest
 from forged.state import Replicas, State
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Writer
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Machines:
         state: State,
         indexer: Indexer,
         writer: Writer,
-        trust: Trust,
+        trust: TrustRegistry,
         take_away: TakeAway,
     ) -> None:
         """`home` is the user's own directory; `take_away` does here what somebody had forgotten elsewhere."""

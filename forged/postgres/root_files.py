@@ -19,7 +19,7 @@ from forged.memory import Memory
 from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
 from forged.postgres.replicating import Carried, PushResult
 from forged.state import Detail, Details, Rewrite, Said, problem_of
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Draft, Writer, Written
 
 TakeAway = Callable[[RootIndex, tuple[str, ...]], Awaitable[object]]
@@ -35,7 +35,7 @@ class RootFiles:
         *,
         indexer: Indexer,
         writer: Writer,
-        trust: Trust,
+        trust: TrustRegistry,
         details: Details,
         take_away: TakeAway,
     ) -> None:

@@ -12,20 +12,20 @@ Records live in `state.db` and are never derived from the bytes of a repository.
 that are trusted, or that had no memories at the first look and whose `.git` is the user's.
 """
 
-from forged.trust.admission import Admitted, Withheld
-from forged.trust.excluding import CHOICES, Refused
+from forged.trust.admission import Admitted, WithheldMemory
+from forged.trust.excluding import CHOICES, ExcludeError
 from forged.trust.identity import elsewhere, is_same, stored_identity
-from forged.trust.registry import MODES, KnownRoot, Stamp, Trust, own_bytes
+from forged.trust.registry import MODES, KnownRoot, Stamp, TrustRegistry, own_bytes
 
 __all__ = [
     "CHOICES",
     "MODES",
     "Admitted",
+    "ExcludeError",
     "KnownRoot",
-    "Refused",
     "Stamp",
-    "Trust",
-    "Withheld",
+    "TrustRegistry",
+    "WithheldMemory",
     "elsewhere",
     "is_same",
     "own_bytes",

@@ -35,7 +35,7 @@ from forged.files import File, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory, Problem, one_form, utc_now
 from forged.state import Looked, OwnFile, RootRecord, TrustRecords
 from forged.text.redaction import redact
-from forged.trust.brought import BROUGHT, Candidate, Judged, Repository, has_git
+from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile, has_git
 from forged.trust.identity import identify
 from forged.trust.presenting import Presented, presented
 
@@ -55,7 +55,7 @@ _FEW = 8
 Hashes = set[str] | frozenset[str]
 
 
-class Withheld(msgspec.Struct, frozen=True):
+class WithheldMemory(msgspec.Struct, frozen=True):
     """A memory that does not count: its id, the path of its file, the hash that `approve` takes, and why."""
 
     id: str
@@ -73,14 +73,14 @@ class Admitted(msgspec.Struct, frozen=True):
     """
 
     memories: tuple[Memory, ...]
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldMemory, ...] = ()
     passes: bool = False
     redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TrustBasis(msgspec.Struct, frozen=True):
     """What is on record of a root now, and under which identities its files may be.
 
     `replaced`: another root was trusted at this path.
@@ -123,7 +123,7 @@ class Admission:
             return self._shown(root, standing, snapshot.memories, snapshot.hashes)
         return self._sorted_out(root, snapshot, standing)
 
-    def standing(self, top: str) -> Standing:
+    def standing(self, top: str) -> TrustBasis:
         """What is on record of the root that is at `top` now."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
@@ -134,7 +134,7 @@ class Admission:
             found.top == top and found.trusted_at and found.identity not in ways
             for found in self._records.roots()
         )
-        return Standing(kept_under, ways, record, replaced)
+        return TrustBasis(kept_under, ways, record, replaced)
 
     def repository(self, top: str) -> Repository:
         return self._repositories.setdefault(top, Repository(top))
@@ -147,10 +147,10 @@ class Admission:
         """A finding is on record now, or counts no more."""
         self._found_roots.pop(record.key, None)
 
-    def _on_record(self, standing: Standing) -> list[Hashes]:
+    def _on_record(self, standing: TrustBasis) -> list[Hashes]:
         return [self._records.hashes(each) for each in standing.identities]
 
-    def _first_seen(self, root: Root, snapshot: Snapshot, standing: Standing) -> Standing:
+    def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> TrustBasis:
         """Remember whether anything foreign was there at the first look, be it readable or not.
 
         Where git came into a folder it is looked at anew, and was own only if the folder was.
@@ -173,7 +173,7 @@ class Admission:
         self._found_roots[record.key] = record
         return msgspec.structs.replace(standing, identity=identity, record=record)
 
-    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: Standing, new: set[str]) -> bool:
+    def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustBasis, new: set[str]) -> bool:
         """Whether all files with these hashes count: only they are looked at, as after most edits.
 
         Where a file is no memory, or lost to another of its id, all of them are for `_sorted_out`.
@@ -182,19 +182,19 @@ class Admission:
             return False
         rows = _places(snapshot.hashes, new)
         files = [File(snapshot.memories[at], snapshot.paths[at], 0, snapshot.hashes[at]) for at in rows]
-        judged = self._judged(root, files, snapshot, standing) if files else Judged()
+        judged = self._judged(root, files, snapshot, standing) if files else AdmissionDecision()
         return judged.accepted.issuperset(file.sha256 for file in files)
 
-    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: Standing) -> Admitted:
+    def _sorted_out(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> Admitted:
         counting: list[File] = []
         strange: list[File] = []
         known = set().union(*self._on_record(standing))
         for file in files_of(snapshot):
             (counting if file.sha256 in known else strange).append(file)
-        judged = self._judged(root, strange, snapshot, standing) if strange else Judged()
+        judged = self._judged(root, strange, snapshot, standing) if strange else AdmissionDecision()
         counting += [file for file in strange if file.sha256 in judged.accepted]
         withheld = (
-            Withheld(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
+            WithheldMemory(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
             for file in strange
             if file.sha256 not in judged.accepted
         )
@@ -205,7 +205,7 @@ class Admission:
         return msgspec.structs.replace(admitted, withheld=listed, passes=judged.passes)
 
     def _shown(
-        self, root: Root, standing: Standing, memories: tuple[Memory, ...], hashes: Sequence[str]
+        self, root: Root, standing: TrustBasis, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
         """What counts, without the secrets in it and with the origin that is believed."""
         records = [self._records.own(each) for each in standing.identities]
@@ -228,22 +228,24 @@ class Admission:
             ),
         )
 
-    def _is_edited(self, root: Root, file: File, standing: Standing) -> bool:
+    def _is_edited(self, root: Root, file: File, standing: TrustBasis) -> bool:
         """Whether this is a later edit of a file that this daemon wrote, where it lies."""
         if not any(file.memory.id in self._records.own(each) for each in standing.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
 
-    def _judged(self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: Standing) -> Judged:
+    def _judged(
+        self, root: Root, files: Sequence[File], snapshot: Snapshot, standing: TrustBasis
+    ) -> AdmissionDecision:
         """Judge files that are not on record; the findings are on record on return."""
         record = standing.record
         if record is None or not (record.trusted_at or record.born_empty):
             why = _why_not(standing, self._records.doubt())
-            return Judged(refused={file.path: why for file in files})
+            return AdmissionDecision(refused={file.path: why for file in files})
         if standing.is_before_git:
-            return Judged(refused={file.path: BEFORE_GIT for file in files})
+            return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})
         if record.mode == "pin":
-            return Judged(refused={file.path: PINNED for file in files})
+            return AdmissionDecision(refused={file.path: PINNED for file in files})
         brought = frozenset[str]().union(*map(self._records.brought, standing.identities))
         if record.trusted_at:
             candidates = _candidates(files, snapshot)
@@ -256,10 +258,12 @@ class Admission:
         else:
             edited = [file for file in files if self._is_edited(root, file, standing)]
             others = {file.path: FOREIGN for file in files if file not in edited}
-            judged = Judged(frozenset(file.sha256 for file in edited), others)
+            judged = AdmissionDecision(frozenset(file.sha256 for file in edited), others)
         return self._noted(record, judged, files)
 
-    def _noted(self, record: RootRecord, judged: Judged, files: Sequence[File]) -> Judged:
+    def _noted(
+        self, record: RootRecord, judged: AdmissionDecision, files: Sequence[File]
+    ) -> AdmissionDecision:
         """The same once it is on record, which comes before anything is shown.
 
         Where it cannot be, only what a trusted root accepts counts, as git will mostly say that again.
@@ -280,11 +284,11 @@ class Admission:
         return msgspec.structs.replace(judged, accepted=frozenset(), refused=judged.refused | lost)
 
 
-def _candidates(files: Sequence[File], snapshot: Snapshot) -> list[Candidate]:
+def _candidates(files: Sequence[File], snapshot: Snapshot) -> list[UnrecordedFile]:
     listed = {listing.path: listing.files for listing in snapshot.listings}
     places = (os.path.split(file.path) for file in files)
     keys = [listed[folder][name].key for folder, name in places]
-    return [Candidate(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)]
+    return [UnrecordedFile(file.path, file.sha256, *key[:3]) for file, key in zip(files, keys, strict=True)]
 
 
 def _unknown(hashes: Iterable[str], on_record: Sequence[Hashes]) -> set[str]:
@@ -306,7 +310,7 @@ def _places(hashes: Sequence[str], wanted: set[str]) -> Iterator[int]:
             yield at
 
 
-def _why_not(standing: Standing, doubt: str) -> str:
+def _why_not(standing: TrustBasis, doubt: str) -> str:
     if doubt:
         return UNSURE
     return REPLACED if standing.replaced else FOREIGN

@@ -28,7 +28,7 @@ from functools import partial
 import msgspec
 
 from forged.files import FOLDERS, upwards
-from forged.trust.git import Entry, Git, GitFailed, kept_resolutions
+from forged.trust.git import Git, GitFailed, IndexEntry, kept_resolutions
 
 OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
 BROUGHT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
@@ -46,7 +46,7 @@ Hashes = AbstractSet[str]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class UnrecordedFile(msgspec.Struct, frozen=True):
     """A file on which nothing is on record: its path, its hash, and its inode, size and mtime as read."""
 
     path: str
@@ -56,7 +56,7 @@ class Candidate(msgspec.Struct, frozen=True):
     mtime_ns: int
 
 
-_Blobs = dict[Candidate, tuple[str, ...]]
+_Blobs = dict[UnrecordedFile, tuple[str, ...]]
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -65,16 +65,16 @@ class _Found(msgspec.Struct, frozen=True):
     `as_written` and `by_content`: the blobs that a file may be. `sides`: what git merges there.
     """
 
-    verdicts: dict[Candidate, str]
+    verdicts: dict[UnrecordedFile, str]
     as_written: _Blobs
     by_content: _Blobs
     sides: _Blobs
 
 
-_Ask = Callable[[Sequence[Candidate]], dict[Candidate, str]]
+_Ask = Callable[[Sequence[UnrecordedFile]], dict[UnrecordedFile, str]]
 
 
-class Judged(msgspec.Struct, frozen=True):
+class AdmissionDecision(msgspec.Struct, frozen=True):
     """Hashes that count from now on, and why the others do not, by path.
 
     `passes`: some of that may be different in a moment. `brought`: hashes of files that git had.
@@ -98,7 +98,7 @@ class Repository:
         self._git = Git(top)
         self._lock = threading.Lock()
         self._seen: tuple[object, ...] = ()
-        self._verdicts: dict[Candidate, str] = {}
+        self._verdicts: dict[UnrecordedFile, str] = {}
         self._tips: tuple[str, ...] = ()
         self._at_tips = frozenset[str]()
         self._behind_tips: frozenset[str] | None = None
@@ -112,7 +112,9 @@ class Repository:
         except GitFailed:
             return ""
 
-    def judge(self, trusted: str, candidates: Sequence[Candidate], brought: Hashes = frozenset()) -> Judged:
+    def judge(
+        self, trusted: str, candidates: Sequence[UnrecordedFile], brought: Hashes = frozenset()
+    ) -> AdmissionDecision:
         """Judge files of a trusted root; `trusted` is the full name of the branch that a person trusts.
 
         `brought` are hashes on record as git's: none of these is an edit by hand, though git may have
@@ -121,20 +123,20 @@ class Repository:
         with self._lock:
             refused, rest = self._without_linked(candidates)
             if not rest:
-                return Judged(refused=refused)
+                return AdmissionDecision(refused=refused)
             try:
                 git_dir = git_directory(self._top)
                 if not git_dir:
-                    return Judged(frozenset(each.sha256 for each in rest), refused)
+                    return AdmissionDecision(frozenset(each.sha256 for each in rest), refused)
                 ask = partial(self._ask, trusted, git_dir, brought)
                 verdicts, is_news = self._verdicts_on(trusted, rest, git_dir, ask)
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
         theirs = _hashes(verdicts, OTHER_BRANCH) - brought
-        return Judged(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
+        return AdmissionDecision(_hashes(verdicts, ""), refused, is_news and bool(refused), theirs)
 
-    def first_look(self, candidates: Sequence[Candidate]) -> Judged:
+    def first_look(self, candidates: Sequence[UnrecordedFile]) -> AdmissionDecision:
         """Judge files of a root that nobody was asked about: what no object has, a person has written.
 
         No branch is trusted. Git is asked where `.git` and its config belong to the user of this process.
@@ -142,33 +144,35 @@ class Repository:
         with self._lock:
             refused, rest = self._without_linked(candidates)
             if not rest:
-                return Judged(refused=refused)
+                return AdmissionDecision(refused=refused)
             try:
                 git_dir = git_directory(self._top)
                 if not git_dir or not _belongs_to_us(self._top, git_dir):
-                    return Judged(refused=refused | {each.path: NOT_ASKED for each in rest})
+                    return AdmissionDecision(refused=refused | {each.path: NOT_ASKED for each in rest})
                 verdicts, _ = self._verdicts_on(None, rest, git_dir, partial(self._whose, git_dir))
             except (GitFailed, OSError) as error:
                 return _failed(error, refused, rest)
         refused |= {each.path: why for each, why in verdicts.items() if why}
         theirs = _hashes(verdicts, BROUGHT)
-        return Judged(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
+        return AdmissionDecision(_hashes(verdicts, ""), refused, MOVING in refused.values(), theirs)
 
-    def _without_linked(self, candidates: Sequence[Candidate]) -> tuple[dict[str, str], list[Candidate]]:
+    def _without_linked(
+        self, candidates: Sequence[UnrecordedFile]
+    ) -> tuple[dict[str, str], list[UnrecordedFile]]:
         """Why files are refused whatever git says, by path, and the others."""
         foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
 
-    def _folder(self, candidate: Candidate) -> str:
+    def _folder(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(os.path.dirname(candidate.path), self._top)
 
-    def _relative(self, candidate: Candidate) -> str:
+    def _relative(self, candidate: UnrecordedFile) -> str:
         return os.path.relpath(candidate.path, self._top)
 
     def _verdicts_on(
-        self, trusted: str | None, candidates: Sequence[Candidate], git_dir: str, ask: _Ask
-    ) -> tuple[dict[Candidate, str], bool]:
+        self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
+    ) -> tuple[dict[UnrecordedFile, str], bool]:
         """Why a file does not count, or nothing; what was said is kept as long as nothing moves.
 
         And whether anything was said anew: a merge may move the files first and the branch a moment later.
@@ -186,8 +190,8 @@ class Repository:
         return verdicts, bool(fresh)
 
     def _ask(
-        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[Candidate]
-    ) -> dict[Candidate, str]:
+        self, trusted: str, git_dir: str, brought: Hashes, candidates: Sequence[UnrecordedFile]
+    ) -> dict[UnrecordedFile, str]:
         found = self._read(candidates, git_dir)
         verdicts, blobs = dict(found.verdicts), found.as_written | found.by_content
         merged = self._merged(trusted, {blob for names in blobs.values() for blob in names})
@@ -200,14 +204,14 @@ class Repository:
         }
         return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
-    def _whose(self, git_dir: str, candidates: Sequence[Candidate]) -> dict[Candidate, str]:
+    def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
         """The same where no branch is trusted."""
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
             found.as_written | found.by_content, found.sides, git_dir, BROUGHT
         )
 
-    def _read(self, candidates: Sequence[Candidate], git_dir: str) -> _Found:
+    def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _Found:
         """Look up which blobs files may be, by the index and by their bytes.
 
         Where git has written or compared a file itself the index says which blob it is, whatever filter
@@ -246,7 +250,7 @@ class Repository:
             self._behind_tips = self._git.behind(tips)
         return self._at_tips | self._behind_tips
 
-    def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[Candidate, str]:
+    def _edits(self, blobs: _Blobs, sides: _Blobs, git_dir: str, theirs: str) -> dict[UnrecordedFile, str]:
         """Which of these files a person has written here; of what git has, `theirs` is the reason."""
         if not blobs:
             return {}
@@ -263,14 +267,14 @@ class Repository:
         return verdicts
 
     def _merges(
-        self, candidates: Sequence[Candidate], sides: _Blobs, git_dir: str, theirs: str
-    ) -> dict[Candidate, str]:
+        self, candidates: Sequence[UnrecordedFile], sides: _Blobs, git_dir: str, theirs: str
+    ) -> dict[UnrecordedFile, str]:
         """Those of these files that hold what git merges and nothing that a person wrote, with the reason."""
         unmerged = [each for each in candidates if each in sides]
         if not unmerged:
             return {}
         kept = _lines(kept_resolutions(_common(git_dir)))
-        verdicts: dict[Candidate, str] = {}
+        verdicts: dict[UnrecordedFile, str] = {}
         for each in unmerged:
             data = _still(each)
             if data is None:
@@ -280,14 +284,18 @@ class Repository:
         return verdicts
 
 
-def _hashes(verdicts: Mapping[Candidate, str], verdict: str) -> frozenset[str]:
+def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
     """Hashes of the files with this verdict; "" is that nothing speaks against them."""
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 
-def _failed(error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[Candidate]) -> Judged:
+def _failed(
+    error: GitFailed | OSError, refused: dict[str, str], rest: Sequence[UnrecordedFile]
+) -> AdmissionDecision:
     """Nothing new counts while git gives no answer."""
-    return Judged(refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy))
+    return AdmissionDecision(
+        refused=refused | {each.path: str(error) for each in rest}, passes=isinstance(error, _Busy)
+    )
 
 
 def _check_idle(git_dir: str) -> None:
@@ -308,11 +316,11 @@ def _is_made_of(data: bytes, lines: set[bytes]) -> bool:
     )
 
 
-def _is_merged(entry: Entry | None) -> bool:
+def _is_merged(entry: IndexEntry | None) -> bool:
     return entry is None or entry.is_merged
 
 
-def _still(candidate: Candidate) -> bytes | None:
+def _still(candidate: UnrecordedFile) -> bytes | None:
     """The bytes of a file, if they are still those that were judged."""
     try:
         with open(os.open(candidate.path, _READ), "rb") as file:
@@ -382,7 +390,7 @@ def _is_foreign(top: str, folder: str) -> bool:
     return any(os.path.islink(way) or os.path.lexists(os.path.join(way, ".git")) for way in ways)
 
 
-def _is_as_written(candidate: Candidate, entry: Entry) -> bool:
+def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
     """Whether the file is the one that git wrote or looked at last."""
     found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
     return found == (entry.size, entry.inode, entry.mtime_ns)

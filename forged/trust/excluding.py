@@ -45,7 +45,7 @@ _PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions that hold every path as it is
 _AGAIN_S = 60.0  # after a refusal the next write tries again
 
 
-class Refused(ForgedError):  # noqa: N818 - reads as what happened
+class ExcludeError(ForgedError):
     """Nothing was written; the message says why."""
 
 
@@ -86,7 +86,7 @@ class Excluding:
     def chosen(self, top: str, choice: str) -> None:
         """A person said what holds in a repository, or with an empty `choice` that the configuration does.
 
-        Raises Refused where that cannot be carried out.
+        Raises ExcludeError where that cannot be carried out.
         """
         with self._alone(top):
             self._until.clear()
@@ -97,7 +97,7 @@ class Excluding:
                 self.problems.pop(top, None)
                 self._taken_out(record)
             if problem := self.problems.get(top) or self.problems.get(record.common):
-                raise Refused(problem)
+                raise ExcludeError(problem)
 
     def take_out(self, *, everywhere: bool = False) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Take the line out of every repository where it is not wanted any more, or of all.
@@ -173,10 +173,10 @@ class Excluding:
         return self._current(Exclude(common, identity_of(common))) if common else None
 
     def _named(self, top: str) -> Exclude:
-        """The same where there has to be one. Raises Refused."""
+        """The same where there has to be one. Raises ExcludeError."""
         record = self._record(top)
         if record is None:
-            raise Refused("git's directory does not name this folder as its work tree")
+            raise ExcludeError("git's directory does not name this folder as its work tree")
         return record
 
     def _current(self, record: Exclude) -> Exclude:
@@ -197,7 +197,7 @@ class Excluding:
             if not is_git_directory(record.common):
                 return  # git takes it for none, and will stage nothing of it
             became = add_line(top, record.common, self._home)
-        except Refused as error:
+        except ExcludeError as error:
             self.problems[top] = (
                 f"what forged captures in {top} is not kept out of commits: {error}; "
                 "`forgectl trust --exclude` there tries again, `--commit` says that it may be committed"
@@ -216,7 +216,7 @@ class Excluding:
         try:
             if identity_of(record.common) == record.identity:
                 remove_line(record.common)
-        except Refused as error:
+        except ExcludeError as error:
             if not record.has_line:
                 return True
             self.problems[record.common] = (
@@ -236,7 +236,7 @@ class Excluding:
 def add_line(top: str, common: str, home: str) -> str:
     """Have git ignore what forged names in the repository of a work tree; `home` is the user's directory.
 
-    Returned is what it came to: `added`, `there` (it was), `tracked` or `ignored`. Raises Refused.
+    Returned is what it came to: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
     """
     with _explained(), _opened_info(common, make=True) as (info, owner):
         if _holds_line(info, owner):
@@ -256,7 +256,7 @@ def remove_line(common: str) -> None:
     """Take forged's line out of a repository's `info/exclude`, and leave all else in it as it is.
 
     What follows the line is written over it and the file then cut, so that a kill between loses nothing.
-    Raises Refused.
+    Raises ExcludeError.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(_explained())
@@ -280,7 +280,7 @@ def _holds_line(info: int, owner: int) -> bool:
 
 
 def _as_it_is(top: str, owner: int, home: str) -> str:
-    """Whether git tracks or ignores such files already: `tracked`, `ignored`, or nothing. Raises Refused.
+    """Whether git tracks or ignores such files already: `tracked`, `ignored`, or nothing. Raises ExcludeError.
 
     Git is asked only in what belongs to this user: its configuration can name programs.
     """
@@ -294,7 +294,7 @@ def _as_it_is(top: str, owner: int, home: str) -> str:
 
 
 def _index_names(top: str) -> bool:
-    """Whether the index holds a file of forged's, as far as that can be read without git. Raises Refused."""
+    """Return True if the index holds a file of forged, as far as can be read without git. Raises ExcludeError."""
     git_dir = os.path.join(top, ".git")
     if os.path.isfile(git_dir):
         with open(git_dir, "rb") as link:
@@ -313,7 +313,7 @@ def _index_names(top: str) -> bool:
         for hash_bytes in (20, 32):
             with contextlib.suppress(ValueError):
                 return any(path.startswith(b".forge/memory/mem_") for path in _paths(data, hash_bytes))
-    raise Refused("git cannot be asked here, and its index is in a form that only git reads")
+    raise ExcludeError("git cannot be asked here, and its index is in a form that only git reads")
 
 
 def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
@@ -339,7 +339,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused(f"{_named(error)} cannot be used ({atomic.why(error)})") from error
+        raise ExcludeError(f"{_named(error)} cannot be used ({atomic.why(error)})") from error
 
 
 def _named(error: OSError) -> str:
@@ -348,14 +348,14 @@ def _named(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
-    """The `info` of a common git directory, and the repository's owner. Raises OSError, Refused."""
+    """The `info` of a common git directory, and the repository's owner. Raises OSError, ExcludeError."""
     with contextlib.ExitStack() as stack:
         at = _held(stack, os.open("/", _STEP))
         for part in common.strip("/").split("/"):
             at = _held(stack, os.open(part, _STEP, dir_fd=at))
         owner = os.fstat(at).st_uid
         if os.geteuid() not in {0, owner}:
-            raise Refused(f"{common} belongs to another user")
+            raise ExcludeError(f"{common} belongs to another user")
         try:
             info = _held(stack, os.open("info", atomic.DIRECTORY, dir_fd=at))
         except FileNotFoundError:
@@ -363,7 +363,7 @@ def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]
                 raise
             info = _held(stack, _made_info(at, owner))
         if os.fstat(info).st_uid != owner:
-            raise Refused(f"{common}/info belongs to another user")
+            raise ExcludeError(f"{common}/info belongs to another user")
         yield info, owner
 
 
@@ -384,7 +384,7 @@ def _made_info(common: int, owner: int) -> int:
 def _opened_exclude(
     info: int, owner: int, flags: int = 0, *, make: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """The `exclude` of an `info`, locked, with its content. Raises OSError, Refused."""
+    """The `exclude` of an `info`, locked, with its content. Raises OSError, ExcludeError."""
     try:
         _check(
             os.stat("exclude", dir_fd=info, follow_symlinks=False), owner
@@ -406,12 +406,12 @@ def _opened_exclude(
 
 def _check(status: os.stat_result, owner: int) -> None:
     if stat.S_ISLNK(status.st_mode):
-        raise Refused("info/exclude is a symbolic link")
+        raise ExcludeError("info/exclude is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
-        raise Refused("info/exclude is no regular file")
+        raise ExcludeError("info/exclude is no regular file")
     if status.st_nlink != 1:
-        raise Refused("info/exclude has more than one name")
+        raise ExcludeError("info/exclude has more than one name")
     if status.st_uid != owner:
-        raise Refused("info/exclude belongs to another user")
+        raise ExcludeError("info/exclude belongs to another user")
     if status.st_size >= _MOST_BYTES:
-        raise Refused(f"info/exclude is larger than {_MOST_BYTES >> 20} MiB")
+        raise ExcludeError(f"info/exclude is larger than {_MOST_BYTES >> 20} MiB")

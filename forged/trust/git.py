@@ -57,11 +57,11 @@ _REFS = "--format=%(refname)%00%(objectname)%00%(upstream)%00%(upstream:remotena
 _GUESSED = ("main", "master")
 
 
-class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
+class GitFailed(ForgedError):
     """Git gave no answer that can be used."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     """What the index says of a path: the blob, and the file as git last wrote or looked at it."""
 
     blob: str
@@ -91,17 +91,17 @@ class Git:
         name = self._run("rev-parse", "--symbolic-full-name", "HEAD").decode().strip()
         return name if name.startswith("refs/heads/") else ""
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, IndexEntry]:
         """What the index holds of the memory folders, by path below the top."""
         said = self._run("ls-files", "--stage", "--debug", "-z", "--", *FOLDERS)
-        found: dict[str, Entry] = {}
+        found: dict[str, IndexEntry] = {}
         for mode, blob, stage, name, seconds, nanoseconds, inode, size in _ENTRY.findall(said):
             path, is_merged = os.fsdecode(name), stage == b"0"
             mtime_ns = int(seconds) * 1_000_000_000 + int(nanoseconds)
             sides = found[path].sides if path in found else ()
             if not is_merged and mode != _SUBMODULE:
                 sides += (blob.decode(),)
-            found[path] = Entry(blob.decode(), is_merged, int(size), mtime_ns, int(inode), sides)
+            found[path] = IndexEntry(blob.decode(), is_merged, int(size), mtime_ns, int(inode), sides)
         return found
 
     def tracks(self, pathspec: str) -> bool:

@@ -26,7 +26,7 @@ _STATX = struct.Struct("=IIQIIIHHQQQQqIiqIiqIiqIiIIII")  # up to the device's nu
 _STATX_BYTES = 256
 
 
-class Identity(msgspec.Struct, frozen=True):
+class RootIdentity(msgspec.Struct, frozen=True):
     """Of `.git`, or nothing without one; and of the folder, by which it is known until git comes into it."""
 
     git: str
@@ -38,9 +38,9 @@ class Identity(msgspec.Struct, frozen=True):
         return self.git or self.folder
 
 
-def identify(top: str) -> Identity:
+def identify(top: str) -> RootIdentity:
     """The identity of the root at `top`; both parts are empty for what cannot be looked at."""
-    return Identity(identity_of(os.path.join(top, ".git")), identity_of(top))
+    return RootIdentity(identity_of(os.path.join(top, ".git")), identity_of(top))
 
 
 def stored_identity(root: Root) -> str:
@@ -114,5 +114,5 @@ def _birth_ns(path: str, status: os.stat_result) -> int:
 
 
 @cache
-def _statx():  # type: ignore[no-untyped-def]  # noqa: ANN202 - a function of ctypes, or None
+def _statx():  # type: ignore[no-untyped-def]
     return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)

@@ -19,7 +19,7 @@ from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan
 from forged.memory import ID_PATTERN, Memory, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
-from forged.trust.admission import REPLACED, Admission, Admitted, Standing, Withheld
+from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis, WithheldMemory
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
 from forged.trust.walk import tops_below
@@ -46,7 +46,7 @@ class KnownRoot(msgspec.Struct, frozen=True):
     branch: str = ""
     trusted_at: str = ""
     accepted: int = 0
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldMemory, ...] = ()
     reason: str = ""
 
 
@@ -72,7 +72,7 @@ def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile
     return OwnFile(memory.id, hashlib.sha256(data).hexdigest(), memory.origin, insisted)
 
 
-class Trust:
+class TrustRegistry:
     """One for the daemon.
 
     `mode` and `git` are those of the configuration, `home` is the user's directory.
@@ -210,7 +210,7 @@ class Trust:
         await self.save()
         return found
 
-    async def withheld(self, roots: Iterable[Root]) -> tuple[Withheld, ...]:
+    async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldMemory, ...]:
         """What does not count in these roots now."""
         looks = [await self.look(root) for root in roots if root.scope is Scope.REPO]
         return tuple(each for _, admitted in looks for each in admitted.withheld)
@@ -311,12 +311,12 @@ def _lies_in_git(top: str) -> bool:
     return any(os.path.lexists(os.path.join(each, ".git")) for each in above)
 
 
-def _ways(standing: Standing) -> tuple[str, ...]:
+def _ways(standing: TrustBasis) -> tuple[str, ...]:
     """The identities under which there may be records of a root's files."""
     return tuple(dict.fromkeys(filter(None, (standing.identity, *standing.identities))))
 
 
-def _described(top: str, standing: Standing, admitted: Admitted, doubt: str) -> KnownRoot:
+def _described(top: str, standing: TrustBasis, admitted: Admitted, doubt: str) -> KnownRoot:
     record = standing.record
     found = KnownRoot(top, "unknown", accepted=len(admitted.memories), withheld=admitted.withheld)
     if doubt:

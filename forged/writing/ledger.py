@@ -21,7 +21,7 @@ from forged.map import link
 from forged.memory import Memory
 from forged.text.same_text import normalised
 from forged.text.unseen import without_unseen
-from forged.trust import Stamp, Trust
+from forged.trust import Stamp, TrustRegistry
 
 _NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
 
@@ -29,7 +29,7 @@ _NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
 class Ledger:
     """One root. `stamp` is what trusting depended on at the last look."""
 
-    def __init__(self, root: Root, trust: Trust, snapshot: Snapshot | None) -> None:
+    def __init__(self, root: Root, trust: TrustRegistry, snapshot: Snapshot | None) -> None:
         """`snapshot` is an earlier one, so that not all is read again."""
         self.stamp: Stamp | None = None
         self._root = root

@@ -17,7 +17,7 @@ from forged.files import MemoryStore
 from forged.memory import Memory
 from forged.state import UNSAID, Begun, Detailing, Known
 from forged.text.same_text import normalised
-from forged.trust import Trust, own_bytes
+from forged.trust import TrustRegistry, own_bytes
 from forged.writing.ledger import Ledger
 from forged.writing.values import Draft, Written
 from forged.writing.versions import base_of, succeeding
@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def planned(
-    draft: Draft, ledger: Ledger, store: MemoryStore, trust: Trust, *, is_settled: bool = False
+    draft: Draft, ledger: Ledger, store: MemoryStore, trust: TrustRegistry, *, is_settled: bool = False
 ) -> Plan:
     """Decide on one draft; what is to be written is in the ledger then, for the drafts after it."""
     try:
@@ -73,7 +73,7 @@ def _version(draft: Draft, ledger: Ledger) -> Memory:
     return succeeding(memory, base, number, is_whole=bool(draft.base))
 
 
-def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: Trust) -> Memory | None:
+def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: TrustRegistry) -> Memory | None:
     """The memory that makes it needless to write this one."""
     there = ledger.find(memory.id)
     if there is not None:

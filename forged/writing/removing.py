@@ -21,7 +21,7 @@ from forged.errors import StoreError
 from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
 from forged.memory import Memory
 from forged.state import Intent, Intents, OwnFile, Returnable, Rewrite
-from forged.trust import Admitted, Trust, stored_identity
+from forged.trust import Admitted, TrustRegistry, stored_identity
 from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
 from forged.writing.values import Gone
@@ -57,7 +57,7 @@ class Removing:
     """One for the daemon."""
 
     def __init__(
-        self, trash: Trash, trust: Trust, intents: Intents, clock: Callable[[], float] = time.time
+        self, trash: Trash, trust: TrustRegistry, intents: Intents, clock: Callable[[], float] = time.time
     ) -> None:
         """`clock` gives Unix seconds."""
         self._trash = trash

@@ -20,7 +20,7 @@ import msgspec
 from forged.errors import Conflict, NoLongerWanted, StoreError
 from forged.files import MemoryStore, Root, Snapshot
 from forged.state import UNSAID, Known, Requests
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing.ledger import Ledger
 from forged.writing.new_files import NewFiles
 from forged.writing.planning import Plan, begun, digest_of, planned, written
@@ -42,7 +42,12 @@ class RootWriter:
     """One root. `looked`: what counts was looked at anew in the last call of `write`."""
 
     def __init__(
-        self, root: Root, trust: Trust, requests: Requests, threads: Executor, snapshot: Snapshot | None
+        self,
+        root: Root,
+        trust: TrustRegistry,
+        requests: Requests,
+        threads: Executor,
+        snapshot: Snapshot | None,
     ) -> None:
         """`threads` write files; `snapshot` is an earlier one, so that not all is read again."""
         self.looked = False

@@ -21,7 +21,7 @@ from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import UNSAID, Intents, Requests, Rewrite, Said
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing.new_files import PARTS
 from forged.writing.removing import Back, Removing, Taking
 from forged.writing.root_writer import RootWriter
@@ -41,7 +41,12 @@ class Writer:
     """All writes to memory files that anybody asks for."""
 
     def __init__(
-        self, trash: str, trust: Trust, requests: Requests, intents: Intents, marks: Marks | None = None
+        self,
+        trash: str,
+        trust: TrustRegistry,
+        requests: Requests,
+        intents: Intents,
+        marks: Marks | None = None,
     ) -> None:
         """`trash` is the directory in the state directory where forgotten files wait for 7 days."""
         self.trash = Trash(trash)

@@ -23,7 +23,7 @@ from forged.files.scan import scan
 from forged.maps.indexer import Indexer
 from forged.memory import Memory, Origin
 from forged.state import Document, Event
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Taking, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
@@ -41,7 +41,7 @@ class Scene:
     def __init__(self, tmp_path: Path, state, *, lexical: bool) -> None:
         self.repo, self.user = roots_in(tmp_path)
         self.state = state
-        self.trust = Trust(state)
+        self.trust = TrustRegistry(state)
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)

@@ -28,7 +28,7 @@ from forged.postgres import Shared
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.state import State
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, decode_reply
@@ -76,7 +76,7 @@ class Parts:
         self.governor = Governor(daily_token_limit=0, calls_per_minute=60)
         self.folder = home / "state"
         self.state = State(str(self.folder), self.governor)
-        self.trust = Trust(self.state)
+        self.trust = TrustRegistry(self.state)
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(

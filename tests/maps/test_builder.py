@@ -18,7 +18,7 @@ from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
 from forged.memory import Scope
-from forged.trust import Admitted, Withheld
+from forged.trust import Admitted, WithheldMemory
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, run
@@ -32,7 +32,9 @@ def only(counts):
 
     def admit(_, snapshot):
         files = zip(snapshot.memories, snapshot.paths, snapshot.hashes, strict=True)
-        withheld = tuple(Withheld(each.id, path, sha, "") for each, path, sha in files if not counts(each))
+        withheld = tuple(
+            WithheldMemory(each.id, path, sha, "") for each, path, sha in files if not counts(each)
+        )
         return Admitted(tuple(filter(counts, snapshot.memories)), withheld)
 
     return admit
@@ -510,7 +512,7 @@ def test_other_threads_may_look_at_problems_during_builds(repo, bench, embedder)
         while not stop.is_set():
             try:
                 assert len(bench.builder.problems) <= 1
-            except Exception as error:  # noqa: BLE001 - handed to the test
+            except Exception as error:
                 failures.append(error)
                 return
 

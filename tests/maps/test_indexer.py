@@ -21,7 +21,7 @@ from forged.models import Health
 from forged.scopes import FileRoots
 from forged.state import State
 from forged.text.everyday import MESSAGES
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.trust.identity import identify
 from tests.data.memories import memory, put
 from tests.maps.indexing import built, embedding, indexing, opened, soon
@@ -735,7 +735,7 @@ async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(roo
 
 
 async def test_withheld_memories_are_counted_and_not_shown(root, tmp_path):
-    async with state_in(tmp_path / "state") as state, indexing(trust=Trust(state)) as indexer:
+    async with state_in(tmp_path / "state") as state, indexing(trust=TrustRegistry(state)) as indexer:
         index = await opened(indexer, root)
         (m0, m1) = index.builder.withheld
         assert ([m0.id, m1.id], index.map.memories) == (["m0", "m1"], ())
@@ -746,9 +746,9 @@ async def test_withheld_memories_are_counted_and_not_shown(root, tmp_path):
 
 async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_path):
     async with state_in(tmp_path / "state") as earlier:
-        await Trust(earlier).trust(root.top)
+        await TrustRegistry(earlier).trust(root.top)
     state = State(str(tmp_path / "state"), a_governor())
-    async with indexing(trust=Trust(state)) as indexer:
+    async with indexing(trust=TrustRegistry(state)) as indexer:
         index = indexer.open(root)
         await turns(50)
         assert (index.map, index.builder.snapshot) == (None, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from forged.files import Root, scan
 from forged.memory import Memory, Scope
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
 from tests.support.git import git
@@ -38,7 +38,7 @@ def clone(source: Path, target: Path, *options: str) -> Path:
 class Person:
     """A daemon's trust over real directories; what a test says, a person says."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: TrustRegistry) -> None:
         self.trust = trust
 
     def look(self, top: Path) -> tuple[set[str], dict[str, str]]:
@@ -60,4 +60,4 @@ class Person:
 @contextlib.asynccontextmanager
 async def person(directory: Path) -> AsyncIterator[Person]:
     async with opened(directory) as state:
-        yield Person(Trust(state))
+        yield Person(TrustRegistry(state))

@@ -11,7 +11,7 @@ import pytest
 from forged.errors import WorkspaceError
 from forged.files import Root
 from forged.memory import Scope
-from forged.trust import Trust, admission, brought
+from forged.trust import TrustRegistry, admission, brought
 from forged.trust.identity import identify
 from forged.trust.registry import own_file
 from forged.writing import Writer
@@ -98,7 +98,7 @@ async def test_a_withheld_file_with_the_id_of_one_that_counts_does_not_hide_it(t
 async def test_of_the_user_s_own_root_everything_counts(home, tmp_path):
     put(home, *HOSTILE)
     async with opened(tmp_path / "state") as state:
-        _, admitted = await Trust(state).look(Root(str(home), Scope.USER))
+        _, admitted = await TrustRegistry(state).look(Root(str(home), Scope.USER))
     assert {each.id for each in admitted.memories} == NAMES
 
 
@@ -332,7 +332,7 @@ async def test_every_root_that_was_seen_is_known_with_its_counts(tmp_path):
 async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):
     ours = clone(upstream(tmp_path / "theirs"), tmp_path / "ours")
     async with opened(tmp_path / "state") as state:
-        one = Trust(state)
+        one = TrustRegistry(state)
         await one.trust(str(ours))
         state.pauses.doubt = "it was damaged"
         known = await one.describe(str(ours))
@@ -353,7 +353,7 @@ async def test_a_file_is_on_record_before_it_is_on_disk(tmp_path, monkeypatch):
 
     top = plain(tmp_path / "top")
     async with opened(tmp_path / "state") as state:
-        trust = Trust(state)
+        trust = TrustRegistry(state)
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
         index = indexer.open(Root(str(top), Scope.REPO))
 
@@ -376,7 +376,7 @@ async def test_what_a_person_says_is_in_force_in_the_map_on_return(tmp_path):
 
     ours = clone(upstream(tmp_path / "theirs"), tmp_path / "ours")
     async with opened(tmp_path / "state") as state:
-        trust = Trust(state)
+        trust = TrustRegistry(state)
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
         trust.join(indexer.follow, indexer.snapshot)
         index = indexer.open(Root(str(ours), Scope.REPO))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forged.files import layout
-from forged.trust.excluding import LINE, Refused, add_line, remove_line
+from forged.trust.excluding import LINE, ExcludeError, add_line, remove_line
 from tests.support.git import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: NOT checked")
@@ -125,7 +125,7 @@ def test_what_is_missing_is_made(top, add, missing):
 
 def test_threads_at_once_write_it_once(top, add):
     def once() -> None:
-        with contextlib.suppress(Refused):  # another one holds the file
+        with contextlib.suppress(ExcludeError):  # another one holds the file
             add(top)
 
     threads = [threading.Thread(target=once) for _ in range(8)]
@@ -243,9 +243,9 @@ def test_nothing_is_written_or_removed_where_anything_is_not_as_git_makes_it(top
     file.unlink()
     hostile(file, outside)
 
-    with pytest.raises(Refused):
+    with pytest.raises(ExcludeError):
         add(top)
-    with pytest.raises(Refused):
+    with pytest.raises(ExcludeError):
         remove_line(str(top / ".git"))
     assert outside.read_text() == "before\n" + LINES
     assert os.listdir(outside.parent) == ["exclude"]
@@ -260,7 +260,7 @@ def test_link_on_the_way_to_gits_directory_is_not_followed(top, tmp_path, home, 
     place.rename(tmp_path / "real" / part)
     place.symlink_to(tmp_path / "real" / part)
 
-    with pytest.raises(Refused):
+    with pytest.raises(ExcludeError):
         add_line(str(top), common, str(home))
     assert Path(common, "info", "exclude").read_bytes() == before
 
@@ -303,16 +303,16 @@ def test_root_leaves_alone_what_only_git_could_read(top, add):
     git(top, "update-index", "--index-version", "4")
     subprocess.run(("chown", "-R", "12345:12346", str(top)), check=True)
 
-    with pytest.raises(Refused, match="only git reads"):
+    with pytest.raises(ExcludeError, match="only git reads"):
         add(top)
 
 
 @needs_root
 def test_read_only_repository_is_left_alone_with_a_reason(top, home):
     script = (
-        "import sys; from forged.trust.excluding import add_line, Refused\n"
+        "import sys; from forged.trust.excluding import add_line, ExcludeError\n"
         "try: add_line(*sys.argv[1:])\n"
-        "except Refused as error: print(error)"
+        "except ExcludeError as error: print(error)"
     )
     mounted = 'mount --bind "$1/.git" "$1/.git" && mount -o remount,ro,bind "$1/.git" && shift && exec "$@"'
     command = (sys.executable, "-c", script, str(top), f"{top}/.git", str(home))

@@ -15,7 +15,7 @@ from forged.files import Root, scan
 from forged.maps import Indexer, RootIndex
 from forged.memory import Memory, Scope
 from forged.state import State
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Writer
 from tests.data.memories import memory
 from tests.state.conftest import opened as state_in
@@ -28,7 +28,7 @@ class Bench(msgspec.Struct):
     writer: Writer
     index: RootIndex
     state: State
-    trust: Trust
+    trust: TrustRegistry
     repo: Path
 
     def versions(self) -> dict[str, tuple[int, str | None]]:
@@ -46,7 +46,7 @@ class Bench(msgspec.Struct):
 async def bench_at(repo: Path, directory: Path) -> AsyncIterator[Bench]:
     """A daemon's writer; what it needs of a daemon ends with the context."""
     async with state_in(directory) as state:
-        trust = Trust(state)
+        trust = TrustRegistry(state)
         await trust.trust(str(repo))
         indexer = Indexer(embedder=None, lexical=True, metrics=Metrics(), trust=trust)
         trust.join(indexer.follow, indexer.snapshot)

@@ -14,7 +14,7 @@ from forged.errors import MemoryNotFound, StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import TRASH_S, Taking, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
@@ -34,7 +34,7 @@ def writer(trash, repo):
     @contextlib.asynccontextmanager
     async def trusting():
         async with state_in(trash.parent) as state:
-            trust = Trust(state)
+            trust = TrustRegistry(state)
             await trust.trust(str(repo))
             yield Writer(str(trash), trust, state.requests, state.intents)
 

@@ -27,7 +27,7 @@ from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.state import Receipt, State
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
@@ -84,7 +84,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     retriever: Retriever
     resolver: Resolver
     writer: Writer
-    trust: Trust
+    trust: TrustRegistry
     refused_writes: RefusedWrites
     notices: Notices = msgspec.field(default_factory=Notices)
     lists: Lists = msgspec.field(default_factory=Lists)

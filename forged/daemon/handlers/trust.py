@@ -24,7 +24,7 @@ from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
-from forged.trust import CHOICES, MODES, Admitted, KnownRoot, Refused, Withheld
+from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, WithheldMemory
 from forged_client import protocol as wire
 
 _ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
@@ -74,7 +74,7 @@ async def _chosen_for_git(context: Context, roots: Sequence[Root], choice: str) 
         raise InvalidRequest("this is a directory of git's own: nothing in it is ever committed")
     try:
         await asyncio.to_thread(excluding.chosen, work_tree.top, choice)
-    except Refused as error:
+    except ExcludeError as error:
         raise InvalidRequest(str(error)) from error
     finally:
         await excluding.save()
@@ -143,12 +143,14 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
     return known
 
 
-def _chosen(withheld: Sequence[Withheld], names: Collection[str], *, again: bool) -> list[Withheld]:
+def _chosen(
+    withheld: Sequence[WithheldMemory], names: Collection[str], *, again: bool
+) -> list[WithheldMemory]:
     """Return the files that beginnings of ids or hashes name; `again`: some may be accepted by now.
 
     Raises MemoryNotFound, InvalidRequest.
     """
-    chosen: list[Withheld] = []
+    chosen: list[WithheldMemory] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
         meant = "" if found else begun_by([each.id for each in withheld], name)
@@ -218,13 +220,13 @@ async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
     )
 
 
-def _shown(withheld: Iterable[Withheld]) -> str:
+def _shown(withheld: Iterable[WithheldMemory]) -> str:
     """A short text for exactly these files in this form."""
     listed = "\n".join(f"{each.sha256} {each.path}" for each in withheld)
     return hashlib.sha256(listed.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _check_shown(shown: str, withheld: Iterable[Withheld]) -> None:
+def _check_shown(shown: str, withheld: Iterable[WithheldMemory]) -> None:
     if shown and shown != _shown(withheld):
         raise Changed("the files have changed since they were shown; nothing was accepted, look again")
 
