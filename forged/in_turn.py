@@ -1,6 +1,6 @@
 """Whose work goes on next: a piece of work that takes the event loop some milliseconds waits for its turn.
 
-Each client has a `Place` in the one `Line`. Its requests are begun by `Place.begin`; what they do later waits
+Each client has a `QueueClient` in the one `FairQueue`. Its requests are begun by `QueueClient.begin`; what they do later waits
 with `turn()`, in a task that runs in the `context` of its place. Places are served in rounds, one piece of
 each, what goes on before what is begun, and one piece in a turn of the loop: so a ping waits for one piece,
 and a client for one piece of each other client, however much another has asked for. A place that is held has
@@ -19,17 +19,17 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_place: ContextVar[Place | None] = ContextVar("place", default=None)
+_place: ContextVar[QueueClient | None] = ContextVar("place", default=None)
 
 
-class Line:
+class FairQueue:
     """All places with work that waits, in the order of the round."""
 
     def __init__(self) -> None:
-        self._round: dict[Place, None] = {}
+        self._round: dict[QueueClient, None] = {}
         self._is_taken = False  # this turn of the loop has its piece; `_next` is scheduled
         self.in_threads = 0  # long pieces that run beside the loop: until they end only beginnings are served
-        self._behind: dict[Place, None] = {}  # what goes on there waits for that
+        self._behind: dict[QueueClient, None] = {}  # what goes on there waits for that
 
     def take(self) -> bool:
         """Take this turn of the loop, if it is still free."""
@@ -39,7 +39,7 @@ class Line:
         asyncio.get_running_loop().call_soon(self._next)
         return True
 
-    def join(self, place: Place) -> None:
+    def join(self, place: QueueClient) -> None:
         self._round[place] = None
         self.take()
 
@@ -66,10 +66,10 @@ class Line:
                 self.join(place)
 
 
-class Place:
+class QueueClient:
     """One client's place in the line. While it `is_held` its work waits: its peer takes no replies."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: FairQueue) -> None:
         self.line = line
         self.is_held = False
         self.context = _in_context_of(self)
@@ -118,7 +118,7 @@ class Place:
         return True
 
 
-def _in_context_of(place: Place) -> Context:
+def _in_context_of(place: QueueClient) -> Context:
     context = copy_context()
     context.run(_place.set, place)
     return context

@@ -7,15 +7,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from forged import in_turn
-from forged.in_turn import Line, Place
+from forged.in_turn import FairQueue, QueueClient
 from tests.support.clock import PATIENCE_S, turns, until
 
 
 class Client:
     """A place, and what was done for it in a log that all clients of a test share."""
 
-    def __init__(self, line: Line, name: str, log: list[str]) -> None:
-        self.place = Place(line)
+    def __init__(self, line: FairQueue, name: str, log: list[str]) -> None:
+        self.place = QueueClient(line)
         self._name = name
         self._log = log
 
@@ -32,7 +32,7 @@ class Client:
 
 
 def clients(*names: str) -> tuple[list[str], list[Client]]:
-    line, log = Line(), []
+    line, log = FairQueue(), []
     return log, [Client(line, name, log) for name in names]
 
 

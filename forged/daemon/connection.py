@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from forged.counters import Metrics
 from forged.daemon import peer
 from forged.errors import ForgedError
-from forged.in_turn import Line, Place
+from forged.in_turn import FairQueue, QueueClient
 from forged.slots import logged
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
@@ -50,17 +50,17 @@ class Service(Protocol):
     def sent(self, request: Request[Any], *, whole: bool) -> None: ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """One client: bytes in, requests to the service, replies out as they are ready."""
 
     def __init__(
         self,
         service: Service,
         metrics: Metrics,
-        line: Line,
+        line: FairQueue,
         *,
-        admit: Callable[[Connection, asyncio.Transport], str],
-        left: Callable[[Connection], None],
+        admit: Callable[[ServerConnection, asyncio.Transport], str],
+        left: Callable[[ServerConnection], None],
         give_way: Callable[[protocol.HandOver, socket.socket], None],
     ) -> None:
         """`admit` says why it must go, or nothing; `left` is called when it is open no more."""
@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         self.writes: set[asyncio.Task[None]] = set()
-        self._place = Place(line)
+        self._place = QueueClient(line)
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         elif refusal:
             self.refuse(refusal, "too many connections are busy; try again")
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
         self._left(self)
         self._transport = None
         # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting = deque(each for each in self._waiting if each[0].is_write)
         self._place.release()
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a task was begun for it; else it has its reply."""
         try:
             answer = self._service.handle(request)
-        except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
+        except Exception as error:
             answer = self._guarded(request, error)
         if isinstance(answer, Reply):
             self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
@@ -326,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _finish(self, request: Request[Any], answer: Awaitable[Reply]) -> None:
         try:
             reply = await answer
-        except Exception as error:  # noqa: BLE001 - the request guard
+        except Exception as error:
             reply = self._guarded(request, error)
         self._answer(request, reply)
 
@@ -334,7 +334,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             async for reply in replies:
                 self.send(reply)
-        except Exception as error:  # noqa: BLE001 - the request guard
+        except Exception as error:
             self.send(self._guarded(request, error))
 
     def _guarded(self, request: Request[Any], error: Exception) -> Reply:

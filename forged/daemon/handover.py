@@ -1,7 +1,7 @@
 """Hand-over of a daemon's place and vectors, to another daemon or to systemd.
 
 `take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
-configuration and all that it is made of, so that nothing is left to fail. Out: a `Place`, held by the lock.
+configuration and all that it is made of, so that nothing is left to fail. Out: a `AddressClaim`, held by the lock.
 Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side: who
 asked, at the other end of a connection, and waits.
 
@@ -62,7 +62,7 @@ STORED_EVERY_S = 60.0
 _PREFIX = "vectors-"
 
 
-class Place(msgspec.Struct, frozen=True):
+class AddressClaim(msgspec.Struct, frozen=True):
     """The place of the daemon at an address: its lock; and what came with it if another one gave it.
 
     `parcels` are descriptors of what the other one packed: the vectors that it knew.
@@ -108,7 +108,7 @@ class Successor:
         self._peer.close()
 
 
-def take(path: str, *, replace: bool = False) -> Place:
+def take(path: str, *, replace: bool = False) -> AddressClaim:
     """The place of the daemon at `path`: free, or of one that ends; with `replace` of one that serves, too.
 
     Raises AlreadyRunning.
@@ -116,7 +116,7 @@ def take(path: str, *, replace: bool = False) -> Place:
     deadline = time.monotonic() + PATIENCE_S
     for pause in growing_pauses():
         try:
-            return Place(listening.lock(path))
+            return AddressClaim(listening.lock(path))
         except AlreadyRunning:
             if time.monotonic() > deadline or not (replace or _is_deserted(path)):
                 raise
@@ -139,7 +139,7 @@ def _is_deserted(path: str) -> bool:
     return False
 
 
-def _asked(path: str) -> Place | None:
+def _asked(path: str) -> AddressClaim | None:
     """The place if the daemon there gives it; None if nobody is there now who could say."""
     try:
         opened = attempt(path)
@@ -169,7 +169,7 @@ class _Asking:
         for descriptor in self._descriptors:
             os.close(descriptor)
 
-    def place(self) -> Place | None:
+    def place(self) -> AddressClaim | None:
         try:
             self._peer.settimeout(_ENDING_S)
             hello = Hello(
@@ -188,7 +188,7 @@ class _Asking:
         except OSError:
             return None  # it has died, or ends
 
-    def _taken(self, reply: HandedOver) -> Place | None:
+    def _taken(self, reply: HandedOver) -> AddressClaim | None:
         if len(self._descriptors) < 2:
             return None
         self._peer.sendall(READY)
@@ -200,7 +200,7 @@ class _Asking:
         self._descriptors = []
         listening.sign(lock)
         logger.info("took over from pid=%d", reply.pid)
-        return Place(lock, socket.socket(fileno=listening_at), tuple(parcels))
+        return AddressClaim(lock, socket.socket(fileno=listening_at), tuple(parcels))
 
     def _reply(self) -> Reply | None:
         """The answer, None if the connection ends before it. Raises AlreadyRunning for a refusal."""

@@ -16,9 +16,9 @@ from typing import Any
 
 from forged.counters import Metrics
 from forged.daemon import peer
-from forged.daemon.connection import Connection, Service
+from forged.daemon.connection import ServerConnection, Service
 from forged.daemon.listening import BACKLOG
-from forged.in_turn import Line
+from forged.in_turn import FairQueue
 from forged.slots import logged
 from forged_client.protocol import HandOver
 
@@ -51,8 +51,8 @@ class Server:
         self._service = service
         self._metrics = metrics
         self._give_way = give_way
-        self.connections: set[Connection] = set()
-        self._line = Line()
+        self.connections: set[ServerConnection] = set()
+        self._line = FairQueue()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -74,9 +74,9 @@ class Server:
         assert self._server is not None
         return self._server.sockets[0].dup()
 
-    def connection(self) -> Connection:
+    def connection(self) -> ServerConnection:
         """A connection that nobody has made yet."""
-        return Connection(
+        return ServerConnection(
             self._service,
             self._metrics,
             self._line,
@@ -116,7 +116,7 @@ class Server:
             await asyncio.sleep(0)
         server.close()
 
-    def _admit(self, connection: Connection, transport: asyncio.Transport) -> str:
+    def _admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
         """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""
         if peer.uid_of(transport.get_extra_info("socket")) != self._uid:
             self._metrics.foreign_peers_refused += 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from forged.daemon import handover, listening
-from forged.daemon.handover import Place, Successor
+from forged.daemon.handover import AddressClaim, Successor
 from forged.daemon.listening import AlreadyRunning
 from forged_client import protocol as wire
 from forged_client.framing import encode
@@ -39,7 +39,7 @@ class Old:
         assert isinstance(request, wire.HandOver)
         return Successor(peer, request)
 
-    def take(self) -> Future[Place]:
+    def take(self) -> Future[AddressClaim]:
         """A successor that wants the place, in this process."""
         return self._threads.submit(handover.take, self.path, replace=True)
 
@@ -93,7 +93,7 @@ def parcel() -> Iterator[int]:
         yield file.fileno()
 
 
-def let_go(place: Place) -> None:
+def let_go(place: AddressClaim) -> None:
     for descriptor in (place.lock, *place.parcels):
         os.close(descriptor)
     if place.listening is not None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from forged.in_turn import Line, Place
+from forged.in_turn import FairQueue, QueueClient
 from forged.map import compared
 from forged.scopes import FileSource, Question, View, together
 from tests.data.maps import vector_map
@@ -47,12 +47,12 @@ class Searches:
 
     def __init__(self) -> None:
         self.among: list[together.Waiting] = []
-        self._line = Line()
-        Place(self._line).begin(lambda: None)
+        self._line = FairQueue()
+        QueueClient(self._line).begin(lambda: None)
 
     def begin(self, view, angle):
         source = FileSource(view, lexical_weight=0.0, thread=ThreadPoolExecutor(1), among=self.among)
-        context = Place(self._line).context
+        context = QueueClient(self._line).context
         return asyncio.get_running_loop().create_task(source.search(question(angle)), context=context)
 
 
