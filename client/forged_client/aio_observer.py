@@ -18,12 +18,12 @@ from typing import Self
 
 from forged_client import observer, settling
 from forged_client.aio import AsyncClient
-from forged_client.backlog import Backlog, Event
+from forged_client.backlog import Backlog, BacklogItem
 from forged_client.errors import ClientError
 from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
 from forged_client.protocol import Capture, Captured
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from forged_client.settling import Verdict
 
 _CLOSE_S = 2.0
@@ -89,7 +89,7 @@ class AsyncObserver(observer.Observing):
         heir._backlog = self._backlog
         return heir
 
-    def _add(self, kind: str, said: Said) -> None:
+    def _add(self, kind: str, said: MessageSnapshot) -> None:
         if self._backlog.is_of_parent:
             self._start()
         self._backlog.add(kind, said)
@@ -128,14 +128,14 @@ class AsyncObserver(observer.Observing):
                 self._task = None  # from here on another one is needed
             await self._client.aclose()
 
-    async def _is_settled(self, event: Event) -> bool:
+    async def _is_settled(self, event: BacklogItem) -> bool:
         """Send an event and count the reply; one that may be taken another time waits again."""
         request = event.request(self._workspace, self._session_id, self._agent)
         parts = Parts(request, event.said)
         reply, verdict = await self._answer(parts, event.said)
         return self._backlog.answered(event, reply, verdict, parts.repaired)
 
-    async def _answer(self, parts: Parts, said: Said) -> tuple[Captured, Verdict]:
+    async def _answer(self, parts: Parts, said: MessageSnapshot) -> tuple[Captured, Verdict]:
         """The reply that ended it: the last part's, or the first that is a refusal."""
         replies, walk, is_short = list[Captured](), iter(parts), said.characters < _SHORT
         try:

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from forged_client.protocol import Capture, Captured
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from forged_client.settling import Verdict
 
 MAX_LASTING = 16
@@ -25,12 +25,12 @@ _MOST_ODD = 5
 _TURN, _END = "turn", "session_end"
 
 
-class Event:
+class BacklogItem:
     """What an agent has handed over, and how the attempts at it went."""
 
     __slots__ = ("id", "kind", "odd", "said")
 
-    def __init__(self, event_id: str, kind: str, said: Said) -> None:
+    def __init__(self, event_id: str, kind: str, said: MessageSnapshot) -> None:
         self.id = event_id
         self.kind = kind
         self.said = said
@@ -42,7 +42,7 @@ class Event:
             workspace=workspace, session_id=session_id, kind=self.kind, event_id=self.id, agent=agent
         )
 
-    def covers(self, other: Event) -> bool:
+    def covers(self, other: BacklogItem) -> bool:
         return self.kind in (_TURN, _END) and other.kind == _TURN and self.said.begins_with(other.said)
 
 
@@ -52,9 +52,9 @@ class Backlog:
     def __init__(self) -> None:
         self.last_reply: Captured | None = None
         self._pid = os.getpid()
-        self._turns: list[Event] = []  # oldest first
-        self._lasting: deque[Event] = deque()
-        self._in_hand: Event | None = None
+        self._turns: list[BacklogItem] = []  # oldest first
+        self._lasting: deque[BacklogItem] = deque()
+        self._in_hand: BacklogItem | None = None
         self._counts: Counter[str] = Counter()
         # Ids are counted on from here: to ask the system for each would let go of the interpreter.
         self._stem, self._made = os.urandom(12).hex(), 0
@@ -76,9 +76,9 @@ class Backlog:
         waiting = self.waiting
         return {**self._counts, **({"waiting": waiting} if waiting else {})}
 
-    def add(self, kind: str, said: Said) -> None:
+    def add(self, kind: str, said: MessageSnapshot) -> None:
         self._made += 1
-        event = Event(f"{self._stem}-{self._made}", kind, said)
+        event = BacklogItem(f"{self._stem}-{self._made}", kind, said)
         if kind == _TURN:
             self._replace(event)
             self._turns.append(event)
@@ -89,7 +89,7 @@ class Backlog:
         else:
             self._counts["dropped"] += 1
 
-    def take(self) -> Event | None:
+    def take(self) -> BacklogItem | None:
         """The next event, turns last; it is in hand until it is answered or put back."""
         if self._lasting:
             self._in_hand = self._lasting.popleft()
@@ -97,7 +97,7 @@ class Backlog:
             self._in_hand = self._turns.pop(0)
         return self._in_hand
 
-    def answered(self, event: Event, reply: Captured, verdict: Verdict, repaired: int) -> bool:
+    def answered(self, event: BacklogItem, reply: Captured, verdict: Verdict, repaired: int) -> bool:
         """Count the reply to the event in hand; whether it is settled, else it waits again."""
         self.last_reply = reply
         self._counts[reply.outcome if reply.status == "ok" else reply.status] += 1
@@ -123,7 +123,7 @@ class Backlog:
             self._turns.insert(0, event)
             self._drop_oldest_windows()
 
-    def _replace(self, event: Event) -> None:
+    def _replace(self, event: BacklogItem) -> None:
         left = [waiting for waiting in self._turns if not event.covers(waiting)]
         self._count(replaced=len(self._turns) - len(left))
         self._turns = left

@@ -31,7 +31,7 @@ _Body = TypeVar("_Body")
 _encoder = msgspec.msgpack.Encoder(enc_hook=os.fspath)
 
 
-class Head(msgspec.Struct, frozen=True):
+class FrameHead(msgspec.Struct, frozen=True):
     """The two fields every message has, read before its type is known."""
 
     type: str = ""
@@ -49,7 +49,7 @@ def _replies() -> msgspec.msgpack.Decoder[Reply]:
     return msgspec.msgpack.Decoder(reduce(or_, REPLIES))
 
 
-_heads = msgspec.msgpack.Decoder(Head)
+_heads = msgspec.msgpack.Decoder(FrameHead)
 
 
 def encode(message: Request[R] | Reply) -> bytes:
@@ -68,7 +68,7 @@ def decode_reply(body: bytes | memoryview) -> Reply:
     return _decoded(_replies(), body)
 
 
-def decode_head(body: bytes | memoryview) -> Head:
+def decode_head(body: bytes | memoryview) -> FrameHead:
     """Type and id of a message whose type may be unknown. Raises MalformedFrame."""
     return _decoded(_heads, body)
 

@@ -23,13 +23,13 @@ from typing import Protocol
 from weakref import WeakSet
 
 from forged_client import settling
-from forged_client.backlog import Backlog, Event
+from forged_client.backlog import Backlog, BacklogItem
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
 from forged_client.protocol import Captured
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from forged_client.settling import Verdict
 
 EXIT_S = 0.3
@@ -67,21 +67,21 @@ class Observing:
         """Make what sends."""
         raise NotImplementedError
 
-    def _add(self, kind: str, said: Said) -> None:
+    def _add(self, kind: str, said: MessageSnapshot) -> None:
         """Put an event into the backlog."""
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as it is now; `messages` may be changed afterwards."""
-        self._add("turn", Said(messages, last_summary_index))
+        self._add("turn", MessageSnapshot(messages, last_summary_index))
 
     def on_compaction(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The messages that are about to be replaced by a summary."""
-        self._add("compaction", Said(messages, last_summary_index))
+        self._add("compaction", MessageSnapshot(messages, last_summary_index))
 
     def on_session_end(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
         """The window as the session leaves it; a turn that waits and is part of it is not sent besides."""
-        self._add("session_end", Said(messages, last_summary_index))
+        self._add("session_end", MessageSnapshot(messages, last_summary_index))
 
 
 class Observer(Observing):
@@ -138,7 +138,7 @@ class Observer(Observing):
             self._closing = True
             self._changed.notify_all()
 
-    def _add(self, kind: str, said: Said) -> None:
+    def _add(self, kind: str, said: MessageSnapshot) -> None:
         self._revive_after_fork()
         with self._changed:
             self._backlog.add(kind, said)
@@ -176,7 +176,7 @@ class Observer(Observing):
             if self._sender is threading.current_thread():  # broken off
                 self._end()
 
-    def _taken(self) -> Event | None:
+    def _taken(self) -> BacklogItem | None:
         """The next event, turns last; None when closed with nothing left: the thread ends."""
         with self._changed:
             self._changed.wait_for(lambda: self._backlog.has_next or self._closing)
@@ -184,7 +184,7 @@ class Observer(Observing):
                 self._end()
             return self._backlog.take()
 
-    def _is_settled(self, event: Event) -> bool:
+    def _is_settled(self, event: BacklogItem) -> bool:
         """Send an event and count the reply; one that may be taken another time waits again."""
         request = event.request(self._workspace, self._session_id, self._agent)
         parts = Parts(request, event.said, meanwhile=self._breathe)

@@ -16,7 +16,7 @@ import msgspec
 
 from forged_client.private import without_private
 from forged_client.protocol import CONTINUED_OVERLAP, Capture, Message, Part
-from forged_client.said import Content, Said
+from forged_client.said import Content, MessageSnapshot
 
 # Below the frame limit of a capture, with room for its other fields.
 PART_BYTES = 1792 << 10
@@ -44,7 +44,7 @@ class Parts:
     def __init__(
         self,
         request: Capture,
-        said: Said,
+        said: MessageSnapshot,
         *,
         meanwhile: Callable[[], object] = bool,
         limit_bytes: int = PART_BYTES,

@@ -31,7 +31,7 @@ _MEDIA = {name: Part(type=name) for name in (*MEDIA_TYPES, UNREADABLE)}
 Content = str | tuple[str | Part, ...]
 
 
-class Said:
+class MessageSnapshot:
     """Role and content of the messages of user and assistant, one after the other in one flat list.
 
     Those before `start` are before the summary; they are here for the private spans that they may open.
@@ -58,7 +58,7 @@ class Said:
         """How much there is to look into, roles included."""
         return sum(map(_length, self._flat))
 
-    def begins_with(self, other: Said) -> bool:
+    def begins_with(self, other: MessageSnapshot) -> bool:
         """Whether all that another window says is said here too, in the same place."""
         return self.start == other.start and self._flat[: len(other._flat)] == other._flat
 

@@ -357,7 +357,7 @@ def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
     try:
         head = framing.decode_head(body)
     except MalformedFrame:
-        head = framing.Head()
+        head = framing.FrameHead()
     known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
     if head.type and head.type not in known:
         return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")

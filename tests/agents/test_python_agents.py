@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from forged_client.messages import window
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from tests.agents.scripted_api import ScriptedApi, Turn
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, stopped_server
@@ -140,7 +140,10 @@ def test_the_messages_of_the_sdks_are_read_as_they_are():
     said = ["a person", "of claude", "of chat", "of responses"]
 
     assert [message.content for message in window(given, 0, 10_000) if message.content] == said
-    texts = [content if isinstance(content, str) else "".join(content) for _, content, _ in Said(given, 0)]
+    texts = [
+        content if isinstance(content, str) else "".join(content)
+        for _, content, _ in MessageSnapshot(given, 0)
+    ]
     assert texts == said
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, Message, Part
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from tests.faults.amount import times
 
 REQUEST = Capture(workspace="/w", session_id="s", kind="compaction", event_id="e")
 
 
 def parts_of(*messages: object, start: int = 0, limit: int = PART_BYTES) -> list[Capture]:
-    return list(Parts(REQUEST, Said(messages, start), limit_bytes=limit))
+    return list(Parts(REQUEST, MessageSnapshot(messages, start), limit_bytes=limit))
 
 
 def together(parts: list[Capture]) -> list[tuple[str, object]]:
@@ -93,7 +93,7 @@ def test_any_texts_are_sent_whole_whatever_a_part_holds(texts):
 
 
 def test_texts_that_cannot_be_sent_as_they_are_are_counted():
-    parts = Parts(REQUEST, Said([Message("user", "a\ud800b"), Message("user", "c")], 0))
+    parts = Parts(REQUEST, MessageSnapshot([Message("user", "a\ud800b"), Message("user", "c")], 0))
 
     (part,) = parts
 
@@ -143,7 +143,7 @@ def test_a_private_span_over_the_parts_of_one_message_is_cut():
 
 def test_a_large_window_is_not_held_twice():
     """40 MB on the wire: what its sender holds beside the agent's texts is a few frames, not another 40."""
-    said = Said([{"role": "user", "content": f"{n}" + "读书" * 3_000} for n in range(2_200)], 0)
+    said = MessageSnapshot([{"role": "user", "content": f"{n}" + "读书" * 3_000} for n in range(2_200)], 0)
     texts = [text for _, text, _ in said]
     before = sum(map(sys.getsizeof, texts))
     tracemalloc.start()
@@ -161,6 +161,6 @@ def test_a_large_window_is_not_held_twice():
 
 def test_the_sender_is_called_back_between_messages():
     calls = []
-    list(Parts(REQUEST, Said([Message("user", "a")] * 9, 0), meanwhile=lambda: calls.append(1)))
+    list(Parts(REQUEST, MessageSnapshot([Message("user", "a")] * 9, 0), meanwhile=lambda: calls.append(1)))
 
     assert len(calls) == 9

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forged_client.parts import Parts
 from forged_client.protocol import Capture, Message, Part
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from tests.client.test_messages import Explodes
 from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
@@ -20,12 +20,12 @@ class Sdk:
 
 
 def said(*messages: object, start: int = 0) -> list[tuple[str, object, bool]]:
-    return list(Said(messages, start))
+    return list(MessageSnapshot(messages, start))
 
 
 def read(*messages: object) -> list[str]:
     """The texts that leave."""
-    (part,) = Parts(Capture(workspace="/w", session_id="s"), Said(messages, 0))
+    (part,) = Parts(Capture(workspace="/w", session_id="s"), MessageSnapshot(messages, 0))
     return [str(message.content) for message in part.messages]
 
 
@@ -88,7 +88,7 @@ def test_what_nobody_said_is_passed_over(odd):
 
 @pytest.mark.parametrize("messages", [None, 7, "text", b"x", {"role": "user", "content": "x"}])
 def test_what_is_no_list_of_messages_is_none(messages):
-    assert list(Said(messages, 0)) == []
+    assert list(MessageSnapshot(messages, 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_message_that_raises_when_it_is_read_is_said_to_be_unreadable():
 
 def test_messages_may_be_changed_afterwards():
     message = {"role": "user", "content": [{"type": "text", "text": "as it was"}]}
-    taken = Said([message], 0)
+    taken = MessageSnapshot([message], 0)
     message["content"][0]["text"] = "changed"
     message["role"] = "assistant"
 
@@ -137,11 +137,11 @@ def test_the_window_begins_after_the_summary_unless_that_is_outside_the_list(ind
         {"role": role, "content": text} for role, text in (("user", "a"), ("tool", "t"), ("user", "b"))
     ]
 
-    assert "".join(str(text) for _, text, inside in Said(messages, index) if inside) == window
+    assert "".join(str(text) for _, text, inside in MessageSnapshot(messages, index) if inside) == window
 
 
-def turns(*texts: str, start: int = 0) -> Said:
-    return Said([Message("user", text) for text in texts], start)
+def turns(*texts: str, start: int = 0) -> MessageSnapshot:
+    return MessageSnapshot([Message("user", text) for text in texts], start)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from forged.state.event_rows import Dead
 from forged.text.redaction import redact
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import Capture, Captured, Message, Reply
-from forged_client.said import Said
+from forged_client.said import MessageSnapshot
 from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.memories import memory, put
 from tests.data.named_secrets import named_secrets
@@ -346,7 +346,9 @@ def _halves(secrets: Sequence[Planted]) -> list[Planted]:
 
 def _cuts(text: str = "x" * 2 * PART_BYTES) -> Iterator[int]:
     """Where the client cuts a message that is too long for a part."""
-    for part in Parts(Capture(workspace="/w", session_id="s"), Said([{"role": "user", "content": text}], 0)):
+    for part in Parts(
+        Capture(workspace="/w", session_id="s"), MessageSnapshot([{"role": "user", "content": text}], 0)
+    ):
         yield len(str(part.messages[0].content))
 
 
