@@ -30,7 +30,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.models import Governor, Health
-from forged.state import Cut, Event, Left, State, cut
+from forged.state import CutCount, CutEvent, Event, State, cut
 from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class Pipeline:
 
     # --- what a person asks ---------------------------------------------------------------------------
 
-    async def purge(self, unwanted: Sequence[Words]) -> Cut:
+    async def purge(self, unwanted: Sequence[Words]) -> CutCount:
         """Take every sentence that holds an unwanted text out of all events; what was done.
 
         What is in hand is found out about anew with what is left of it; an event that is empty then goes.
@@ -171,7 +171,7 @@ class Pipeline:
                 await self._events.rewrite(left)
         return done + await self._events.cut_dead(unwanted)
 
-    async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> Left:
+    async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> CutEvent:
         """What is left of one that waits, as it is by then."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)

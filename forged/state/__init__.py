@@ -18,7 +18,7 @@ from forged import door
 from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
-    from forged.state.cutting import Cut, Left, cut
+    from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.details import (
         UNSAID,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from forged.state.learned import Progress
     from forged.state.outbox import Write, WriteKind
     from forged.state.parts import Part
-    from forged.state.removal import Became, Look, Returnable, RootIds
+    from forged.state.removal import Became, Returnable, RootIds, RootLook
     from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
     from forged.state.requests import Begun, Known, Receipt, Requests
     from forged.state.state import State
@@ -54,7 +54,8 @@ __all__ = [
     "Became",
     "Begun",
     "Change",
-    "Cut",
+    "CutCount",
+    "CutEvent",
     "DeadEvent",
     "Detail",
     "Detailing",
@@ -74,8 +75,6 @@ __all__ = [
     "Judgement",
     "Kind",
     "Known",
-    "Left",
-    "Look",
     "Looked",
     "Mark",
     "OwnFile",
@@ -89,6 +88,7 @@ __all__ = [
     "Returnable",
     "Rewrite",
     "RootIds",
+    "RootLook",
     "RootRecord",
     "Said",
     "State",
@@ -108,7 +108,7 @@ __all__ = [
 __getattr__ = door(
     __name__,
     database=("Change",),
-    cutting=("Cut", "Left", "cut"),
+    cutting=("CutCount", "CutEvent", "cut"),
     details=("UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
@@ -119,7 +119,7 @@ __getattr__ = door(
     learned=("Progress",),
     outbox=("Write", "WriteKind"),
     parts=("Part",),
-    removal=("Became", "Look", "Returnable", "RootIds"),
+    removal=("Became", "RootLook", "Returnable", "RootIds"),
     replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),
     requests=("Begun", "Known", "Receipt", "Requests"),
     state=("State",),

@@ -16,17 +16,17 @@ from forged.text.forgetting import Words, without_sentences
 Documents = tuple[Document, ...]
 
 
-class Cut(msgspec.Struct, frozen=True):
+class CutCount(msgspec.Struct, frozen=True):
     """How many sentences were taken out of how many events; those that were empty then are gone."""
 
     sentences: int = 0
     events: int = 0
 
-    def __add__(self, other: Cut) -> Cut:
-        return Cut(self.sentences + other.sentences, self.events + other.events)
+    def __add__(self, other: CutCount) -> CutCount:
+        return CutCount(self.sentences + other.sentences, self.events + other.events)
 
 
-class Left(msgspec.Struct, frozen=True):
+class CutEvent(msgspec.Struct, frozen=True):
     """What is left of an event and of what was decided about it, and how many sentences are not."""
 
     event: Event
@@ -39,23 +39,23 @@ class Left(msgspec.Struct, frozen=True):
         return not self.event.window and not self.documents
 
     @property
-    def cut(self) -> Cut:
-        return Cut(self.sentences, min(self.sentences, 1))
+    def cut(self) -> CutCount:
+        return CutCount(self.sentences, min(self.sentences, 1))
 
 
-def cut(event: Event, documents: Documents | None, unwanted: Sequence[Words]) -> Left:
+def cut(event: Event, documents: Documents | None, unwanted: Sequence[Words]) -> CutEvent:
     """An event and its documents without the sentences that hold an unwanted text."""
     found = [without_sentences(utterance.text, unwanted) for utterance in event.window]
     sentences = sum(count for _, count in found)
     if sentences:
         event = _with_texts(event, [text for text, _ in found])
     if documents is None:
-        return Left(event, None, sentences)
+        return CutEvent(event, None, sentences)
     kept = [(document, *without_sentences(document.memory.content, unwanted)) for document in documents]
     left = tuple(
         _with_text(document, text, count, unwanted) for document, text, count in kept if text.strip()
     )
-    return Left(event, left, sentences + sum(count for *_, count in kept))
+    return CutEvent(event, left, sentences + sum(count for *_, count in kept))
 
 
 def _with_texts(event: Event, texts: Sequence[str]) -> Event:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state.cutting import Cut, cut
+from forged.state.cutting import CutCount, cut
 from forged.state.database import Database
 from forged.state.event_values import DeadEvent, Document, Event
 from forged.state.tables import Row, Table
@@ -104,9 +104,9 @@ class EventTables:
     def drop(self, event_ids: Sequence[str], connection: Connection) -> int:
         return self._dead.erase(connection, *event_ids)
 
-    def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[Cut, int]:
+    def cut_dead(self, unwanted: Sequence[Words], connection: Connection) -> tuple[CutCount, int]:
         """Take sentences out of all dead events; what was done, and how many of them are gone with it."""
-        done, gone = Cut(), 0
+        done, gone = CutCount(), 0
         for row in tuple(self._dead.read_all(connection)):
             left = cut(row.value.event, row.value.documents, unwanted)
             done += left.cut

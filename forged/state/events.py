@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from forged.errors import StoreError
 from forged.memory import utc_now
 from forged.slots import logged
-from forged.state.cutting import Cut, Left
+from forged.state.cutting import CutCount, CutEvent
 from forged.state.database import Change, Database
 from forged.state.event_rows import Dead, EventTables, Stored
 from forged.state.event_values import DeadEvent, Document, Event, encoded
@@ -164,7 +164,7 @@ class Events:
             written = documents
         self._journalled.add(event_id)
 
-    async def rewrite(self, left: Left) -> None:
+    async def rewrite(self, left: CutEvent) -> None:
         """Put what is left of an event in the place of what there is of it, and nothing where it has gone."""
         event_id = left.event.id
         if left.documents is not None and event_id in self._documents:
@@ -250,7 +250,7 @@ class Events:
         self.dead_count -= dropped
         return dropped > 0
 
-    async def cut_dead(self, unwanted: Sequence[Words]) -> Cut:
+    async def cut_dead(self, unwanted: Sequence[Words]) -> CutCount:
         """Take the sentences that hold an unwanted text out of dead events; empty ones are erased."""
         done, gone = await self._run(partial(self._tables.cut_dead, unwanted))
         self.dead_count -= gone
@@ -282,7 +282,7 @@ class Events:
 
     # --- in the thread of the database, each in one transaction -----------------------------------------
 
-    def _rewrite(self, left: Left, waits: bool, is_journalled: bool, connection: Connection) -> None:
+    def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
         event_id = left.event.id
         # What is not there went while this waited for its turn.
         if waits and self._tables.waiting.erase(connection, event_id):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from forged.conversation import Utterance
-from forged.state.cutting import Cut
+from forged.state.cutting import CutCount
 from forged.state.database import Change, Database
 from forged.state.rows import Kept, Rows
 from forged.text.forgetting import Words, without_sentences
@@ -95,12 +95,12 @@ class Parts(Rows[Slot]):
         """Keep a part, which may be there already. Raises StoreError."""
         await self.store({f"{event_id}/{number}": Slot(part)}, renew=False)
 
-    async def cut(self, unwanted: Sequence[Words]) -> Cut:
+    async def cut(self, unwanted: Sequence[Words]) -> CutCount:
         """Take sentences that hold an unwanted text out of all parts; what was done. Raises StoreError."""
-        done, left = Cut(), dict[str, Slot]()
+        done, left = CutCount(), dict[str, Slot]()
         for key, slot in self.items():
             if slot.part is not None and (found := _without(slot.part, unwanted))[1]:
-                done += Cut(found[1], 1)
+                done += CutCount(found[1], 1)
                 left[key] = Slot(found[0])
         await self.store(left, renew=False)
         return done

@@ -57,7 +57,7 @@ class Became(msgspec.Struct, frozen=True):
     scope: str
 
 
-class Look(msgspec.Struct, frozen=True):
+class RootLook(msgspec.Struct, frozen=True):
     """Result of a look at a root of which every folder could be listed on a `day` (UTC, YYYY-MM-DD).
 
     `seen` are ids of memories with a file. `unread` are names, without an end, of files that no memory could
@@ -169,7 +169,7 @@ class Removal:
         if missing := self._absences.of_root(top).keys():
             self._seen.setdefault(top, set()).update(missing & set(ids))
 
-    async def noticed(self, look: Look, known: Collection[str]) -> None:
+    async def noticed(self, look: RootLook, known: Collection[str]) -> None:
         """Count a day for each memory that is known and has no file, and none for the others.
 
         A look counts only where the root is the one at which these memories, or some of them, were seen last.
@@ -185,11 +185,11 @@ class Removal:
         if look.place == recorded and (missing := [each for each in known if each not in there]):
             await self._database.commit(self._absences.absent(top, missing, look.day))
 
-    def _is_own(self, look: Look) -> bool:
+    def _is_own(self, look: RootLook) -> bool:
         """Return True if this daemon wrote into the very root that was looked at."""
         return any(map(self._trust.own, look.root.identities))
 
-    def due(self, look: Look, tracked: Collection[str]) -> tuple[str, ...]:
+    def due(self, look: RootLook, tracked: Collection[str]) -> tuple[str, ...]:
         """Return the memories whose rows are to go: their files were missing on too many days.
 
         `tracked` are those whose file git may bring back.
@@ -200,11 +200,11 @@ class Removal:
             if days > KEPT_DAYS or (days > GONE_DAYS and each not in tracked and each not in look.unread)
         )
 
-    def in_question(self, look: Look) -> tuple[str, ...]:
+    def in_question(self, look: RootLook) -> tuple[str, ...]:
         """Return the memories for which `due` has to know whether git tracked their file."""
         return tuple(each for each, days in self._missing(look) if GONE_DAYS < days <= KEPT_DAYS)
 
-    def _missing(self, look: Look) -> Iterator[tuple[str, int]]:
+    def _missing(self, look: RootLook) -> Iterator[tuple[str, int]]:
         if self._places.get(look.root.top) == look.place:
             for memory_id, absence in self._absences.of_root(look.root.top).items():
                 if memory_id not in look.seen:

@@ -5,8 +5,6 @@ Every table has a key, when its row was put (Unix seconds) and a value as Messag
 file and raises Damaged if an old one is not whole.
 """
 
-# ruff: noqa: S608 - the names in the statements are those of tables
-
 from __future__ import annotations
 
 import hashlib
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import msgspec
 
 from forged.errors import StoreError
-from forged.state.database import Change, Damaged, Database, Written, transaction
+from forged.state.database import Change, Damaged, Database, WriteOnly, transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -31,7 +29,7 @@ FORMAT = 9
 _CHECKSUM_BYTES = 8
 
 
-class Outdated(StoreError):  # noqa: N818 - reads as the state it names
+class Outdated(StoreError):
     """The file is whole and of an older format."""
 
     def __init__(self, number: int) -> None:
@@ -91,7 +89,7 @@ class Table(Generic[V]):
                 else:
                     self.write(connection, key, value, since)
 
-        return Written(self.name, write)
+        return WriteOnly(self.name, write)
 
     def erase(self, connection: Connection, *keys: str) -> int:
         """Take rows away; return how many there were."""

@@ -16,7 +16,7 @@ import msgspec
 
 from forged.files import Root
 from forged.memory import time_ns
-from forged.state.cutting import Cut
+from forged.state.cutting import CutCount
 from forged.state.database import Database
 from forged.state.event_values import Document
 from forged.state.rows import Rows
@@ -85,13 +85,13 @@ class ToReview(Rows[Document]):
             alone = {key: _alone(each, memory_ids) for key, each in self.items() if each.root.top == top}
             await self.store({key: each for key, each in alone.items() if each != self[key]})
 
-    async def cut(self, unwanted: Sequence[Words]) -> Cut:
+    async def cut(self, unwanted: Sequence[Words]) -> CutCount:
         """Take away what says an unwanted text, and the text out of what was pasted beside the others."""
         async with self._one_at_a_time:
             left = {key: _without(each, unwanted) for key, each in self.items()}
             changed = {key: document for key, (document, count) in left.items() if count}
             await self.store(changed)
-            return Cut(sum(count for _, count in left.values()), len(changed))
+            return CutCount(sum(count for _, count in left.values()), len(changed))
 
 
 def _without(document: Document, unwanted: Sequence[Words]) -> tuple[Document | None, int]:

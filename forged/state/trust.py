@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state.database import Change, Database, Written
+from forged.state.database import Change, Database, WriteOnly
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
 from forged.state.tables import Table
 
@@ -189,7 +189,7 @@ class TrustRecords:
         """Trust a root no longer; what this daemon wrote there stays known, and what git brought."""
         fresh = msgspec.structs.replace(record, trusted_at="", mode="", branch="")
         begin = f"{record.identity} "
-        refused = Written("approvals", lambda connection: self._approvals.erase_below(connection, begin))
+        refused = WriteOnly("approvals", lambda connection: self._approvals.erase_below(connection, begin))
         await self._database.commit(self._roots.change({record.key: fresh}), refused)
         own = self.own_files.of_root(record.identity)
         self._hashes[record.identity] = {file.sha256 for file in own.values()}

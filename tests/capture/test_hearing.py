@@ -10,7 +10,7 @@ from forged.capture.hearing import Spoken
 from forged.capture.queue import IDLE_S
 from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
-from forged.state import Cut
+from forged.state import CutCount
 from forged.text.forgetting import words_of
 from tests.capture.pipeline import Capture, captured
 from tests.support.clock import later, until
@@ -344,7 +344,7 @@ async def test_a_sentence_that_is_forgotten_leaves_the_parts_that_have_come_and_
     last = await hear(one, "Trains run.", part=1, **numbered)
     await one.asked()
 
-    assert (first, cut, last) == (("accepted", 0), Cut(1, 1), ("durable", 1))
+    assert (first, cut, last) == (("accepted", 0), CutCount(1, 1), ("durable", 1))
     (task,) = one.given
     assert [each.text.strip() for each in task.event.window] == ["Boats float.", "noted", "Trains run."]
 

@@ -22,7 +22,7 @@ from forged.capture.values import (
     Usage,
 )
 from forged.errors import ANSWERED, ProviderError, StoreError
-from forged.state import Cut, Event
+from forged.state import CutCount, Event
 from forged.state.event_values import encoded
 from forged.text.forgetting import words_of
 from tests.capture.pipeline import ONE_CALL, Capture, Putting, accept, captured
@@ -266,7 +266,7 @@ async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_wait
 
     assert await refused(one, one.event("")) == "capture.enabled is false"
     assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
     assert one.rows() == []
 
 
@@ -907,7 +907,7 @@ async def test_what_is_purged_is_nowhere(one):
     await buried(one, one.durable("boats"), one.document("The harbour opens at noon."))
     await buried(one, one.durable("trains"))
 
-    assert await one.pipeline.purge(HARBOUR) == Cut(5, 5)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(5, 5)
     assert one.rows() == sorted(f"{event.id}.events" for event in (first, kept, both))
     assert (one.state.turns, one.state.dead) == (0, 2)
     dead = [(each.event.window[0].text, each.documents) for each in await one.events.dead()]
@@ -921,7 +921,7 @@ async def test_what_is_purged_is_nowhere(one):
 async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_without_it(one):
     """What the worker makes of the whole event may hold what was forgotten."""
     event = await in_hand(one, one.durable("Boats float. The harbour opens at noon."))
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
     one.says(event, one.document("The harbour opens at noon, and boats float."))
 
     task = await one.hands_over(event, 2)
@@ -946,7 +946,7 @@ async def test_event_that_was_decided_is_purged_for_what_was_decided(one):
     await one.decides(event, one.document("The harbour opens at noon."))
     await one.fails(event, "storage")
 
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
     await later(2)
     task = await one.hands_over(event, 2)
     assert task.documents == ()
@@ -957,7 +957,7 @@ async def test_event_in_hand_that_is_purged_leaves_the_disk_at_once_and_is_not_t
     event = await in_hand(
         one, one.event("the harbour", kind="turn" if end == "turn at the end" else "explicit")
     )
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
     assert one.rows() == []
     match end:
         case "fails":
@@ -978,7 +978,7 @@ async def test_event_that_is_purged_while_it_cannot_be_buried_is_gone(one):
     one.disk.failing = frozenset({"give_up"})
     await killed_thrice(one, one.durable("the harbour"))
     await until(lambda: not one.in_hand)
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
 
     await later(61)
     assert (one.state.state, one.rows(), one.rows("dead")) == ("idle", [], [])

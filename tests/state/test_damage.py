@@ -29,7 +29,6 @@ from forged.state import (
     Intent,
     Judgement,
     Known,
-    Look,
     Looked,
     OwnFile,
     Part,
@@ -37,6 +36,7 @@ from forged.state import (
     Progress,
     Receipt,
     RootIds,
+    RootLook,
     RootRecord,
     Watermark,
     Write,
@@ -115,7 +115,7 @@ async def filled(directory: Path) -> None:
         await state.excludes.put(Exclude("/srv/excluded7/.git", "1:2:3", "commit"))
         await state.receipts.put("receipt7", Receipt("digest", b"reply"))
         await state._database.commit(state.absences.absent(TOP, ["mem_absent7"], "2026-01-01"))
-        look = Look(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
+        look = RootLook(RootIds("/srv/placed7"), "1:2:3 0", "2026-01-01", frozenset({"mem_1"}))
         await state.removal.noticed(look, ["mem_1"])
     async with opened(directory) as state:
         await state._keep_copy()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from forged.conversation import Utterance
 from forged.errors import StoreError
-from forged.state import Cut, DeadEvent, Event, State, cut
+from forged.state import CutCount, DeadEvent, Event, State, cut
 from forged.state.event_values import is_event_id, new_event_id
 from forged.text.forgetting import words_of
 from tests.files import syscalls
@@ -208,7 +208,7 @@ async def test_sentences_leave_dead_events_for_what_was_said_and_for_what_was_de
     await state.events.give_up(event(3, "trains"), "no")
     await state.events.give_up(event(4, "Boats float. The, harbour!  Trains run."), "no")
 
-    assert await state.events.cut_dead([words_of("the harbour")]) == Cut(4, 3)
+    assert await state.events.cut_dead([words_of("the harbour")]) == CutCount(4, 3)
     assert state.events.dead_count == 3
     dead = [(item.event, item.documents) for item in await state.events.dead()]
     assert dead == [
@@ -216,7 +216,7 @@ async def test_sentences_leave_dead_events_for_what_was_said_and_for_what_was_de
         (event(3, "trains"), None),
         (event(4, "Boats float. Trains run."), None),
     ]
-    assert await state.events.cut_dead([words_of("the harbour")]) == Cut()
+    assert await state.events.cut_dead([words_of("the harbour")]) == CutCount()
 
 
 async def test_what_is_left_of_a_waiting_event_takes_its_place_on_disk_with_what_was_decided(directory):

@@ -14,7 +14,7 @@ import pytest
 from forged.errors import StoreError
 from forged.state import tables
 from forged.state.absences import Absence, Absences
-from forged.state.database import Database, Written, connect
+from forged.state.database import Database, WriteOnly, connect
 from forged.state.rows import MemoryRows, Rows
 from tests.support.clock import PATIENCE_S, Clock
 
@@ -215,7 +215,7 @@ async def test_what_was_put_before_the_file_was_open_is_the_newer_or_is_merged(t
 async def test_a_row_is_in_memory_once_it_is_in_the_file_though_nobody_waits_any_more(tmp_path):
     async with opened(tmp_path, "colors", durable=True) as (file, colors):
         begun, go = threading.Event(), threading.Event()
-        slow = Written("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))
+        slow = WriteOnly("colors", lambda _: (begun.set(), go.wait(PATIENCE_S)))
         storing = asyncio.ensure_future(file.database.commit(colors.change({"a": RED}), slow))
         await asyncio.to_thread(begun.wait, PATIENCE_S)
         storing.cancel()

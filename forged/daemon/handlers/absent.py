@@ -15,7 +15,7 @@ from forged.daemon.handlers.context import Daemon
 from forged.errors import ForgedError
 from forged.files import Root, Snapshot, agent_ids, agent_root, org_root, root_at, scan
 from forged.maps import BuildEvent
-from forged.state import Look, RootIds
+from forged.state import RootIds, RootLook
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def _own_tops(home: str) -> list[str]:
     return [os.path.realpath(home), org_root(home).top, *agents]
 
 
-def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> Look | None:
+def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootLook | None:
     """Look at the files of a root; None where that is not possible. Blocks for the disk."""
     place = _place(root, ids)
     if not place:
@@ -97,7 +97,7 @@ def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> Look
     if any(listing.reason for listing in snapshot.listings) or _place(root, ids) != place:
         return None
     read = [(name, seen) for listing in snapshot.listings for name, seen in listing.files.items()]
-    return Look(
+    return RootLook(
         root=ids,
         place=place,
         day=time.strftime("%Y-%m-%d", time.gmtime(now)),

@@ -15,12 +15,12 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.memory import Scope
 from forged.scopes import SessionMemory, View, root_of_session
-from forged.state import Cut, RootIds
+from forged.state import CutCount, RootIds
 from forged.text.forgetting import without_sentences, words_of
 from forged_client import protocol as wire
 
 
-async def purge(daemon: Daemon, contents: Collection[str]) -> Cut:
+async def purge(daemon: Daemon, contents: Collection[str]) -> CutCount:
     """Take these texts out of all that waits to become a memory, and out of what sessions remember."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
     await daemon.talks.cut(texts)

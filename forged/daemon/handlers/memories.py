@@ -30,7 +30,7 @@ from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope
 from forged.retrieval import FIRST_BUILD
 from forged.scopes import View, Workplace, newest
-from forged.state import Cut, Rewrite
+from forged.state import CutCount, Rewrite
 from forged.writing import UNREACHABLE, Gone, Taking, Trashed
 from forged_client import protocol as wire
 
@@ -132,14 +132,14 @@ async def put_away(
     *,
     purge: bool,
     earlier: Sequence[Rewrite] = (),
-) -> tuple[Gone, Cut, int]:
+) -> tuple[Gone, CutCount, int]:
     """Remove memories so that no retrieve finds them any more.
 
     Returns the receipt, what was cut out of events and the generation. What they say is not captured again
     from what was heard before. With `purge` the sentences of events that wait or were given up go too, if
     they hold such a text. Raises StoreError.
     """
-    daemon, cut = context.daemon, Cut()
+    daemon, cut = context.daemon, CutCount()
     contents = await _announce(context, index, ids)
     if purge and taking.erase:  # after a kill nobody would know these texts any more
         cut = await purge_texts(daemon, contents)
