@@ -40,7 +40,7 @@ _FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))
 
 
-class Reading(msgspec.Struct, frozen=True, gc=False):
+class ParsedFile(msgspec.Struct, frozen=True, gc=False):
     """A memory, and sentences about what in its file should be put right although it could be read."""
 
     memory: Memory
@@ -52,7 +52,7 @@ def parse(data: bytes, scope: str, name: str) -> Memory:
     return read(data, scope, name).memory
 
 
-def read(data: bytes, scope: str, name: str) -> Reading:
+def read(data: bytes, scope: str, name: str) -> ParsedFile:
     """Read one file's bytes, with notes on what disagrees.
 
     Args:
@@ -142,14 +142,14 @@ def render(memory: Memory) -> bytes:
     return f"{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
 
 
-def _read_written_form(data: bytes, scope: str, name: str) -> Reading | None:
+def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
     """Fast path; None means not sure."""
     found = None if b"\0" in data else written_form.read(data, scope, MAX_HEADER_BYTES)
     if found is None:
         return None
     memory, stated = found
     plain = memory.id == name and stated == scope and not memory.cues
-    return Reading(memory) if plain else Reading(memory, _notes(memory, stated))
+    return ParsedFile(memory) if plain else ParsedFile(memory, _notes(memory, stated))
 
 
 # Any other form.
@@ -175,19 +175,19 @@ _TIME_LIKE = re.compile(
 )
 
 
-def _doubted(reading: Reading, data: bytes) -> Reading:
+def _doubted(reading: ParsedFile, data: bytes) -> ParsedFile:
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
     found = doubts(reading.memory, _KEYS, has_header=has_header)
-    return Reading(reading.memory, reading.notes + found) if found else reading
+    return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
-def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
+def _read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
     text = _text(data)
     opening = _OPENING.match(text)
     if opening is None:
         if text.startswith("---\r"):
             raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
-        return Reading(_from_values(Header({}), text, scope, name, []))
+        return ParsedFile(_from_values(Header({}), text, scope, name, []))
     first = text.count("\n", 0, opening.end()) + 1
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
@@ -196,13 +196,13 @@ def _read_any_form(data: bytes, scope: str, name: str) -> Reading:
         found = front(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
     if found.header is None or closing is None:
         told = [f"{NO_FRONT_MATTER}: {found.reason}"] if found.reason else []
-        return Reading(_from_values(Header({}), text, scope, name, []), tuple(told))
+        return ParsedFile(_from_values(Header({}), text, scope, name, []), tuple(told))
     header, wrong = found.header, list[tuple[str, str]]()
     memory = _from_values(header, text[closing.end() :], scope, name, wrong)
     stated = _read_as(lambda: one_text(header.values, "scope", scope), "scope", scope, wrong)
     odd = tuple(f"line {_line_of(text, key, first)}: {why}; until then it is left out" for key, why in wrong)
     notes = _notes(memory, stated)
-    return Reading(memory, (*found.notes, *odd, *notes, *_of_edges(header.values.get("related"))))
+    return ParsedFile(memory, (*found.notes, *odd, *notes, *_of_edges(header.values.get("related"))))
 
 
 def _text(data: bytes) -> str:
@@ -238,7 +238,7 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
             return Front(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
     # 10 ms of a daemon's start: most stores hold files in the written form alone.
-    from forged.files.yaml_text import load, mended  # noqa: PLC0415
+    from forged.files.yaml_text import load, mended
 
     notes: tuple[str, ...] = ()
     try:

@@ -73,7 +73,7 @@ class Root(msgspec.Struct, frozen=True):
         return self.scope is Scope.REPO and not self.in_git
 
 
-class Layout(msgspec.Struct, frozen=True):
+class GitLayout(msgspec.Struct, frozen=True):
     """How a git top hangs together with its repository.
 
     `common` is git's common directory, canonical, and empty where git's side does not name the top back.
@@ -168,7 +168,7 @@ def _repo_roots(place: str, home: str, owners: frozenset[int]) -> tuple[Root, ..
     return (Root(place, Scope.REPO),)
 
 
-def _shared(found: Layout) -> tuple[Root, ...]:
+def _shared(found: GitLayout) -> tuple[Root, ...]:
     """Roots that a work tree sees of its repository; a store in git's directory stays found in any case."""
     main = Root(found.main or found.top, Scope.REPO)
     if not found.common or not is_git_directory(found.common):
@@ -195,7 +195,7 @@ def _is_git_top(directory: str, owners: frozenset[int]) -> bool:
     return _is_directory(git, owners) or (_owner(git) in owners and _pointer(git, b"gitdir:") is not None)
 
 
-def layout(top: str, owners: frozenset[int] | None = None) -> Layout:
+def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
     """Layout of the repository of a git top; `owners` are those whose directories count, all without it.
 
     A linked worktree's `.git` file names <common>/worktrees/<id>, and that directory names the file back; a
@@ -203,12 +203,12 @@ def layout(top: str, owners: frozenset[int] | None = None) -> Layout:
     are demanded, with one owner: the first lies in the downloaded tree, the second only git could write. A
     `commondir` elsewhere, as in a crafted archive, is nobody's (GHSA-q5hj-mxqh-vv77).
     """
-    git, own = os.path.join(top, ".git"), Layout(top, "", top)
+    git, own = os.path.join(top, ".git"), GitLayout(top, "", top)
     link = _pointer(git, b"gitdir:")
     if link is None:
         if os.path.islink(git) or not os.path.isdir(git) or os.path.lexists(os.path.join(git, "commondir")):
             return own
-        return Layout(top, git, "" if _is_bare(_core(git)) else top)
+        return GitLayout(top, git, "" if _is_bare(_core(git)) else top)
     git_dir = os.path.realpath(os.path.join(top, link))
     if os.path.lexists(os.path.join(git_dir, "commondir")):
         common, back = _follow(git_dir, "commondir"), _follow(git_dir, "gitdir")
@@ -217,13 +217,13 @@ def layout(top: str, owners: frozenset[int] | None = None) -> Layout:
         has_owner = _have_one_owner(git, git_dir, common) and (
             owners is None or _is_directory(common, owners)
         )
-        return Layout(top, common, _main_worktree(common)) if has_owner else own
+        return GitLayout(top, common, _main_worktree(common)) if has_owner else own
     has_owner = _have_one_owner(git, git_dir) and (owners is None or _is_directory(git_dir, owners))
     core = _core(git_dir) if has_owner and os.path.isdir(git_dir) else {}
     if _is_bare(core):
         # The form `.git` -> `.bare` in the top that the worktrees lie in; a link further away is nobody's.
-        return Layout(top, git_dir, "") if os.path.dirname(git_dir) == top else own
-    return Layout(top, git_dir, top) if _work_tree(git_dir, core) == top else own
+        return GitLayout(top, git_dir, "") if os.path.dirname(git_dir) == top else own
+    return GitLayout(top, git_dir, top) if _work_tree(git_dir, core) == top else own
 
 
 def _main_worktree(common: str) -> str:

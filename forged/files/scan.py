@@ -33,7 +33,7 @@ from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES, read
 from forged.files.pace import Pace
 from forged.files.roots import Root
-from forged.files.snapshot import Key, Listing, Seen, Snapshot, from_scan, printable
+from forged.files.snapshot import FileEntry, Key, Listing, Snapshot, from_scan, printable
 from forged.memory import Memory, Problem
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class _Pass:
         held = all(files.get(name) is before.files.get(name) for name in fresh)
         return _renewed(before, before.files if held and len(files) == len(before.files) else files, "")
 
-    def _split(self, before: Listing) -> tuple[dict[str, Seen], dict[str, bool]]:
+    def _split(self, before: Listing) -> tuple[dict[str, FileEntry], dict[str, bool]]:
         """Take everything over but the files in question, which are to be looked at."""
         named = [path.rpartition("/") for path in sorted(self._files)]
         fresh = {name: False for folder, _, name in named if folder == before.path}
@@ -241,12 +241,14 @@ class _Pass:
             same.pop(name, None)
         return same, fresh
 
-    def _compare(self, directory: int, known: dict[str, Seen]) -> tuple[dict[str, Seen], dict[str, bool]]:
+    def _compare(
+        self, directory: int, known: dict[str, FileEntry]
+    ) -> tuple[dict[str, FileEntry], dict[str, bool]]:
         """Split the entries into those seen before and those to look at. The loop is the cost of a rescan.
 
         With each that is to be looked at, whether it is known to be a regular file.
         """
-        same: dict[str, Seen] = {}
+        same: dict[str, FileEntry] = {}
         fresh: dict[str, bool] = {}
         with os.scandir(directory) as entries:
             while batch := list(itertools.islice(entries, _BATCH)):
@@ -262,7 +264,7 @@ class _Pass:
                 self._yield_if_due()
         return same, fresh
 
-    def _look(self, directory: int, name: str, old: Seen | None, *, is_file: bool) -> Seen | None:
+    def _look(self, directory: int, name: str, old: FileEntry | None, *, is_file: bool) -> FileEntry | None:
         """Judge one entry; `old` itself if it did not change, None if it is gone."""
         try:
             if old is not None or not is_file:
@@ -280,25 +282,25 @@ class _Pass:
             return _unreadable(directory, name, error)
         reason = _refusal(name, status)
         if reason:
-            return Seen(_key(status), None, reason)
+            return FileEntry(_key(status), None, reason)
         if len(data) != status.st_size:
-            return self._hold(old or Seen(_NEVER, None, "is being written"))
+            return self._hold(old or FileEntry(_NEVER, None, "is being written"))
         return self._judge(name, status, data, old)
 
-    def _judge(self, name: str, status: os.stat_result, data: bytes, old: Seen | None) -> Seen:
+    def _judge(self, name: str, status: os.stat_result, data: bytes, old: FileEntry | None) -> FileEntry:
         try:
             reading = read(data, self._root.scope, name[:-3])
         except MemoryFormatError as error:
             may_pass = not isinstance(error, InConflict) and self._age(status) < GRACE_S
             if old is not None and old.memory is not None and may_pass:
                 return self._hold(old)
-            return Seen(_key(status), None, str(error), is_blank=isinstance(error, NoText))
+            return FileEntry(_key(status), None, str(error), is_blank=isinstance(error, NoText))
         memory = reading.memory
         if old is not None and old.memory == memory:
             memory = old.memory
-        return Seen(_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest())
+        return FileEntry(_key(status), memory, "; ".join(reading.notes), hashlib.sha256(data).hexdigest())
 
-    def _is_being_saved(self, status: os.stat_result, old: Seen) -> bool:
+    def _is_being_saved(self, status: os.stat_result, old: FileEntry) -> bool:
         """Whether a good file's own bytes changed just now; a rename over it is whole at once."""
         inode, size, mtime, _ = old.key
         moved = status.st_ino == inode and (status.st_size, status.st_mtime_ns) != (size, mtime)
@@ -308,7 +310,7 @@ class _Pass:
         """Seconds since the last change; a time in the future counts like one in the past."""
         return abs(self._clock() - status.st_mtime)
 
-    def _hold(self, old: Seen) -> Seen:
+    def _hold(self, old: FileEntry) -> FileEntry:
         self.unsettled = True
         return old
 
@@ -347,13 +349,13 @@ def _from_changes(
     return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings, tuple(hashes))
 
 
-def _memory(seen: Seen | None) -> Memory | None:
+def _memory(seen: FileEntry | None) -> Memory | None:
     return None if seen is None else seen.memory
 
 
 def _changes(
     before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
-) -> Iterator[tuple[str, Seen | None, Seen | None]]:
+) -> Iterator[tuple[str, FileEntry | None, FileEntry | None]]:
     """Path, old and new state of each of the files that is not as it was."""
     for old, new in zip(before, after, strict=True):
         for path in sorted(files):
@@ -362,7 +364,7 @@ def _changes(
                 yield path, old.files.get(name), new.files.get(name)
 
 
-def _renewed(before: Listing, files: dict[str, Seen], reason: str) -> Listing:
+def _renewed(before: Listing, files: dict[str, FileEntry], reason: str) -> Listing:
     if reason == before.reason and (files is before.files or not (files or before.files)):
         return before
     return Listing(before.path, files, reason)
@@ -408,10 +410,10 @@ def _read(directory: int, name: str) -> tuple[os.stat_result, bytes]:
         os.close(fd)
 
 
-def _unreadable(directory: int, name: str, error: OSError) -> Seen:
+def _unreadable(directory: int, name: str, error: OSError) -> FileEntry:
     """Keep what only its owner can change until the key does; try anything else (too many files) again."""
     key = _NEVER
     if error.errno in {errno.EACCES, errno.EPERM, errno.ELOOP}:
         with contextlib.suppress(OSError):
             key = _key(os.stat(name, dir_fd=directory, follow_symlinks=False))
-    return Seen(key, None, f"cannot be read: {atomic.why(error)}")
+    return FileEntry(key, None, f"cannot be read: {atomic.why(error)}")

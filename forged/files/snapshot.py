@@ -15,7 +15,7 @@ Key = tuple[int, int, int, int]
 """Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class FileEntry(msgspec.Struct, frozen=True, gc=False):
     """A `.md` entry as last read. With a memory, `reason` is what should be put right; without, why not.
 
     `sha256`, in hex, is of the bytes that the memory was read from. `is_blank`: it says nothing at all.
@@ -32,7 +32,7 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
     """One directory as last read: its entries by name, and why it could not be read if so."""
 
     path: str
-    files: dict[str, Seen]
+    files: dict[str, FileEntry]
     reason: str = ""
 
 

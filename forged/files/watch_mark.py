@@ -12,7 +12,7 @@ import os
 import sys
 
 
-class Mark:
+class WatchBarrier:
     """One for each set of watches: one that was set before may be told of late."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class Watched(msgspec.Struct, frozen=True, order=True):
     inode: int
 
 
-class Places:
+class WatchedPlaces:
     """What paths mean to a set of roots: where memories lie, and which directories they hang on."""
 
     def __init__(self, roots: tuple[Root, ...]) -> None:

@@ -33,8 +33,8 @@ from watchfiles._rust_notify import RustNotify  # documented for direct use in w
 
 from forged.files.arrivals import instances_held, refusal
 from forged.files.roots import Root, upwards
-from forged.files.watch_mark import Mark
-from forged.files.watched_places import EVERYTHING, Places, Watched, below
+from forged.files.watch_mark import WatchBarrier
+from forged.files.watched_places import EVERYTHING, Watched, WatchedPlaces, below
 from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Watcher:
                 began = time.monotonic()
                 try:
                     await self._follow(thread)
-                except Exception as error:  # noqa: BLE001 - supervisor: whatever a backend may raise
+                except Exception as error:
                     if self._is_of_single_roots(error):
                         continue
                     lasted = time.monotonic() - began > _LAST_PAUSE_S
@@ -157,7 +157,7 @@ class Watcher:
         """
         while True:
             _await_closed()
-            places = Places(tuple(root for root in self._roots if root.top not in self._troubles))
+            places = WatchedPlaces(tuple(root for root in self._roots if root.top not in self._troubles))
             try:
                 fresh = _stand(places)
             except Exception as error:
@@ -188,7 +188,7 @@ class Watcher:
         return tuple(
             root.top
             for root in self._roots
-            if root.top not in self._troubles and not Places((root,)).on_disk() <= there
+            if root.top not in self._troubles and not WatchedPlaces((root,)).on_disk() <= there
         )
 
     def _listen(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> None:
@@ -279,7 +279,7 @@ class Watcher:
 
     def _limit(self) -> str:
         """Which limit of the kernel keeps all that is wanted from being watched; nothing where none does."""
-        return refusal(directory.path for directory in Places(self._roots).on_disk())
+        return refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
 
     # --- in the loop ----------------------------------------------------------------------------------
 
@@ -313,18 +313,18 @@ class _Standing(msgspec.Struct, frozen=True):
     """Watches that stand."""
 
     notify: RustNotify
-    places: Places
+    places: WatchedPlaces
     watched: frozenset[Watched]
-    mark: Mark
+    mark: WatchBarrier
 
     def close(self) -> None:
         self.notify.close()
         self.mark.close()
 
 
-def _stand(places: Places) -> _Standing | None:
+def _stand(places: WatchedPlaces) -> _Standing | None:
     """Watch what is there now; None if a directory went meanwhile, or its watch may be on an old one."""
-    watched, mark = places.on_disk(), Mark()
+    watched, mark = places.on_disk(), WatchBarrier()
     marks = [mark.path] if mark.is_there else []
     try:
         notify = RustNotify(
