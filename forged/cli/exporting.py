@@ -30,7 +30,7 @@ from forged.cli.terminal import (
     tell,
 )
 from forged.errors import StoreError
-from forged.importing import Copy, Left, Manifest, copied, export, new_file
+from forged.importing import Copy, Manifest, SkippedItem, copied, export, new_file
 from forged_client import protocol as wire
 from forged_client.client import Client
 
@@ -44,7 +44,7 @@ class Exported(msgspec.Struct, frozen=True):
 
     path: str
     manifest: Manifest
-    left: tuple[Left, ...]
+    left: tuple[SkippedItem, ...]
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -145,12 +145,12 @@ def _withheld(client: Client, top: str) -> frozenset[str]:
     return frozenset(file.path for file in reply.files)
 
 
-def _of_copies(copies: Sequence[Copy], told: Manifest) -> Iterator[Left]:
+def _of_copies(copies: Sequence[Copy], told: Manifest) -> Iterator[SkippedItem]:
     for copy, part in zip(copies, told.parts, strict=True):
-        yield from (Left(f"{part.folder}/{each.where}", each.why) for each in copy.left)
+        yield from (SkippedItem(f"{part.folder}/{each.where}", each.why) for each in copy.left)
 
 
-def _why(left: Left) -> str:
+def _why(left: SkippedItem) -> str:
     return left.why
 
 

@@ -16,7 +16,7 @@ from forged.cli.call import Invocation, show
 from forged.cli.exits import NOT_DONE
 from forged.cli.tables import columns
 from forged.cli.terminal import counted, escape_line, tell
-from forged.importing import Left, Move, Place
+from forged.importing import Destination, PlannedItem, SkippedItem
 from forged_client import protocol as wire
 
 _MOST_TOLD = 10
@@ -43,15 +43,15 @@ class ImportReport(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     formats: dict[str, int]
     memories: tuple[ImportedItem, ...]
-    left: tuple[Left, ...]
+    left: tuple[SkippedItem, ...]
 
 
 def report_of(
-    moves: Sequence[Move],
+    moves: Sequence[PlannedItem],
     fates: Sequence[wire.Fate],
     formats: dict[str, int],
-    left: Sequence[Left],
-    roots: Mapping[Place, str],
+    left: Sequence[SkippedItem],
+    roots: Mapping[Destination, str],
     *,
     done: bool = False,
 ) -> ImportReport:

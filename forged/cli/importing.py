@@ -22,7 +22,19 @@ from forged.cli.exits import Stop
 from forged.cli.import_report import ImportReport, end_with, lines_of, report_of
 from forged.cli.terminal import ProgressBar, counted, project_name
 from forged.errors import WorkspaceError
-from forged.importing import FORMS, Asked, Left, Move, Place, Places, Taken, edges, joined, planned, taken
+from forged.importing import (
+    FORMS,
+    Destination,
+    ImportBatch,
+    PlannedItem,
+    ReadOptions,
+    RepositoryPaths,
+    SkippedItem,
+    edges,
+    joined,
+    planned,
+    taken,
+)
 from forged_client import protocol as wire
 from forged_client.client import Client
 
@@ -65,12 +77,12 @@ def import_command(
     yes: bool,
 ) -> None:
     """Take over memories from CLAUDE.md and its kin, notes, exports of other tools, other roots of forged."""
-    found = _read(paths, Asked(call.environ.get("HOME", ""), form or "", scope or ""))
+    found = _read(paths, ReadOptions(call.environ.get("HOME", ""), form or "", scope or ""))
     places = _into(into)
     if not (yes or dry_run):
         require_answer(call, "import")
     with daemon(call) as client:
-        here = Places(call.workspace, _repository_name(client, call.workspace), places)
+        here = RepositoryPaths(call.workspace, _repository_name(client, call.workspace), places)
         moves, twice = planned(found.items, here)
         how = wire.Import(workspace="", own=mine, allow_secret=allow_secret, allow_forgotten=allow_forgotten)
         one = _Import(call, client, moves, how)
@@ -92,7 +104,7 @@ def _ask(report: ImportReport, *, verbose: bool) -> None:
     confirm(lines_of(report, verbose=verbose), question, declined="nothing was imported")
 
 
-def _read(paths: Sequence[str], asked: Asked) -> Taken:
+def _read(paths: Sequence[str], asked: ReadOptions) -> ImportBatch:
     """All that the paths come to. Raises Stop."""
     try:
         return joined([taken(os.path.abspath(path), asked) for path in paths])
@@ -126,19 +138,21 @@ class _Looked(msgspec.Struct, frozen=True):
 
     fates: tuple[wire.Fate, ...]
     drafts: tuple[wire.Draft, ...]
-    unlinked: tuple[Left, ...]
-    roots: dict[Place, str]
+    unlinked: tuple[SkippedItem, ...]
+    roots: dict[Destination, str]
 
 
 class _Import:
     """One import of these moves; `how` says what is permitted."""
 
-    def __init__(self, call: Invocation, client: Client, moves: Sequence[Move], how: wire.Import) -> None:
+    def __init__(
+        self, call: Invocation, client: Client, moves: Sequence[PlannedItem], how: wire.Import
+    ) -> None:
         self._call = call
         self._client = client
         self._moves = moves
         self._how = how
-        self._roots: dict[Place, str] = {}
+        self._roots: dict[Destination, str] = {}
 
     def looked(self) -> _Looked:
         """Ask what would become of each; nothing is written."""
@@ -199,7 +213,7 @@ def _batches(numbers: Sequence[int], drafts: Sequence[wire.Draft]) -> Iterator[l
         yield batch
 
 
-def _draft(move: Move, links: Sequence[tuple[str, str]]) -> wire.Draft:
+def _draft(move: PlannedItem, links: Sequence[tuple[str, str]]) -> wire.Draft:
     item = move.item
     if item.file:
         return wire.Draft(memory_id=move.memory_id, file=item.file, name=item.name)

@@ -15,20 +15,20 @@ path that nothing can be read from, StoreError for an export that cannot be writ
 
 from forged.importing.copying import Copy, copied, export, new_file
 from forged.importing.forge import Manifest
-from forged.importing.plan import Move, Place, Places, edges, planned
-from forged.importing.reading import FORMS, Asked, joined, taken
-from forged.importing.values import Left, Taken
+from forged.importing.plan import Destination, PlannedItem, RepositoryPaths, edges, planned
+from forged.importing.reading import FORMS, ReadOptions, joined, taken
+from forged.importing.values import ImportBatch, SkippedItem
 
 __all__ = [
     "FORMS",
-    "Asked",
     "Copy",
-    "Left",
+    "Destination",
+    "ImportBatch",
     "Manifest",
-    "Move",
-    "Place",
-    "Places",
-    "Taken",
+    "PlannedItem",
+    "ReadOptions",
+    "RepositoryPaths",
+    "SkippedItem",
     "copied",
     "edges",
     "export",

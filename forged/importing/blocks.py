@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"([ \t]*)\d{1,9}[.)][ \t]+(.*)")
 _TOOL = re.compile(r"[ \t]*<(claude-mem-context|forged-memory|memory-context)\b[^>]*>")
 
 
-class Block(msgspec.Struct, frozen=True):
+class MarkdownBlock(msgspec.Struct, frozen=True):
     """`kind` is one of heading, comment, tool, code, ruler, bullet, steps, table and text.
 
     `first` counts lines from 1, `level` is that of a heading.
@@ -48,7 +48,7 @@ def lines_of(text: str) -> list[str]:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def blocks(lines: Sequence[str]) -> Iterator[Block]:
+def blocks(lines: Sequence[str]) -> Iterator[MarkdownBlock]:
     """All blocks, in their order."""
     at = 0
     while at < len(lines):
@@ -60,26 +60,26 @@ def blocks(lines: Sequence[str]) -> Iterator[Block]:
         at += len(block.lines)
 
 
-def _block(lines: Sequence[str], at: int) -> Block:
+def _block(lines: Sequence[str], at: int) -> MarkdownBlock:
     line = lines[at]
     if (heading := HEADING.fullmatch(line)) is not None:
-        return Block("heading", (line,), at + 1, len(heading[1]))
+        return MarkdownBlock("heading", (line,), at + 1, len(heading[1]))
     if at + 1 < len(lines) and _is_underlined(line, lines[at + 1]):
-        return Block("heading", tuple(lines[at : at + 2]), at + 1, 1 if "=" in lines[at + 1] else 2)
+        return MarkdownBlock("heading", tuple(lines[at : at + 2]), at + 1, 1 if "=" in lines[at + 1] else 2)
     if (end := _comment_end(lines, at)) > at:
-        return Block("comment", tuple(lines[at:end]), at + 1)
+        return MarkdownBlock("comment", tuple(lines[at:end]), at + 1)
     if (end := _tool_end(lines, at)) > at:
-        return Block("tool", tuple(lines[at:end]), at + 1)
+        return MarkdownBlock("tool", tuple(lines[at:end]), at + 1)
     if _FENCE.fullmatch(line):
-        return Block("code", tuple(lines[at : _fence_end(lines, at)]), at + 1)
+        return MarkdownBlock("code", tuple(lines[at : _fence_end(lines, at)]), at + 1)
     if _RULER.fullmatch(line):
-        return Block("ruler", (line,), at + 1)
+        return MarkdownBlock("ruler", (line,), at + 1)
     if bullet := BULLET.fullmatch(line):
-        return Block("bullet", _item(lines, at, len(bullet[1])), at + 1)
+        return MarkdownBlock("bullet", _item(lines, at, len(bullet[1])), at + 1)
     if _NUMBERED.fullmatch(line):
-        return Block("steps", _steps(lines, at), at + 1)
+        return MarkdownBlock("steps", _steps(lines, at), at + 1)
     kind = "table" if line.lstrip().startswith("|") else "text"
-    return Block(kind, tuple(lines[at : _text_end(lines, at, kind)]), at + 1)
+    return MarkdownBlock(kind, tuple(lines[at : _text_end(lines, at, kind)]), at + 1)
 
 
 def _is_underlined(line: str, below: str) -> bool:

@@ -17,8 +17,8 @@ import msgspec
 from forged import __version__
 from forged.errors import StoreError
 from forged.files import FOLDERS, MemoryStore, Root, atomic, repo_root, scan
-from forged.importing.forge import MANIFEST, Manifest, Part
-from forged.importing.values import Left
+from forged.importing.forge import MANIFEST, ExportedRoot, Manifest
+from forged.importing.values import SkippedItem
 from forged.memory import Scope, utc_now
 
 _ODD = re.compile(r"[^\w.-]|^\.+")
@@ -29,7 +29,7 @@ class Copy(msgspec.Struct, frozen=True):
 
     root: Root
     files: tuple[tuple[str, bytes], ...]
-    left: tuple[Left, ...]
+    left: tuple[SkippedItem, ...]
 
 
 def copied(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
@@ -37,19 +37,19 @@ def copied(top: str, scope: str, withheld: Collection[str] = ()) -> Copy:
     root = repo_root(top) if scope == Scope.REPO else Root(top, Scope(scope))
     store = MemoryStore(root)
     files: list[tuple[str, bytes]] = []
-    left: list[Left] = []
+    left: list[SkippedItem] = []
     for listing, folder in zip(scan(root).listings, root.folders, strict=True):
         for name, seen in sorted(listing.files.items()):
             path = os.path.join(listing.path, name)
             below = os.path.join(FOLDERS[0] if root.in_git else folder, name)
             if seen.memory is None:
-                left.append(Left(below, f"no memory: {seen.reason}"))
+                left.append(SkippedItem(below, f"no memory: {seen.reason}"))
             elif path in withheld:
-                left.append(Left(below, "it is withheld; `forgectl review` shows it"))
+                left.append(SkippedItem(below, "it is withheld; `forgectl review` shows it"))
             else:
                 files.append((below, store.read(path)))
         if listing.reason:
-            left.append(Left(os.path.relpath(listing.path, top), listing.reason))
+            left.append(SkippedItem(os.path.relpath(listing.path, top), listing.reason))
     return Copy(root, tuple(files), tuple(left))
 
 
@@ -88,11 +88,11 @@ def _check(target: str, *, replace: bool) -> None:
         raise StoreError(f"{target} holds an export already; --force replaces it")
 
 
-def _parts(copies: Iterable[Copy]) -> Iterable[Part]:
+def _parts(copies: Iterable[Copy]) -> Iterable[ExportedRoot]:
     names = set[str]()
     for copy in copies:
         if copy.root.scope is Scope.USER:
-            yield Part("user", Scope.USER.value, files=len(copy.files))
+            yield ExportedRoot("user", Scope.USER.value, files=len(copy.files))
             continue
         plain = _ODD.sub("_", _name(copy.root)) or "repository"
         name, number = plain, 1
@@ -100,7 +100,7 @@ def _parts(copies: Iterable[Copy]) -> Iterable[Part]:
             number += 1
             name = f"{plain}-{number}"
         names.add(name)
-        yield Part(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
+        yield ExportedRoot(f"repos/{name}", Scope.REPO.value, name, len(copy.files))
 
 
 def _name(root: Root) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from forged import memory
 from forged.errors import MemoryFormatError
 from forged.importing.categories import category_of
-from forged.importing.values import MOST_CHARS, Item, Left, Taken
+from forged.importing.values import MOST_CHARS, ImportBatch, Item, SkippedItem
 from forged.memory import Category, Scope, time_ns
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -59,24 +59,24 @@ def is_claude_mem(found: Json) -> bool:
 # --- mem0 ----------------------------------------------------------------------------------------------
 
 
-def mem0(found: Json, *, where: str, scope: str) -> Taken:
+def mem0(found: Json, *, where: str, scope: str) -> ImportBatch:
     """Its entries; they belong to a user, unless somebody says otherwise."""
     items: list[Item] = []
-    left: list[Left] = []
+    left: list[SkippedItem] = []
     if isinstance(found, dict) and found.get("relations"):
-        left.append(Left(where, "the relations of its graph"))
+        left.append(SkippedItem(where, "the relations of its graph"))
     entries = _mem0_entries(found)
     if not entries:
-        left.append(Left(where, "no list of memories is in it"))
+        left.append(SkippedItem(where, "no list of memories is in it"))
     for number, entry in enumerate(entries, 1):
         at = f"{where}#{number}"
         text = _text(entry, "memory", "text", "data")
         if not isinstance(entry, dict) or not text or len(text) > MOST_CHARS:
-            left.append(Left(at, "an entry without a text that could be a memory"))
+            left.append(SkippedItem(at, "an entry without a text that could be a memory"))
             continue
         left += _unused(entry, at)
         items.append(_mem0_item(entry, text, at, scope or Scope.USER.value))
-    return Taken(tuple(items), tuple(left))
+    return ImportBatch(tuple(items), tuple(left))
 
 
 def _mem0_entries(found: Json) -> list[Json]:
@@ -96,28 +96,28 @@ def _mem0_item(entry: Entry, text: str, where: str, scope: str) -> Item:
     )
 
 
-def _unused(entry: Entry, where: str) -> Iterator[Left]:
+def _unused(entry: Entry, where: str) -> Iterator[SkippedItem]:
     names = [
         name for name, value in entry.items() if name not in _MEM0_USED and value not in (None, "", [], {})
     ]
     if names:
         shown = ", ".join(sorted(name[:40] for name in names)[:8])
-        yield Left(where, f"what it says beside its text: {shown}")
+        yield SkippedItem(where, f"what it says beside its text: {shown}")
 
 
 # --- claude-mem ----------------------------------------------------------------------------------------
 
 
-def claude_mem(found: Json, *, where: str, scope: str) -> Taken:
+def claude_mem(found: Json, *, where: str, scope: str) -> ImportBatch:
     """Observations and what was learned; each of the repository that its project is named after."""
     assert isinstance(found, dict)
     items: list[Item] = []
-    left: list[Left] = []
+    left: list[SkippedItem] = []
     for number, entry in enumerate(_list(found.get("observations")), 1):
         at = f"{where}#observation-{number}"
         item = _observation(entry, at, scope) if isinstance(entry, dict) else None
         if item is None or len(item.text) > MOST_CHARS:
-            left.append(Left(at, "an entry without a text that could be a memory"))
+            left.append(SkippedItem(at, "an entry without a text that could be a memory"))
         else:
             items.append(item)
     for number, entry in enumerate(_list(found.get("summaries")), 1):
@@ -126,11 +126,11 @@ def claude_mem(found: Json, *, where: str, scope: str) -> Taken:
         if isinstance(entry, dict) and learned and len(learned) <= MOST_CHARS:
             items.append(_made(entry, learned, Category.PATTERNS.value, at, scope))
         if unused := [name for name in _UNUSED_OF_SUMMARY if _text(entry, name)]:
-            left.append(Left(at, f"what happened in a session is no memory: {', '.join(unused)}"))
+            left.append(SkippedItem(at, f"what happened in a session is no memory: {', '.join(unused)}"))
     prompts = len(_list(found.get("prompts")))
     if prompts:
-        left.append(Left(where, f"{prompts:,} prompts, as they were typed"))
-    return Taken(tuple(items), tuple(left))
+        left.append(SkippedItem(where, f"{prompts:,} prompts, as they were typed"))
+    return ImportBatch(tuple(items), tuple(left))
 
 
 def _observation(entry: Entry, where: str, scope: str) -> Item | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from forged.errors import MemoryFormatError
 from forged.files import FOLDERS, MAX_FILE_BYTES, parse
-from forged.importing.values import Item, Left, Taken
+from forged.importing.values import ImportBatch, Item, SkippedItem
 from forged.memory import Scope
 
 MANIFEST = "forged-export.json"
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?!\.)[^/\x00-\x1f\x7f]{1,251}\.md")
 _ID = re.compile(r"(?!\.)[^/\x00-\x1f\x7f]{1,248}")
 
 
-class Part(msgspec.Struct, frozen=True):
+class ExportedRoot(msgspec.Struct, frozen=True):
     """One root of an export: its folder below the manifest, its scope, and the name of the repository."""
 
     folder: str
@@ -38,7 +38,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int = VERSION
     forged: str = ""
     exported_at: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ExportedRoot, ...] = ()
 
 
 def manifest(data: bytes) -> Manifest:
@@ -58,7 +58,7 @@ def manifest(data: bytes) -> Manifest:
     return found
 
 
-def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> Taken:
+def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "") -> ImportBatch:
     """One memory file, byte by byte."""
     if len(data) > MAX_FILE_BYTES:
         return _left(where, f"larger than {MAX_FILE_BYTES // 1024} KiB")
@@ -79,7 +79,7 @@ def memory_file(data: bytes, *, name: str, where: str, scope: str, repo: str = "
         name=name,
         memory_id=found.id,
     )
-    return Taken((item,))
+    return ImportBatch((item,))
 
 
 def is_memory_folder(path: str) -> bool:
@@ -87,5 +87,5 @@ def is_memory_folder(path: str) -> bool:
     return any(f"/{os.path.abspath(path)}".endswith(f"/{folder}") for folder in FOLDERS)
 
 
-def _left(where: str, why: str) -> Taken:
-    return Taken((), (Left(where, why),))
+def _left(where: str, why: str) -> ImportBatch:
+    return ImportBatch((), (SkippedItem(where, why),))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.importing.blocks import BULLET, HEADING, Block, blocks, depth_of, lines_of
+from forged.importing.blocks import BULLET, HEADING, MarkdownBlock, blocks, depth_of, lines_of
 from forged.importing.values import MOST_CHARS
 
 TITLE = "the title of the file"
@@ -34,7 +34,7 @@ _QUOTE = re.compile(r"^(?:>[ \t]?)+")
 _OF_LINES = re.compile(r"\d{1,9}[.)][ \t]|\||`{3}|~{3}")  # what begins like this needs a line of its own
 
 
-class Statement(msgspec.Struct, frozen=True):
+class MarkdownStatement(msgspec.Struct, frozen=True):
     """Its text without what is around it, the headings above it, and the first and last line, from 1.
 
     `lead` is the line with a colon at its end above the list that it is in.
@@ -56,14 +56,14 @@ class Statement(msgspec.Struct, frozen=True):
         return joint.join((" ".join(before), self.text)) if before else self.text
 
 
-class Cut(msgspec.Struct, frozen=True):
+class MarkdownStatements(msgspec.Struct, frozen=True):
     """The statements of a text, and first and last line of what is none, with the reason."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[MarkdownStatement, ...]
     left: tuple[tuple[int, int, str], ...]
 
 
-def cut(text: str) -> Cut:
+def cut(text: str) -> MarkdownStatements:
     """Cut one text."""
     one = _Cutting()
     for block in blocks(lines_of(text)):
@@ -75,16 +75,16 @@ class _Cutting:
     """Takes blocks in their order."""
 
     def __init__(self) -> None:
-        self._statements: list[Statement] = []
+        self._statements: list[MarkdownStatement] = []
         self._left: list[tuple[int, int, str]] = []
-        self._headings: list[tuple[int, str, Block]] = []
+        self._headings: list[tuple[int, str, MarkdownBlock]] = []
         self._used: set[int] = set()  # lines of headings that something stands below
-        self._lead: Block | None = None  # waits for what it leads to
+        self._lead: MarkdownBlock | None = None  # waits for what it leads to
         self._is_led = False
         self._is_first = True
         self._may_take_code = False
 
-    def take(self, block: Block) -> None:
+    def take(self, block: MarkdownBlock) -> None:
         if block.kind == "heading":
             self._heading(block)
         elif block.kind in {"comment", "tool"}:
@@ -101,12 +101,12 @@ class _Cutting:
             self._statement(block)
         self._is_first = self._is_first and block.kind in {"comment", "tool"}
 
-    def ended(self) -> Cut:
+    def ended(self) -> MarkdownStatements:
         self._let_lead_go()
         self._close(0)
-        return Cut(tuple(self._statements), tuple(sorted(self._left)))
+        return MarkdownStatements(tuple(self._statements), tuple(sorted(self._left)))
 
-    def _heading(self, block: Block) -> None:
+    def _heading(self, block: MarkdownBlock) -> None:
         self._let_lead_go()
         self._may_take_code = False
         if self._is_first and block.level == 1:
@@ -124,19 +124,19 @@ class _Cutting:
             if block.first not in self._used:
                 self._left.append((block.first, block.last, EMPTY_HEADING))
 
-    def _statement(self, block: Block) -> None:
+    def _statement(self, block: MarkdownBlock) -> None:
         lead, said = self._lead, _said(block)
         if lead is not None and block.kind in _JOINED:
             self._lead, self._is_led = None, False
-            self._add(Statement(f"{_flowing(lead.text)}\n{said}", lead.first, block.last))
+            self._add(MarkdownStatement(f"{_flowing(lead.text)}\n{said}", lead.first, block.last))
         elif lead is not None and block.kind == "bullet" and len(lead.text) <= _MOST_LEAD_CHARS:
-            led = Statement(said, block.first, block.last, (), _flowing(lead.text))
+            led = MarkdownStatement(said, block.first, block.last, (), _flowing(lead.text))
             self._is_led = self._add(led) or self._is_led
         else:
             self._let_lead_go()
-            self._add(Statement(said, block.first, block.last))
+            self._add(MarkdownStatement(said, block.first, block.last))
 
-    def _append(self, block: Block) -> None:
+    def _append(self, block: MarkdownBlock) -> None:
         before = self._statements[-1]
         longer = f"{before.text}\n{block.text}"
         if len(longer) + len(before.said) - len(before.text) > MOST_CHARS:
@@ -144,7 +144,7 @@ class _Cutting:
             return
         self._statements[-1] = msgspec.structs.replace(before, text=longer, last=block.last)
 
-    def _add(self, statement: Statement) -> bool:
+    def _add(self, statement: MarkdownStatement) -> bool:
         """Whether it is one: not if it is marks alone, or too long."""
         if not any(map(str.isalnum, _TAG.sub("", statement.text))):
             if any(map(str.isalnum, statement.text)):
@@ -164,11 +164,11 @@ class _Cutting:
         """A line that leads to nothing says what it says."""
         lead, self._lead = self._lead, None
         if lead is not None and not self._is_led:
-            self._add(Statement(_flowing(lead.text), lead.first, lead.last))
+            self._add(MarkdownStatement(_flowing(lead.text), lead.first, lead.last))
         self._is_led = False
 
 
-def _said(block: Block) -> str:
+def _said(block: MarkdownBlock) -> str:
     if block.kind == "bullet":
         bullet = BULLET.fullmatch(block.lines[0])
         assert bullet is not None

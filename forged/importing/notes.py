@@ -15,8 +15,8 @@ import msgspec
 from forged.errors import MemoryFormatError
 from forged.files import front_matter
 from forged.importing.categories import category_of
-from forged.importing.markdown import Statement, cut
-from forged.importing.values import Item, Left, Link, Taken
+from forged.importing.markdown import MarkdownStatement, cut
+from forged.importing.values import ImportBatch, Item, Link, SkippedItem
 from forged.memory import Relationship, Scope, default_category, one_form, time_ns
 
 KEYS = ("title", "type", "permalink", "tags", "created", "modified", "created_at", "updated_at", "date")
@@ -51,14 +51,14 @@ def is_note(text: str) -> bool:
     return "permalink" in values or ("title" in values and "type" in values)
 
 
-def note(text: str, *, where: str, name: str, scope: str) -> Taken:
+def note(text: str, *, where: str, name: str, scope: str) -> ImportBatch:
     """One note. Raises MemoryFormatError for front matter that cannot be read."""
     header = front_matter(text, KEYS)
     about, skipped = _about(header.values, name), header.lines
     found = cut(header.body)
     items: list[Item] = []
     links: list[Link] = []
-    left = [Left(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    left = [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
     for statement in found.statements:
         at = f"{where}:{statement.first + skipped}"
         if relation := _RELATION.fullmatch(statement.text):
@@ -67,25 +67,25 @@ def note(text: str, *, where: str, name: str, scope: str) -> Taken:
         else:
             items.append(_item(statement, about, at, scope))
     if about.kind not in {"", "note"}:
-        left.append(Left(where, f"that it is of the type {about.kind[:40]!r}"))
+        left.append(SkippedItem(where, f"that it is of the type {about.kind[:40]!r}"))
     if header.others:
-        left.append(Left(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
+        left.append(SkippedItem(where, f"keys of its front matter: {', '.join(header.others[:8])}"))
     return _joined(items, links, left, about, where)
 
 
 def _joined(
-    items: Sequence[Item], links: Sequence[Link], left: Sequence[Left], about: _Note, where: str
-) -> Taken:
+    items: Sequence[Item], links: Sequence[Link], left: Sequence[SkippedItem], about: _Note, where: str
+) -> ImportBatch:
     """The first item stands for the note, by its title and its permalink."""
     if not items:
-        lost = [Left(where, "a note that says nothing but its title and relations")]
-        return Taken((), (*left, *lost))
+        lost = [SkippedItem(where, "a note that says nothing but its title and relations")]
+        return ImportBatch((), (*left, *lost))
     names = dict.fromkeys(filter(None, map(_key, (about.title, about.permalink))))
     head = msgspec.structs.replace(items[0], keys=tuple(names), links=tuple(links))
-    return Taken((head, *items[1:]), tuple(left))
+    return ImportBatch((head, *items[1:]), tuple(left))
 
 
-def _item(statement: Statement, about: _Note, where: str, scope: str) -> Item:
+def _item(statement: MarkdownStatement, about: _Note, where: str, scope: str) -> Item:
     observation = _OBSERVATION.fullmatch(statement.text)
     telling = tuple(each for each in statement.headings if each not in {about.title, *_CUSTOMARY})
     kind, text = "", msgspec.structs.replace(statement, headings=telling).said
@@ -116,12 +116,14 @@ def _link(relation: re.Match[str]) -> Link:
     return Link(_key(target), _RELATIONS.get(name, Relationship.RELATES_TO).value)
 
 
-def _coarser(relation: re.Match[str], where: str) -> list[Left]:
+def _coarser(relation: re.Match[str], where: str) -> list[SkippedItem]:
     name = relation[1].strip().lower().replace(" ", "_").replace("-", "_")
     lost = (
-        [] if name in _RELATIONS else [Left(where, f"that the relation is {name!r}: it becomes relates-to")]
+        []
+        if name in _RELATIONS
+        else [SkippedItem(where, f"that the relation is {name!r}: it becomes relates-to")]
     )
-    return [*lost, Left(where, "the context of a relation")] if relation[3] else lost
+    return [*lost, SkippedItem(where, "the context of a relation")] if relation[3] else lost
 
 
 def _about(values: Mapping[str, object], name: str) -> _Note:

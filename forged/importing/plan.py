@@ -10,26 +10,26 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from forged.importing.values import Item, Left, new_id
+from forged.importing.values import Item, SkippedItem, new_id
 from forged.memory import Scope, one_form
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class Destination(msgspec.Struct, frozen=True, order=True):
     """A workspace, and whose memories of it are meant."""
 
     workspace: str
     scope: str
 
 
-class Move(msgspec.Struct, frozen=True):
+class PlannedItem(msgspec.Struct, frozen=True):
     """An item with the id that it gets, in a place."""
 
-    place: Place
+    place: Destination
     memory_id: str
     item: Item
 
 
-class Places(msgspec.Struct, frozen=True):
+class RepositoryPaths(msgspec.Struct, frozen=True):
     """Where a person stands, what that repository is called, and where they say that others are, by name.
 
     `into` "" is where all of them go.
@@ -40,32 +40,34 @@ class Places(msgspec.Struct, frozen=True):
     into: Mapping[str, str] = {}
 
 
-def planned(items: Iterable[Item], places: Places) -> tuple[tuple[Move, ...], tuple[Left, ...]]:
+def planned(
+    items: Iterable[Item], places: RepositoryPaths
+) -> tuple[tuple[PlannedItem, ...], tuple[SkippedItem, ...]]:
     """One move for each item that has a place and is not there twice, in their order."""
-    moves: dict[tuple[Place, str], Move] = {}
-    left: list[Left] = []
+    moves: dict[tuple[Destination, str], PlannedItem] = {}
+    left: list[SkippedItem] = []
     for item in items:
         place = _place(item, places)
         if place is None:
-            left.append(Left(item.where, _elsewhere(item.repo)))
+            left.append(SkippedItem(item.where, _elsewhere(item.repo)))
             continue
-        move = Move(place, item.memory_id or new_id(item.text), item)
+        move = PlannedItem(place, item.memory_id or new_id(item.text), item)
         first = moves.setdefault((place, move.memory_id), move)
         if first is not move:
-            left.append(Left(item.where, _twice(item, first.item)))
+            left.append(SkippedItem(item.where, _twice(item, first.item)))
     return tuple(moves.values()), tuple(left)
 
 
 def edges(
-    moves: Sequence[Move], ids: Mapping[tuple[Place, str], str]
-) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[Left, ...]]:
+    moves: Sequence[PlannedItem], ids: Mapping[tuple[Destination, str], str]
+) -> tuple[dict[int, tuple[tuple[str, str], ...]], tuple[SkippedItem, ...]]:
     """The links of each move, by its number, as ids and relationships; and those that lead nowhere.
 
     `ids` are those under which moves are there in the end.
     """
     homes = {(move.place, key): move.memory_id for move in reversed(moves) for key in move.item.keys}
     found: dict[int, tuple[tuple[str, str], ...]] = {}
-    left: list[Left] = []
+    left: list[SkippedItem] = []
     for number, move in enumerate(moves):
         mine: dict[str, str] = {}
         for link in move.item.links:
@@ -74,23 +76,25 @@ def edges(
             if there and there != ids.get((move.place, move.memory_id)):
                 mine.setdefault(there, link.relationship)
             else:
-                left.append(Left(move.item.where, f"a link to {link.key[:80]!r}, which is not imported"))
+                left.append(
+                    SkippedItem(move.item.where, f"a link to {link.key[:80]!r}, which is not imported")
+                )
         found[number] = tuple(mine.items())
     return found, tuple(left)
 
 
-def _place(item: Item, places: Places) -> Place | None:
+def _place(item: Item, places: RepositoryPaths) -> Destination | None:
     scope = item.scope or Scope.REPO.value
     if scope == Scope.USER:
-        return Place(places.workspace, scope)
+        return Destination(places.workspace, scope)
     repo = one_form(item.repo)
     if repo and (path := next((into for name, into in places.into.items() if one_form(name) == repo), "")):
-        return Place(path, scope)
+        return Destination(path, scope)
     if "" in places.into:
-        return Place(places.into[""], scope)
+        return Destination(places.into[""], scope)
     if item.repo:
-        return Place(places.workspace, scope) if repo == one_form(places.name) else None
-    return Place(item.place or places.workspace, scope)
+        return Destination(places.workspace, scope) if repo == one_form(places.name) else None
+    return Destination(item.place or places.workspace, scope)
 
 
 def _elsewhere(repo: str) -> str:

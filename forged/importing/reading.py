@@ -19,8 +19,8 @@ from forged.errors import MemoryFormatError, WorkspaceError
 from forged.files import FOLDERS, MAX_FILE_BYTES, front_matter
 from forged.importing import dumps, forge, notes
 from forged.importing.rules import rules
-from forged.importing.sources import Source, Walk, read_file, repository_of
-from forged.importing.values import Item, Left, Taken
+from forged.importing.sources import SourceFile, Walk, read_file, repository_of
+from forged.importing.values import ImportBatch, Item, SkippedItem
 from forged.memory import Scope, utc
 
 FORMS = ("rules", "forge", "basic-memory", "mem0", "claude-mem")
@@ -37,7 +37,7 @@ _USERS_OWN = (".claude", ".codex", ".gemini", ".qwen", ".cursor", ".config", ".c
 _OF_A_MEMORY = ("id", "version", "trigger", "scope")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """What a person says of a path: the form and the scope, if at all, and which home is theirs."""
 
     home: str
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
     scope: str = ""
 
 
-def taken(path: str, asked: Asked) -> Taken:
+def taken(path: str, asked: ReadOptions) -> ImportBatch:
     """All that a path comes to."""
     try:
         is_folder = stat.S_ISDIR(os.stat(path).st_mode)
@@ -71,7 +71,7 @@ def taken(path: str, asked: Asked) -> Taken:
 # --- folders -------------------------------------------------------------------------------------------
 
 
-def _folder(top: str, asked: Asked) -> Taken:
+def _folder(top: str, asked: ReadOptions) -> ImportBatch:
     if os.path.lexists(os.path.join(top, forge.MANIFEST)):
         return _export(top, asked)
     below = _memory_folders(top)
@@ -98,28 +98,28 @@ def _size_in(folders: Container[str], where: str) -> int:
     return MAX_FILE_BYTES if is_there and name.endswith(".md") else 0
 
 
-def _all(top: str, asked: Asked, wanted: Callable[[str], int], form: str) -> Taken:
+def _all(top: str, asked: ReadOptions, wanted: Callable[[str], int], form: str) -> ImportBatch:
     walk = Walk(top, wanted, with_memories=form == "forge")
     asked = msgspec.structs.replace(asked, form=asked.form or form)
-    parts: list[Taken] = []
+    parts: list[ImportBatch] = []
     for source in walk:
         try:
             part = _file(source, asked, alone=False)
         except MemoryFormatError as error:
-            part = Taken((), (Left(source.where, str(error)),))
+            part = ImportBatch((), (SkippedItem(source.where, str(error)),))
         if part is not None:
             parts.append(part)
-    return joined([*parts, Taken((), tuple(walk.left))])
+    return joined([*parts, ImportBatch((), tuple(walk.left))])
 
 
-def joined(parts: list[Taken]) -> Taken:
+def joined(parts: list[ImportBatch]) -> ImportBatch:
     """Several as one."""
     formats: dict[str, int] = {}
     for part in parts:
         for name, count in part.formats.items():
             formats[name] = formats.get(name, 0) + count
     items = tuple(item for part in parts for item in part.items)
-    return Taken(items, tuple(left for part in parts for left in part.left), formats)
+    return ImportBatch(items, tuple(left for part in parts for left in part.left), formats)
 
 
 def _size_of(path: str) -> int:
@@ -135,7 +135,7 @@ def _size_of_form(where: str, form: str) -> int:
     return _TEXT_BYTES if where.endswith(names) else 0
 
 
-def _export(top: str, asked: Asked) -> Taken:
+def _export(top: str, asked: ReadOptions) -> ImportBatch:
     """Every part of an export that its manifest names."""
     try:
         told = forge.manifest(read_file(os.path.join(top, forge.MANIFEST), forge.MANIFEST, _JSON_BYTES).data)
@@ -143,17 +143,17 @@ def _export(top: str, asked: Asked) -> Taken:
         raise WorkspaceError(f"{top}: {error}") from error
     homes = {f"{part.folder}/{folder}/": part for part in told.parts for folder in FOLDERS}
     walk = Walk(top, partial(_size_in, homes), with_memories=True)
-    parts: list[Taken] = []
+    parts: list[ImportBatch] = []
     for source in walk:
         part = homes[f"{source.where.rpartition('/')[0]}/"]
         parts.append(_memory(source, asked.scope or part.scope, part.name))
-    return joined([*parts, Taken((), tuple(walk.left))])
+    return joined([*parts, ImportBatch((), tuple(walk.left))])
 
 
 # --- single files --------------------------------------------------------------------------------------
 
 
-def _file(source: Source, asked: Asked, *, alone: bool) -> Taken | None:
+def _file(source: SourceFile, asked: ReadOptions, *, alone: bool) -> ImportBatch | None:
     """What one file comes to; None if it has no form that is known. Raises MemoryFormatError."""
     form = asked.form or _form(source, alone=alone)
     if form == "rules":
@@ -173,10 +173,10 @@ def _file(source: Source, asked: Asked, *, alone: bool) -> Taken | None:
     else:
         return None
     dated = tuple(_dated(item, source) for item in found.items)
-    return Taken(dated, found.left, {form: 1})
+    return ImportBatch(dated, found.left, {form: 1})
 
 
-def _form(source: Source, *, alone: bool) -> str:
+def _form(source: SourceFile, *, alone: bool) -> str:
     if _RULES.fullmatch(source.path) or (alone and _RULES_ALONE.fullmatch(source.name)):
         return "rules"
     if source.name.endswith(".json") and alone:
@@ -205,13 +205,13 @@ def _is_memory(text: str) -> bool:
     return "id" in values and ("version" in values or "trigger" in values)
 
 
-def _memory(source: Source, scope: str, repo: str = "") -> Taken:
+def _memory(source: SourceFile, scope: str, repo: str = "") -> ImportBatch:
     found = forge.memory_file(source.data, name=source.name, where=source.where, scope=scope, repo=repo)
     items = tuple(msgspec.structs.replace(item, source=source.name) for item in found.items)
-    return Taken(items, found.left, {"forge": 1})
+    return ImportBatch(items, found.left, {"forge": 1})
 
 
-def _stated_scope(source: Source) -> str:
+def _stated_scope(source: SourceFile) -> str:
     """What the file says of itself: a folder that is no root of ours decides nothing."""
     try:
         values = front_matter(source.data.decode("utf-8", "replace"), ("scope",)).values
@@ -220,7 +220,7 @@ def _stated_scope(source: Source) -> str:
     return Scope.USER.value if values.get("scope") == "user" else Scope.REPO.value
 
 
-def _rules(source: Source, asked: Asked) -> Taken:
+def _rules(source: SourceFile, asked: ReadOptions) -> ImportBatch:
     home = os.path.realpath(asked.home)
     folder = os.path.realpath(source.folder)
     below = os.path.relpath(folder, home).split("/")
@@ -232,10 +232,10 @@ def _rules(source: Source, asked: Asked) -> Taken:
         source.text(), where=source.where, scope=scope, folder="" if holds_for == "." else holds_for
     )
     place = top if scope == Scope.REPO else ""
-    return Taken(tuple(msgspec.structs.replace(item, place=place) for item in found.items), found.left)
+    return ImportBatch(tuple(msgspec.structs.replace(item, place=place) for item in found.items), found.left)
 
 
-def _dated(item: Item, source: Source) -> Item:
+def _dated(item: Item, source: SourceFile) -> Item:
     """An item that says nothing of its time is as old as its file."""
     created = item.created_at or utc(source.changed)
     return msgspec.structs.replace(

@@ -13,8 +13,8 @@ import msgspec
 
 from forged.importing.blocks import lines_of
 from forged.importing.categories import category_of
-from forged.importing.markdown import Statement, cut
-from forged.importing.values import Item, Left, Taken, fitting_cues
+from forged.importing.markdown import MarkdownStatement, cut
+from forged.importing.values import ImportBatch, Item, SkippedItem, fitting_cues
 from forged.memory import Category, Scope
 
 _IMPORT = re.compile(r"(?<![\w`@/])@((?:~/|\.{1,2}/|/)?[\w.-][\w./-]*)")
@@ -33,7 +33,7 @@ _MEANINGS = {
 }
 
 
-def rules(text: str, *, where: str, scope: str, folder: str = "") -> Taken:
+def rules(text: str, *, where: str, scope: str, folder: str = "") -> ImportBatch:
     """The statements of one file. `folder` is the one it holds for, below the top of its repository."""
     header, body, skipped = _parted(text)
     told, left = _header(header, where)
@@ -52,12 +52,12 @@ def rules(text: str, *, where: str, scope: str, folder: str = "") -> Taken:
                     scope=scope,
                 )
             )
-    left += [Left(f"{where}:{first + skipped}", why) for first, _, why in found.left]
-    return Taken(tuple(items), tuple(left))
+    left += [SkippedItem(f"{where}:{first + skipped}", why) for first, _, why in found.left]
+    return ImportBatch(tuple(items), tuple(left))
 
 
 def _item(
-    statement: Statement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
+    statement: MarkdownStatement, *, where: str, above: tuple[str, ...], cues: tuple[str, ...], scope: str
 ) -> Item:
     statement_said = _with_headings(statement, above)
     default = Category.CODING_PREFERENCES if scope == Scope.USER else Category.PROJECT_CONVENTIONS
@@ -65,7 +65,7 @@ def _item(
     return Item(text=statement_said, where=where, scope=scope, category=category, cues=cues)
 
 
-def _with_headings(statement: Statement, above: tuple[str, ...]) -> str:
+def _with_headings(statement: MarkdownStatement, above: tuple[str, ...]) -> str:
     telling = tuple(each for each in statement.headings if not _CUSTOMARY.fullmatch(each))
     return msgspec.structs.replace(statement, headings=(*above, *telling)).said
 
@@ -73,10 +73,10 @@ def _with_headings(statement: Statement, above: tuple[str, ...]) -> str:
 # --- imports -------------------------------------------------------------------------------------------
 
 
-def _imports(statement: Statement, where: str, skipped: int) -> list[Left]:
+def _imports(statement: MarkdownStatement, where: str, skipped: int) -> list[SkippedItem]:
     at = f"{where}:{statement.first + skipped}"
     return [
-        Left(at, f"what it imports from {name} is not read; import that file by itself")
+        SkippedItem(at, f"what it imports from {name} is not read; import that file by itself")
         for name in _imported(statement.text)
     ]
 
@@ -92,7 +92,7 @@ def _imported(text: str) -> Iterator[str]:
                     yield name
 
 
-def _is_import_alone(statement: Statement) -> bool:
+def _is_import_alone(statement: MarkdownStatement) -> bool:
     words = statement.text.split()
     return bool(words) and all(word.startswith("@") for word in words) and any(_imported(statement.text))
 
@@ -125,9 +125,9 @@ def _header_end(lines: Sequence[str], at: int) -> int:
     return at
 
 
-def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Left]]:
+def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
     """Cues, and keys that say nothing here."""
-    values, left = dict[str, list[str]](), list[Left]()
+    values, left = dict[str, list[str]](), list[SkippedItem]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):
         key = _KEY.fullmatch(line)
@@ -135,7 +135,9 @@ def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[Lef
             meaning = _MEANINGS.get(key[1].lower().replace("_", ""))
             current = values.setdefault(meaning, []) if meaning else None
             if meaning is None:
-                left.append(Left(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory"))
+                left.append(
+                    SkippedItem(f"{where}:{number}", f"the key {key[1][:40]!r} has no place in a memory")
+                )
             elif current is not None:
                 current += _texts(key[2])
         elif current is not None and line.strip():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from forged.errors import MemoryFormatError, WorkspaceError
-from forged.importing.values import Left
+from forged.importing.values import SkippedItem
 
 MEMORIES = ".forge"
 MOST_ENTRIES = 100_000
@@ -26,7 +26,7 @@ PASSED_BY = frozenset(
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceFile(msgspec.Struct, frozen=True):
     """One file: where it lies, what a person is told of it, and when it was changed, in Unix seconds."""
 
     path: str
@@ -53,7 +53,7 @@ class Source(msgspec.Struct, frozen=True):
         return text
 
 
-def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Source:
+def read_file(path: str, where: str, most: int, *, follow: bool = False) -> SourceFile:
     """Read one file of at most so many bytes. Raises MemoryFormatError, saying why it is not read."""
     try:
         fd = os.open(path, _READ | (0 if follow else os.O_NOFOLLOW))
@@ -71,7 +71,7 @@ def read_file(path: str, where: str, most: int, *, follow: bool = False) -> Sour
             raise MemoryFormatError(f"cannot be read: {error.strerror}") from error
     if len(data) > most:
         raise MemoryFormatError(f"larger than {_size(most)}")
-    return Source(path, where, data, status.st_mtime)
+    return SourceFile(path, where, data, status.st_mtime)
 
 
 class Walk:
@@ -83,18 +83,18 @@ class Walk:
     def __init__(self, top: str, wanted: Callable[[str], int], *, with_memories: bool = False) -> None:
         """`wanted` tells how large a file of this path below the top may be, 0 if nobody wants it."""
         self._with_memories = with_memories
-        self.left: list[Left] = []
+        self.left: list[SkippedItem] = []
         self._top = top
         self._wanted = wanted
         self._entries = 0
         self._bytes = 0
 
-    def __iter__(self) -> Iterator[Source]:
+    def __iter__(self) -> Iterator[SourceFile]:
         yield from self._below(self._top, "", 0)
 
-    def _below(self, folder: str, below: str, depth: int) -> Iterator[Source]:
+    def _below(self, folder: str, below: str, depth: int) -> Iterator[SourceFile]:
         if depth > MOST_DEPTH:
-            self.left.append(Left(below, f"lies more than {MOST_DEPTH} folders deep"))
+            self.left.append(SkippedItem(below, f"lies more than {MOST_DEPTH} folders deep"))
             return
         for entry in self._listed(folder, below):
             where = f"{below}{entry.name}"
@@ -105,9 +105,9 @@ class Walk:
             elif most := self._wanted(where):
                 yield from self._file(entry, where, most)
 
-    def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[Source]:
+    def _folder(self, entry: os.DirEntry[str], where: str, depth: int) -> Iterator[SourceFile]:
         if entry.name == MEMORIES and not self._with_memories:
-            self.left.append(Left(where, "memories of forged; import that folder by itself"))
+            self.left.append(SkippedItem(where, "memories of forged; import that folder by itself"))
         elif self._with_memories or entry.name not in PASSED_BY:
             yield from self._below(entry.path, f"{where}/", depth + 1)
 
@@ -119,27 +119,27 @@ class Walk:
         except OSError as error:
             if not below:
                 raise WorkspaceError(f"{folder} cannot be read: {error.strerror}") from error
-            self.left.append(Left(below, f"cannot be read: {error.strerror}"))
+            self.left.append(SkippedItem(below, f"cannot be read: {error.strerror}"))
             return []
         if len(found) > room:
             self.left.append(
-                Left(below or ".", f"more than {MOST_ENTRIES:,} files and folders; import it in parts")
+                SkippedItem(below or ".", f"more than {MOST_ENTRIES:,} files and folders; import it in parts")
             )
         self._entries += len(found[:room])
         return sorted(found[:room], key=lambda entry: entry.name)
 
-    def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[Source]:
+    def _file(self, entry: os.DirEntry[str], where: str, most: int) -> Iterator[SourceFile]:
         if entry.is_symlink():
-            self.left.append(Left(where, "a symbolic link; import the file that it leads to"))
+            self.left.append(SkippedItem(where, "a symbolic link; import the file that it leads to"))
             return
         try:
             source = read_file(entry.path, where, most)
         except MemoryFormatError as error:
-            self.left.append(Left(where, str(error)))
+            self.left.append(SkippedItem(where, str(error)))
             return
         self._bytes += len(source.data)
         if self._bytes > MOST_BYTES:
-            self.left.append(Left(where, f"more than {_size(MOST_BYTES)} in all; import it in parts"))
+            self.left.append(SkippedItem(where, f"more than {_size(MOST_BYTES)} in all; import it in parts"))
             return
         yield source
 

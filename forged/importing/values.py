@@ -53,18 +53,18 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     memory_id: str = ""
 
 
-class Left(msgspec.Struct, frozen=True, order=True):
+class SkippedItem(msgspec.Struct, frozen=True, order=True):
     """What was not taken over: where it stands, and why. The text itself is not repeated."""
 
     where: str
     why: str
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ImportBatch(msgspec.Struct, frozen=True):
     """What one or several sources came to. `formats` counts their files."""
 
     items: tuple[Item, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[SkippedItem, ...] = ()
     formats: dict[str, int] = {}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.files import atomic
-from forged.importing import Asked, copied, export, new_file, taken
+from forged.importing import ReadOptions, copied, export, new_file, taken
 from tests.data.memories import memory, put
 
 
@@ -25,7 +25,7 @@ def test_repositories_of_one_name_have_names_of_their_own_and_no_path_is_told(tm
 
     assert [part.name for part in told.parts] == ["my_shop", "my_shop-2", "_dist", "build"]
     assert str(tmp_path) not in (tmp_path / "out/forged-export.json").read_text()
-    found = taken(str(tmp_path / "out"), Asked(home=str(tmp_path)))
+    found = taken(str(tmp_path / "out"), ReadOptions(home=str(tmp_path)))
     assert {(item.repo, item.memory_id) for item in found.items} == {
         ("my_shop", "mem_0"),
         ("my_shop-2", "mem_1"),

@@ -6,11 +6,11 @@ import unicodedata
 
 import pytest
 
-from forged.importing import Left, Place, Places, edges, planned
+from forged.importing import Destination, RepositoryPaths, SkippedItem, edges, planned
 from forged.importing.values import Item, Link, fitting_cues, new_id
 
 FORMS = ["NFC", "NFD"]
-HERE = Places("/w/shop", "shop", {"blog": "/w/blog"})
+HERE = RepositoryPaths("/w/shop", "shop", {"blog": "/w/blog"})
 
 
 def item(text, where="a:1", **fields):
@@ -31,13 +31,15 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
     )
 
     assert [(move.item.text, move.place) for move in moves] == [
-        ("a", Place("/w/shop", "user")),
-        ("b", Place("/w/shop", "repo")),
-        ("c", Place("/w/shop", "repo")),
-        ("d", Place("/w/blog", "repo")),
-        ("f", Place("/w/other", "repo")),
+        ("a", Destination("/w/shop", "user")),
+        ("b", Destination("/w/shop", "repo")),
+        ("c", Destination("/w/shop", "repo")),
+        ("d", Destination("/w/blog", "repo")),
+        ("f", Destination("/w/other", "repo")),
     ]
-    assert left == (Left("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),)
+    assert left == (
+        SkippedItem("x:5", "it is of the repository 'mail'; --into NAME=PATH says where that is"),
+    )
 
 
 @pytest.mark.parametrize("told", FORMS)
@@ -45,7 +47,7 @@ def test_memories_go_to_the_user_to_the_repository_of_their_name_or_where_the_pe
 def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
     """An export from a Mac names its folders in another form than Linux does."""
     caf, bar = (unicodedata.normalize(told, name) for name in ("café", "bär"))
-    places = Places(
+    places = RepositoryPaths(
         "/w/cafe", unicodedata.normalize(here, "café"), {unicodedata.normalize(here, "bär"): "/w/bar"}
     )
 
@@ -55,7 +57,7 @@ def test_repositories_are_known_by_name_in_any_unicode_form(told, here):
 
 
 def test_what_is_said_of_all_repositories_holds_for_those_that_were_not_named():
-    places = Places("/w/shop", "shop", {"": "/w/all", "blog": "/w/blog"})
+    places = RepositoryPaths("/w/shop", "shop", {"": "/w/all", "blog": "/w/blog"})
     moves, left = planned(
         (item("a"), item("b", repo="mail"), item("c", repo="blog"), item("d", place="/x")), places
     )
@@ -78,9 +80,9 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
 
     assert [move.item.where for move in moves] == ["a:1", "c:3", "d.md"]
     assert left == (
-        Left("b:2", "it says the same as a:1"),
-        Left("e.md", "it says the same as d.md"),
-        Left("f.md", "another file has the same id: d.md"),
+        SkippedItem("b:2", "it says the same as a:1"),
+        SkippedItem("e.md", "it says the same as d.md"),
+        SkippedItem("f.md", "another file has the same id: d.md"),
     )
 
 
