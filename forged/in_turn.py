@@ -1,11 +1,11 @@
-"""Whose work goes on next: a piece of work that takes the event loop some milliseconds waits for its turn.
+"""Round-robin scheduling of CPU-bound work on the event loop, one client at a time.
 
-Each client has a `QueueClient` in the one `FairQueue`. Its requests are begun by `QueueClient.begin`; what they do later waits
-with `turn()`, in a task that runs in the `context` of its place. Places are served in rounds, one piece of
-each, what goes on before what is begun, and one piece in a turn of the loop: so a ping waits for one piece,
-and a client for one piece of each other client, however much another has asked for. A place that is held has
-no turns. Work for nobody in particular goes on at once; who is cancelled gives up its turn. Nothing is
-raised.
+Each client has a `QueueClient` in the one `FairQueue`. Its requests are begun by `QueueClient.begin`; what
+they do later waits with `turn()`, in a task that runs in its `context`. Clients are served in rounds, one
+piece of each, what goes on before what is begun, and one piece in a turn of the loop: so a ping waits for one
+piece, and a client for one piece of each other client, however much another has asked for. A client that is
+held has no turns. Work for nobody in particular goes on at once; who is cancelled gives up its turn. Nothing
+is raised.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_place: ContextVar[QueueClient | None] = ContextVar("place", default=None)
+_client: ContextVar[QueueClient | None] = ContextVar("client", default=None)
 
 
 class FairQueue:
-    """All places with work that waits, in the order of the round."""
+    """All clients with work that waits, in the order of the round."""
 
     def __init__(self) -> None:
         self._round: dict[QueueClient, None] = {}
@@ -39,21 +39,21 @@ class FairQueue:
         asyncio.get_running_loop().call_soon(self._next)
         return True
 
-    def join(self, place: QueueClient) -> None:
-        self._round[place] = None
+    def join(self, client: QueueClient) -> None:
+        self._round[client] = None
         self.take()
 
     def _next(self) -> None:
         self._is_taken = False
         while self._round and not self._is_taken:
-            place = next(iter(self._round))
-            del self._round[place]
-            if place.go_on():
+            client = next(iter(self._round))
+            del self._round[client]
+            if client.go_on():
                 self.take()
-                if place.is_waiting:
-                    self._round[place] = None
-            elif place.is_waiting and not place.is_held:
-                self._behind[place] = None
+                if client.is_waiting:
+                    self._round[client] = None
+            elif client.is_waiting and not client.is_held:
+                self._behind[client] = None
 
     def thread_began(self) -> None:
         self.in_threads += 1
@@ -62,15 +62,15 @@ class FairQueue:
         self.in_threads -= 1
         if not self.in_threads:
             behind, self._behind = self._behind, {}
-            for place in behind:
-                self.join(place)
+            for client in behind:
+                self.join(client)
 
 
 class QueueClient:
-    """One client's place in the line. While it `is_held` its work waits: its peer takes no replies."""
+    """One client of the queue. While it `is_held` its work waits: its peer takes no replies."""
 
-    def __init__(self, line: FairQueue) -> None:
-        self.line = line
+    def __init__(self, queue: FairQueue) -> None:
+        self.queue = queue
         self.is_held = False
         self.context = _in_context_of(self)
         self._going_on: deque[asyncio.Future[None]] = deque()
@@ -82,18 +82,18 @@ class QueueClient:
 
     def begin(self, work: Callable[[], None]) -> None:
         """Have `work` called when it is its turn: at once, if nobody else wants this one."""
-        if not (self.is_held or self.is_waiting) and self.line.take():
+        if not (self.is_held or self.is_waiting) and self.queue.take():
             work()
             return
         self._beginnings.append(work)
-        self.line.join(self)
+        self.queue.join(self)
 
     async def turn(self) -> None:
-        if not (self.is_held or self.line.in_threads or self._going_on) and self.line.take():
+        if not (self.is_held or self.queue.in_threads or self._going_on) and self.queue.take():
             return
         waiting = asyncio.get_running_loop().create_future()
         self._going_on.append(waiting)
-        self.line.join(self)
+        self.queue.join(self)
         await waiting
 
     def hold(self) -> None:
@@ -102,13 +102,13 @@ class QueueClient:
     def release(self) -> None:
         self.is_held = False
         if self.is_waiting:
-            self.line.join(self)
+            self.queue.join(self)
 
     def go_on(self) -> bool:
         """Do one piece of what waits here; whether there was one that may be done now."""
         if self.is_held:
             return False
-        while self._going_on and not self.line.in_threads:
+        while self._going_on and not self.queue.in_threads:
             if not (waiting := self._going_on.popleft()).done():
                 waiting.set_result(None)
                 return True
@@ -118,26 +118,26 @@ class QueueClient:
         return True
 
 
-def _in_context_of(place: QueueClient) -> Context:
+def _in_context_of(client: QueueClient) -> Context:
     context = copy_context()
-    context.run(_place.set, place)
+    context.run(_client.set, client)
     return context
 
 
 async def turn() -> None:
     """Wait until it is the turn of whoever this task works for: what follows may take some milliseconds."""
-    if (place := _place.get()) is not None:
-        await place.turn()
+    if (client := _client.get()) is not None:
+        await client.turn()
 
 
 async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
     """What `work` returns: a long piece, done beside the loop when it is its turn."""
     running = asyncio.get_running_loop().run_in_executor
-    if (place := _place.get()) is None:
+    if (client := _client.get()) is None:
         return await running(thread, work)
-    await place.turn()
-    place.line.thread_began()
+    await client.turn()
+    client.queue.thread_began()
     try:
         return await running(thread, work)
     finally:
-        place.line.thread_ended()
+        client.queue.thread_ended()

@@ -1,9 +1,9 @@
 """Hand-over of a daemon's place and vectors, to another daemon or to systemd.
 
 `take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
-configuration and all that it is made of, so that nothing is left to fail. Out: a `AddressClaim`, held by the lock.
-Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side: who
-asked, at the other end of a connection, and waits.
+configuration and all that it is made of, so that nothing is left to fail. Out: an `AddressClaim`, held by the
+lock. Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side:
+who asked, at the other end of a connection, and waits.
 
 Either may die at any moment. The old daemon goes on as long as it has not said that the place is given, and
 the successor begins when it has, and when the old one has hung up: never do two serve. A lock belongs to the

@@ -1,7 +1,7 @@
 """From the payload of a hook to what happened, in the same words for every harness.
 
-In: bytes that a harness wrote, and its row of the table of harnesses. Out: an `HookEvent`, or None for one that
-is passed over: an event that the row does not know, a subagent's, a prompt that no person sent. Raised:
+In: bytes that a harness wrote, and its row of the table of harnesses. Out: a `HookEvent`, or None for one
+that is passed over: an event that the row does not know, a subagent's, a prompt that no person sent. Raised:
 PayloadError, which never quotes the payload. A field of a wrong type is as good as none.
 """
 

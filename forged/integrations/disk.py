@@ -1,8 +1,8 @@
 """Files of a person and of agents: read whole, written whole or not at all, never half and never elsewhere.
 
 A link is followed to the file that it stands for, which keeps its place and its mode: many people have their
-settings in a folder of their own and link to them. Raised is IntegrationError, with a sentence that says what is in
-the way and what to do.
+settings in a folder of their own and link to them. Raised is IntegrationError, with a sentence that says what
+is in the way and what to do.
 """
 
 from __future__ import annotations

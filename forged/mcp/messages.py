@@ -1,7 +1,7 @@
 """JSON-RPC 2.0, one message a line, as MCP has it: what a line says, and what is sent back as a line.
 
-A line comes from any program and is taken for nothing until it was looked at. Raised is MessageError, which is
-what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
+A line comes from any program and is taken for nothing until it was looked at. Raised is MessageError, which
+is what goes back for it. Batches are refused: MCP had them in one version, and no client of it sends any.
 """
 
 from __future__ import annotations

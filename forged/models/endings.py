@@ -1,8 +1,9 @@
 """How a chat reply ended: whether there is an answer in it, or else the word and the sentence for why not.
 
-In goes what came of a reply (`ModelReply`), out comes a `Flaw`, or None for an answer. Providers name the end of
-a reply in words of their own (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`, `refusal`),
-so a word is known by its parts. An unknown word, or none, says nothing against a text that is there.
+In goes what came of a reply (`ModelReply`), out comes a `Flaw`, or None for an answer. Providers name the end
+of a reply in words of their own (`length`, `MAX_TOKENS`, `model_length`, `content_filter: SAFETY`,
+`refusal`), so a word is known by its parts. An unknown word, or none, says nothing against a text that is
+there.
 """
 
 from __future__ import annotations

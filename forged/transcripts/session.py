@@ -1,9 +1,9 @@
 """A past session of an agent: what a person and the model said, in its order, and nothing else.
 
-A format reads the lines of a file, or rows of a database, into a `SessionDraft`: it leaves out what is no prose of
-the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a `Session` of
-it as every conversation is read: private spans, blocks of our own injections, tool content in a text and what
-harnesses put around a message are cut out. Nothing is raised.
+A format reads the lines of a file, or rows of a database, into a `SessionDraft`: it leaves out what is no
+prose of the two (calls and output of tools, thoughts, what the harness wrote itself). `finished` makes a
+`Session` of it as every conversation is read: private spans, blocks of our own injections, tool content in a
+text and what harnesses put around a message are cut out. Nothing is raised.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def _holds_line(info: int, owner: int) -> bool:
 
 
 def _as_it_is(top: str, owner: int, home: str) -> str:
-    """Whether git tracks or ignores such files already: `tracked`, `ignored`, or nothing. Raises ExcludeError.
+    """Return `tracked` or `ignored` as git has such files already, or nothing. Raises ExcludeError.
 
     Git is asked only in what belongs to this user: its configuration can name programs.
     """
@@ -294,7 +294,7 @@ def _as_it_is(top: str, owner: int, home: str) -> str:
 
 
 def _index_names(top: str) -> bool:
-    """Return True if the index holds a file of forged, as far as can be read without git. Raises ExcludeError."""
+    """Return True if the index names a file of forged; read without git. Raises ExcludeError."""
     git_dir = os.path.join(top, ".git")
     if os.path.isfile(git_dir):
         with open(git_dir, "rb") as link:

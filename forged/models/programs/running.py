@@ -1,8 +1,8 @@
 """One call of a program: a text on its standard input, what it printed on its standard output.
 
-In goes a command, an environment and a folder that has been made for it; out comes `ProcessResult`. The program has
-an empty directory and a TMPDIR in that folder, a session of its own, and nothing of it or of the folder is
-left when the call is over, is cancelled, or its process is killed (see `guard`).
+In goes a command, an environment and a folder that has been made for it; out comes `ProcessResult`. The
+program has an empty directory and a TMPDIR in that folder, a session of its own, and nothing of it or of the
+folder is left when the call is over, is cancelled, or its process is killed (see `guard`).
 """
 
 from __future__ import annotations
