@@ -27,7 +27,7 @@ LAYERS = """
     hooks | transcripts
     config | entities | documents
     text
-    conversation | memory | counters | log | in_turn | slots | activity | program | build_id
+    conversation | memory | counters | log | fair_queue | slots | activity | program | build_id
     errors
     =
 """

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import ProviderError
+from forged.fair_queue import Slots, logged, retrieved
 from forged.files.watcher import Watcher
 from forged.models.lane import Lane
 from forged.retrieval import recaller
@@ -20,7 +21,6 @@ from forged.retrieval.rank import search_all
 from forged.retrieval.two_languages import TwoLanguages
 from forged.scopes import resolve
 from forged.scopes.cjk_views import CjkViews
-from forged.slots import Slots, logged, retrieved
 from forged.writing.together import Together
 from tests.support.clock import turns
 

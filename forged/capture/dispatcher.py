@@ -42,9 +42,9 @@ from forged.capture.values import (
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
+from forged.fair_queue import logged
 from forged.files import Root
 from forged.memory import Memory, Origin, utc_now
-from forged.slots import logged
 from forged.state import Document, Event, State
 from forged.trust import elsewhere
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from forged.capture.queue import CaptureQueue
 from forged.errors import StoreError
-from forged.slots import logged
+from forged.fair_queue import logged
 from forged.state import Change, Event, State
 
 _AFTER_S = 0.5

@@ -15,7 +15,6 @@ from functools import partial
 
 import msgspec
 
-from forged.activity import Activity
 from forged.build_id import build_id
 from forged.capture import Keeper, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, Config, Loaded
@@ -26,6 +25,7 @@ from forged.daemon.probes import probes
 from forged.daemon.sharing import make_machines, make_marks, make_shared
 from forged.daemon.worker_settings import capture_off, worker_settings
 from forged.errors import ProviderError
+from forged.fair_queue import Activity
 from forged.files import Root, Watcher
 from forged.log import LogSettings
 from forged.map import VectorMap

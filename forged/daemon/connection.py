@@ -24,8 +24,7 @@ from typing import Any, Protocol
 from forged.counters import Metrics
 from forged.daemon import peer
 from forged.errors import ForgedError
-from forged.in_turn import FairQueue, QueueClient
-from forged.slots import logged
+from forged.fair_queue import FairQueue, QueueClient, logged
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, Reply, Request

@@ -18,8 +18,7 @@ from forged.counters import Metrics
 from forged.daemon import peer
 from forged.daemon.connection import ServerConnection, Service
 from forged.daemon.listening import BACKLOG
-from forged.in_turn import FairQueue
-from forged.slots import logged
+from forged.fair_queue import FairQueue, logged
 from forged_client.protocol import HandOver
 
 MAX_CONNECTIONS = 128

@@ -31,11 +31,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 from watchfiles._rust_notify import RustNotify  # documented for direct use in watchfiles' API pages
 
+from forged.fair_queue import retrieved
 from forged.files.arrivals import instances_held, refusal
 from forged.files.roots import Root, upwards
 from forged.files.watch_mark import WatchBarrier
 from forged.files.watched_places import EVERYTHING, Watched, WatchedPlaces, below
-from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 

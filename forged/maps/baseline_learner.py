@@ -14,10 +14,10 @@ import logging
 import numpy as np
 
 from forged.errors import ProviderError
+from forged.fair_queue import logged
 from forged.map import LEAST_DIMENSION, Baseline
 from forged.maps.identity import Identity
 from forged.models import Health, Kind, Purpose, Vectors
-from forged.slots import logged
 from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)

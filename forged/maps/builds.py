@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
+from forged.fair_queue import retrieved
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Draft
 from forged.maps.embed_line import EmbedLine, Place
 from forged.maps.root_index import RootIndex
 from forged.models import LONGEST_ASKED_S, Health
-from forged.slots import retrieved
 from forged.trust import TrustRegistry
 
 logger = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
+from forged.fair_queue import retrieved
 from forged.maps.embed_line import AT_ONCE, EmbedLine, Place
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.models import Purpose, Vectors
-from forged.slots import retrieved
 
 # These may be the fault of one text; anything else is the fault of the endpoint.
 _MAY_BE_ONE_TEXT = frozenset({"bad_input", "server", "bad_reply", "unreachable", "timeout"})

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from forged.slots import Rank, Slots
+from forged.fair_queue import Rank, Slots
 
 AT_ONCE = 4
 _WINDOW_S = 60.0

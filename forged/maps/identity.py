@@ -20,9 +20,9 @@ from collections.abc import Callable
 import numpy as np
 
 from forged.errors import ProviderError
+from forged.fair_queue import retrieved
 from forged.maps.remembered import Remembered
 from forged.models import Embedder, Purpose, Vectors
-from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 

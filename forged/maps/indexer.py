@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from forged.counters import Metrics
+from forged.fair_queue import logged
 from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
 from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.build_events import BuildEvents
@@ -27,7 +28,6 @@ from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
 from forged.memory import Scope
 from forged.models import Embedder, Health
-from forged.slots import logged
 from forged.text.tokens import estimate
 from forged.trust import TrustRegistry
 

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
+from forged.fair_queue import retrieved
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
 from forged.maps.embed_line import Place
-from forged.slots import retrieved
 
 T = TypeVar("T")
 

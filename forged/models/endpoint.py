@@ -35,13 +35,13 @@ import msgspec
 from forged.config import is_usable_url, shown_url
 from forged.counters import Departure
 from forged.errors import ConfigError, ProviderError
+from forged.fair_queue import retrieved
 from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
 from forged.models.outbound import Door, Leaving
 from forged.models.quoting import Unsaid, quotable
 from forged.models.texts import sendable
-from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 # httpx logs every URL, with its query, at info; a query may hold a key.

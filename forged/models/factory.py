@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forged.activity import Activity
 from forged.config import (
     BUILTIN_LEXICAL,
     BUILTIN_RULES,
@@ -28,6 +27,7 @@ from forged.config import (
     runs_in_process,
 )
 from forged.errors import ConfigError
+from forged.fair_queue import Activity
 from forged.models import ChatModel, Door, Embedder, Health
 
 _M = TypeVar("_M")

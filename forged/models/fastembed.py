@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from forged.activity import Activity
 from forged.config import bare_name
 from forged.errors import ProviderError
+from forged.fair_queue import Activity
 from forged.models import Kind, Vectors
 from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 

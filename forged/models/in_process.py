@@ -39,8 +39,8 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from forged.activity import Activity
 from forged.errors import ProviderError
+from forged.fair_queue import Activity
 from forged.models import Kind, Purpose, Vectors
 from forged.models.lane import Lane
 from forged.models.texts import exceeds, fitting, ready

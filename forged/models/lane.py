@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from forged.slots import Slots, retrieved
+from forged.fair_queue import Slots, retrieved
 
 T = TypeVar("T")
 

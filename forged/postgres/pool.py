@@ -19,13 +19,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
+from forged.fair_queue import logged
 from forged.models import Condition
 from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
 from forged.postgres.failures import shared_error
 from forged.postgres.health import ServerHealth
 from forged.postgres.migrating import require_current
 from forged.postgres.values import Settings
-from forged.slots import logged
 
 CONNECTIONS = 4
 """The most that a daemon has."""

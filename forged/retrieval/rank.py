@@ -13,9 +13,9 @@ import time
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
+from forged.fair_queue import retrieved
 from forged.map import room
 from forged.scopes import NotRead, Question, Ranked, Rows, Source
-from forged.slots import retrieved
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from forged.errors import ForgedError, ProviderError
+from forged.fair_queue import retrieved
 from forged.map import Part
 from forged.models import Purpose, RetryBudget, Vectors
 from forged.retrieval.pipeline import FIRST_BUILD, reason_of
@@ -26,7 +27,6 @@ from forged.retrieval.recall import Facts, Recollection, compared_by
 from forged.retrieval.tuning import ModelsInUse
 from forged.retrieval.values import See, near
 from forged.scopes import CjkSource, CjkViews, FileSource, OverEntities, Question, Ranked, Rows, View
-from forged.slots import retrieved
 from forged.text.cjk import is_cjk
 
 logger = logging.getLogger(__name__)

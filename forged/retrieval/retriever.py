@@ -16,6 +16,7 @@ import asyncio
 
 from forged.counters import Metrics
 from forged.errors import ProviderError
+from forged.fair_queue import retrieved
 from forged.models import RetryBudget
 from forged.retrieval.pipeline import FIRST_BUILD, Pipeline, held_by, reason_of
 from forged.retrieval.queries import Queried
@@ -24,7 +25,6 @@ from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
 from forged.scopes import Source
-from forged.slots import retrieved
 
 
 class Retriever:

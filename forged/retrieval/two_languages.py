@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+from forged.fair_queue import retrieved
 from forged.retrieval.rank import fused, missing
 from forged.scopes import Question, Ranked, Rows, Source
-from forged.slots import retrieved
 from forged.text.cjk import is_cjk
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from forged import in_turn
+from forged import fair_queue
 from forged.map import (
     CANDIDATES,
     UNGATED,
@@ -65,12 +65,12 @@ class FileSource:
         """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
         vectors = question.vectors
         if vectors is None:
-            await in_turn.turn()
+            await fair_queue.turn()
             return self._rows(question)
         if len(self._view) * vectors.size >= _INLINE_WORK:
-            return await in_turn.in_thread(self._thread, partial(self._rows, question))
+            return await fair_queue.in_thread(self._thread, partial(self._rows, question))
         with joined(self._among, self._view.maps, vectors, self._view.key) as waiting:
-            await in_turn.turn()
+            await fair_queue.turn()
             cosines = waiting.cosines()
         return self._rows(question, cosines)
 

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from forged import in_turn
+from forged import fair_queue
 from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.map import VectorMap
 
@@ -29,7 +29,7 @@ class OverEntities:
         """The best first; `place` of each is the map's among `maps`, and the memory's id."""
         if not any(map(len, maps)):
             return ()
-        return await in_turn.in_thread(self._thread, partial(self._search, tuple(maps), query))
+        return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
 
     def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
         graphs = [self._graph(home) for home in maps]

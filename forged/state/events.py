@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
+from forged.fair_queue import logged
 from forged.memory import utc_now
-from forged.slots import logged
 from forged.state.cutting import CutCount, CutEvent
 from forged.state.database import Change, Database
 from forged.state.event_rows import Dead, EventTables, Stored

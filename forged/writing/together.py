@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from forged.slots import logged, retrieved
+from forged.fair_queue import logged, retrieved
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from forged.activity import Activity
+from forged.fair_queue import Activity
 from forged.models.in_process import InProcessEmbedder, LoadedModel
 from forged.models.lane import Lane
 from tests.models.test_in_process import Model

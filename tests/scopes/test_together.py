@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from forged.in_turn import FairQueue, QueueClient
+from forged.fair_queue import FairQueue, QueueClient
 from forged.map import compared
 from forged.scopes import FileSource, Question, View, together
 from tests.data.maps import vector_map

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from forged import config
-from forged.activity import Activity
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
@@ -21,6 +20,7 @@ from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.sessions import Sessions
 from forged.daemon.handlers.talks import Talks
 from forged.daemon.handlers.turn import Lists
+from forged.fair_queue import Activity
 from forged.files import Watcher
 from forged.maps import Indexer
 from forged.models import Governor, Health

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from forged import in_turn
+from forged import fair_queue
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
 from forged.daemon.handlers.details import full_record
@@ -189,7 +189,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     place = await within(context, place, request.scope, request.agent_id, sessions=True)
     view = await context.view(place, request.min_generation)
     view = with_sessions(context, view, request.ids[:_MOST_IN_REPLY], request.scope)
-    await in_turn.turn()
+    await fair_queue.turn()
     found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
     items = [item for _, holders in found for item in holders]
     missing = tuple(wanted for wanted, holders in found if not holders)
@@ -220,7 +220,7 @@ async def list_page(
     view = await context.view(place, request.min_generation)
     view = of_session(context, view, request)
     maps = view.maps if not request.all_repos else await everywhere(context, place)
-    await in_turn.turn()
+    await fair_queue.turn()
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     rows = newest(chosen, start, count)

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from forged import in_turn
-from forged.in_turn import FairQueue, QueueClient
+from forged import fair_queue
+from forged.fair_queue import FairQueue, QueueClient
 from tests.support.clock import PATIENCE_S, turns, until
 
 
@@ -25,7 +25,7 @@ class Client:
 
     def go_on(self, number: int) -> asyncio.Task[None]:
         async def work() -> None:
-            await in_turn.turn()
+            await fair_queue.turn()
             self._log.append(f"{self._name}+{number}")
 
         return asyncio.get_running_loop().create_task(work(), context=self.place.context)
@@ -105,7 +105,7 @@ async def test_beside_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
 
     with ThreadPoolExecutor(1) as thread:
         running = asyncio.get_running_loop().create_task(
-            in_turn.in_thread(thread, long), context=a.place.context
+            fair_queue.in_thread(thread, long), context=a.place.context
         )
         try:
             await until(began.is_set)
@@ -123,7 +123,7 @@ async def test_beside_a_long_piece_in_a_thread_work_is_begun_and_none_goes_on():
 async def test_work_for_nobody_does_not_wait():
     _, (a,) = clients("a")
     a.begin(*range(9))
-    work = in_turn.turn()
+    work = fair_queue.turn()
     try:
         work.send(None)
     except StopIteration:

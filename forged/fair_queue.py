@@ -11,11 +11,13 @@ is raised.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar, copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -141,3 +143,77 @@ async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
         return await running(thread, work)
     finally:
         client.queue.thread_ended()
+
+
+class Activity:
+    """Of all agents together; a person who looks how the daemon fares is none."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._asked_at = float("-inf")
+
+    def asked(self) -> None:
+        self._asked_at = self._clock()
+
+    def quiet(self, seconds: float) -> bool:
+        """Whether nobody has asked for so long."""
+        return self._clock() - self._asked_at >= seconds
+
+
+logger = logging.getLogger(__name__)
+
+Rank = tuple[float, ...]
+
+
+class Slots:
+    """As many slots as `most` says, which is at least one."""
+
+    def __init__(self, most: Callable[[], int]) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting: list[tuple[Callable[[], Rank], asyncio.Future[None]]] = []
+
+    async def take(self, rank: Callable[[], Rank] = tuple) -> None:
+        """Wait for a slot; `rank` is asked whenever one is free."""
+        if not self._waiting and self._taken < self._most():
+            self._taken += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((rank, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting = [each for each in self._waiting if each[1] is not turn]
+            else:  # it was given, and at the same moment nobody wanted it any more
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        self._taken -= 1
+        while self._waiting and self._taken < self._most():
+            # The first of those with the highest rank.
+            place = max(range(len(self._waiting)), key=lambda at: self._waiting[at][0]())
+            _, turn = self._waiting.pop(place)
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(None)
+
+    def close(self) -> None:
+        """Cancel all who wait."""
+        waiting, self._waiting = self._waiting, []
+        for _, turn in waiting:
+            turn.cancel()
+
+
+def retrieved(work: asyncio.Future[Any]) -> None:
+    """Take the exception of work that its caller may have given up: it is no news then."""
+    if not work.cancelled():
+        work.exception()
+
+
+def logged(work: asyncio.Future[Any]) -> None:
+    """Log the failure of work in the background, which should have none."""
+    if not work.cancelled() and (error := work.exception()) is not None:
+        name = work.get_name() if isinstance(work, asyncio.Task) else "a call"
+        logger.error("background work failed work=%s", name, exc_info=error)
