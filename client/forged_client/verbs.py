@@ -67,7 +67,7 @@ class _Awaited(Protocol):
     async def ask(self, request: Request[R], *, timeout_s: float | None = None) -> R: ...
 
 
-class verb(Generic[P, A]):
+class verb(Generic[P, A]):  # noqa: N801 - read as a declaration
     """A method of both clients that takes what makes a request and returns its reply."""
 
     def __init__(self, make: Callable[P, Made[A]]) -> None:
@@ -111,7 +111,7 @@ class verb(Generic[P, A]):
     @property
     def __signature__(self) -> Signature:
         """The request's own fields and its reply, for `help` and editors."""
-        from inspect import Parameter, signature
+        from inspect import Parameter, signature  # noqa: PLC0415 - costs more than a call
 
         hints, told = get_type_hints(self._make), signature(self._make)
         own = (each for name, each in told.parameters.items() if name not in Request.__struct_fields__)
@@ -337,8 +337,8 @@ def _capture(
     What one frame cannot hold goes out in several, within the one deadline. `agent` is the name that
     `retrieve` gets, too.
     """
-    from forged_client.parts import Parts
-    from forged_client.said import MessageSnapshot
+    from forged_client.parts import Parts  # noqa: PLC0415 - most processes only ask
+    from forged_client.said import MessageSnapshot  # noqa: PLC0415
 
     request = Capture(workspace=workspace, session_id=session_id, kind=kind, event_id=new_key(), agent=agent)
     return iter(Parts(request, MessageSnapshot(messages, last_summary_index)))

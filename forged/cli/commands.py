@@ -101,10 +101,10 @@ _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"forged.cli.{VERBS[cmd_name][0]}")
@@ -119,7 +119,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"there is no verb {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("LazyGroup"):
             formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
 

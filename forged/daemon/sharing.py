@@ -28,7 +28,7 @@ def make_shared(
     if not config.shared.url:
         return None, ""
     try:
-        from forged.postgres import Shared, settings_of
+        from forged.postgres import Shared, settings_of  # noqa: PLC0415 - what it needs is an extra
 
         settings = settings_of(config, env)
         assert settings is not None
@@ -44,7 +44,7 @@ def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
     """What has other machines hear of what is forgotten here."""
     if shared is None:
         return None
-    from forged.postgres import OwnMarks
+    from forged.postgres import OwnMarks  # noqa: PLC0415 - as above
 
     return OwnMarks(state.replicas, shared.scopes, shared.settings.user_id)
 
@@ -62,7 +62,7 @@ def make_machines(
     """What keeps the files of users and agents in step with the server, where they are shared."""
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
-    from forged.postgres import Machines
+    from forged.postgres import Machines  # noqa: PLC0415 - as above
 
     return Machines(
         shared, home=home, state=state, indexer=indexer, writer=writer, trust=trust, take_away=take_away

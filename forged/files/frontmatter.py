@@ -238,7 +238,7 @@ def front(text: str, wanted: Collection[str], first: int) -> Front:
             return Front(None)
         raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
     # 10 ms of a daemon's start: most stores hold files in the written form alone.
-    from forged.files.yaml_text import load, mended
+    from forged.files.yaml_text import load, mended  # noqa: PLC0415
 
     notes: tuple[str, ...] = ()
     try:

@@ -109,7 +109,7 @@ class Watcher:
                 began = time.monotonic()
                 try:
                     await self._follow(thread)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - supervisor: whatever a backend may raise
                     if self._is_of_single_roots(error):
                         continue
                     lasted = time.monotonic() - began > _LAST_PAUSE_S

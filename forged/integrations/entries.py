@@ -28,7 +28,7 @@ class SettingsEntry(msgspec.Struct, frozen=True):
     value: object
 
 
-class Unfit(ValueError):
+class Unfit(ValueError):  # noqa: N818 - reads as the state it names
     """The settings are of another form than the agent's own; `str()` says which."""
 
 

@@ -180,7 +180,7 @@ class Bridge:
             line = messages.answer(number, work(asked, self._root))
         except MessageError as refused:
             line = messages.refusal(MessageError(refused.code, str(refused), number))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a thread that ends without a word leaves the agent waiting
             _complain(f"{method} failed: {type(error).__name__}")
             told = f"memory failed ({type(error).__name__}); the user finds out why with `forgectl doctor`"
             line = messages.refusal(MessageError(messages.OUR_FAULT, told, number))
@@ -194,10 +194,10 @@ class Bridge:
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:
-                    import site
+                    import site  # noqa: PLC0415 - finds where msgspec is; nothing before needs it
 
                     site.main()
-                from forged.mcp.calls import Calls
+                from forged.mcp.calls import Calls  # noqa: PLC0415
 
                 self._calls = Calls(*self._place)
             return self._calls

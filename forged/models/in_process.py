@@ -148,7 +148,7 @@ class InProcessEmbedder:
         texts: list[str],
         kind: Kind = "passage",
         *,
-        purpose: Purpose,
+        purpose: Purpose,  # noqa: ARG002 - nothing leaves this process
         deadline: float | None = None,
     ) -> Vectors:
         """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.

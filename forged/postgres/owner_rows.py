@@ -9,6 +9,8 @@ by one statement, which sees rows and marks at one moment.
 psycopg's errors become SharedError; a ProviderError says that nothing may leave now.
 """
 
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
 from __future__ import annotations
 
 import time

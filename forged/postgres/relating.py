@@ -5,6 +5,8 @@ of. Everything is of one owner, so that one machine of a distributed server answ
 the row as it stands after a write, and goes with it: nothing leads over what was forgotten or replaced.
 """
 
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
 from __future__ import annotations
 
 import asyncio

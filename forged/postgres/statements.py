@@ -4,6 +4,8 @@ Each names the owner whose rows it wants, by `=`, so that it touches one partiti
 distributed server). `set_name` is the set of tables of an embedding model, "" for the main one.
 """
 
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
 from __future__ import annotations
 
 from functools import cache

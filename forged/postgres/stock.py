@@ -4,6 +4,8 @@ What is asked here is asked while somebody brings, lists or removes a document, 
 SharedError, also while nothing may leave: a name of a document is text of this machine.
 """
 
+# ruff: noqa: S608 - what is put into the text are names from this package, never a value
+
 from __future__ import annotations
 
 import time

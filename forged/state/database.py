@@ -40,7 +40,7 @@ _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_CHECKRESE
 _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_READONLY": errno.EROFS}
 
 
-class Damaged(StoreError):
+class Damaged(StoreError):  # noqa: N818 - reads as the state it names
     """The file holds something else than what was written to it."""
 
 
@@ -230,7 +230,7 @@ def connect(path: str) -> Connection:
     It is locked as long as it is open: nobody else writes to it, and SQLite needs no shared memory. Where the
     file system has no locks a rollback journal takes the place of the WAL.
     """
-    import sqlite3
+    import sqlite3  # noqa: PLC0415 - 12 ms, which the start of the daemon need not wait for
 
     with explained(path):
         _make_private(path)
@@ -239,7 +239,7 @@ def connect(path: str) -> Connection:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname not in _NO_LOCKS:
                 raise
-        from urllib.parse import quote
+        from urllib.parse import quote  # noqa: PLC0415 - for a file system without locks alone
 
         unlocked = sqlite3.connect(f"file:{quote(path)}?nolock=1", isolation_level=None, uri=True)
         return _configured(unlocked)
@@ -299,7 +299,7 @@ def _overwrite(connection: Connection) -> None:
 
     It was not acknowledged, and would be done twice. The smallest write there is takes its place.
     """
-    import sqlite3
+    import sqlite3  # noqa: PLC0415
 
     with contextlib.suppress(sqlite3.Error):
         (number,) = connection.execute("PRAGMA user_version").fetchone()
@@ -310,7 +310,7 @@ def _overwrite(connection: Connection) -> None:
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
     """Turn an error of SQLite or the system into a StoreError that a person can act on."""
-    import sqlite3
+    import sqlite3  # noqa: PLC0415
 
     try:
         yield

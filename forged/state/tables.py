@@ -5,6 +5,8 @@ Every table has a key, when its row was put (Unix seconds) and a value as Messag
 file and raises Damaged if an old one is not whole.
 """
 
+# ruff: noqa: S608 - the names in the statements are those of tables
+
 from __future__ import annotations
 
 import hashlib
@@ -29,7 +31,7 @@ FORMAT = 9
 _CHECKSUM_BYTES = 8
 
 
-class Outdated(StoreError):
+class Outdated(StoreError):  # noqa: N818 - names what the file is
     """The file is whole and of an older format."""
 
     def __init__(self, number: int) -> None:

@@ -57,7 +57,7 @@ _REFS = "--format=%(refname)%00%(objectname)%00%(upstream)%00%(upstream:remotena
 _GUESSED = ("main", "master")
 
 
-class GitFailed(ForgedError):
+class GitFailed(ForgedError):  # noqa: N818 - reads as what happened
     """Git gave no answer that can be used."""
 
 

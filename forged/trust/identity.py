@@ -114,5 +114,5 @@ def _birth_ns(path: str, status: os.stat_result) -> int:
 
 
 @cache
-def _statx():  # type: ignore[no-untyped-def]
+def _statx():  # type: ignore[no-untyped-def]  # noqa: ANN202 - a function of ctypes, or None
     return getattr(ctypes.CDLL(None, use_errno=True), "statx", None)

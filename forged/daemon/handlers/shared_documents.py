@@ -30,7 +30,7 @@ def shared_of(daemon: Daemon) -> Shared | None:
 
 
 def stock_of(shared: Shared) -> ServerDocuments:
-    from forged.postgres import ServerDocuments
+    from forged.postgres import ServerDocuments  # noqa: PLC0415 - what it needs is an extra
 
     return ServerDocuments(shared)
 
@@ -74,7 +74,7 @@ async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[s
 
 def _row(memory: Memory, said: Said, since: datetime | None) -> Stored:
     """A piece as a row that is newer than the mark of when its document was taken away before."""
-    from forged.postgres import Stored
+    from forged.postgres import Stored  # noqa: PLC0415 - as above
 
     assert memory.piece is not None
     created = datetime.fromisoformat(memory.created_at)

@@ -80,8 +80,8 @@ def main(model: str, folder: str, of: str) -> None:
 
 
 def _make(model: ModelFile, folder: str, of: str) -> None:
-    from forged.models.e5.graph import graph_of
-    from forged.models.e5.vocabulary import table_of
+    from forged.models.e5.graph import graph_of  # noqa: PLC0415 - onnx is needed here and only here
+    from forged.models.e5.vocabulary import table_of  # noqa: PLC0415
 
     words = io.BytesIO()
     np.save(words, table_of(model))

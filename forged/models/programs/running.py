@@ -114,7 +114,7 @@ class _Process(asyncio.SubprocessProtocol):
         if len(kept) <= self._streams[fd]:
             kept += data
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         self._streams.pop(fd, None)
         if not self._streams:
             self.read.set()
