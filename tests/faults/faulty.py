@@ -26,7 +26,6 @@ from multiprocessing.queues import Queue
 import msgspec
 
 from forged.__main__ import main
-from forged.daemon import build
 from tests.faults.orders import ORDERS, Fault, Fired, note
 
 _real_link, _real_unlink, _real_fsync, _real_replace = os.link, os.unlink, os.fsync, os.replace
@@ -186,5 +185,7 @@ if ORDERS in os.environ:
     install("daemon" if __name__ == "__main__" else "worker", os.environ[ORDERS])
 
 if __name__ == "__main__":
+    from forged.daemon import build  # not above: each of a thousand workers would import the whole daemon
+
     build.CALLS_PER_MINUTE = 0
     main()

@@ -131,11 +131,11 @@ class Telling:
 
     def finished(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until so many events have been finished since the daemon started."""
-        eventually(lambda: self.report().finished >= count, timeout_s, 0.01)
+        eventually(lambda: self.report().finished >= count, timeout_s)
 
     def drained(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until nothing waits any more."""
-        eventually(lambda: self.report().state == "idle", timeout_s)
+        eventually(lambda: self.report().state == "idle", timeout_s, 0.05)
 
     def killed(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a fault has killed the daemon."""
@@ -156,7 +156,7 @@ class Telling:
 
     def gone(self, since: float) -> float:
         """Wait until no process of a dead daemon is left; seconds that took."""
-        eventually(lambda: not self.remaining(), pause_s=0.005)
+        eventually(lambda: not self.remaining())
         return time.monotonic() - since
 
     def remaining(self) -> list[int]:

@@ -49,6 +49,7 @@ class Writing:
     answered: dict[str, Remembered] = field(default_factory=dict)
     repeated: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
+    serves: threading.Event = field(default_factory=threading.Event)  # clear while no daemon does
 
     def run(self, writer: int) -> None:
         with self.daemon.client(trusts=False, timeout_s=PATIENCE_S) as client:
@@ -66,7 +67,8 @@ class Writing:
                     assert told.status in ("error", "unavailable", "timeout"), told
                     assert "internal" not in told.reason, told
                     self.repeated += 1
-                    time.sleep(0.02)  # until the daemon is back
+                    time.sleep(0.02)
+                    self.serves.wait(PATIENCE_S)
                 self.answered[text] = told
 
 
@@ -99,11 +101,14 @@ def test_two_hundred_killed_daemons_lose_and_double_nothing_that_was_written(pla
         daemon.trust(top)
         with daemon.client() as client:
             writing.head = client.remember(str(top), "What everybody replaces.").memory_id
+        writing.serves.set()
         for thread in threads:
             thread.start()
         for _, spot in zip(range(_KILLS), itertools.cycle(_SPOTS), strict=False):
             struck(daemon, faults, spot)
+            writing.serves.clear()
             daemon.start()
+            writing.serves.set()
         writing.ended.set()
         for thread in threads:
             thread.join(PATIENCE_S)
