@@ -112,7 +112,7 @@ MAY_CATCH_ALL = {
     "forged.writing.together": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
-    "forged.capture.asking": "a question of a worker is answered with nothing: no fault ends the daemon",
+    "forged.capture.supervisor": "a question of a worker is answered with nothing: no fault ends the daemon",
     "forged.capture.dispatcher": "the list for a classifier is a help: no fault in it ends the daemon",
     "forged.mcp.loop": "a thread that ends without a word leaves an agent waiting",
     "forged.log": "a line whose values cannot be shown ends nobody",

@@ -1,6 +1,6 @@
 """Hands one event after the other to the worker, and ends each: done, tried again later, or given up.
 
-The worker proposes what an event comes to, and the keeper makes documents of that. These are written down,
+The worker proposes what an event comes to, and the committer makes documents of that. These are written down,
 with ids, before the first file is put in place; so an event that comes again is only put in place, and a file
 that is there already is one that is done. An event leaves the queue only when it has left the disk or lies
 among the dead; if the disk does not allow that, it is tried again and the worker is not asked twice. Nothing
@@ -21,14 +21,13 @@ from typing import Protocol
 
 import msgspec
 
-from forged.capture.asking import Asking, LastWord, MakeSupervisor
+from forged.capture.committer import CommitResult
 from forged.capture.gate import Gate
-from forged.capture.hearing import Spoken
-from forged.capture.intake import Intake
-from forged.capture.keeper import Put
-from forged.capture.news import News, unanswered
+from forged.capture.intake import Cleaned, Submission
+from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, Refusal, names_memory
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
+from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
 from forged.capture.values import (
     Classified,
     Classify,
@@ -60,14 +59,14 @@ Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 _Documents = tuple[Document, ...]
 
 
-class Keeps(Protocol):
-    """What the dispatcher needs of a Keeper."""
+class Commits(Protocol):
+    """Part of a Committer that the dispatcher needs."""
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]: ...
 
     async def decide(self, event: Event, classified: Classified) -> tuple[_Documents, Tally]: ...
 
-    async def put(self, documents: _Documents, tops: Sequence[str]) -> Put: ...
+    async def put(self, documents: _Documents, tops: Sequence[str]) -> CommitResult: ...
 
     async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None: ...
 
@@ -76,7 +75,7 @@ class Dispatcher:
     """One for the daemon. The queue says what is under way.
 
     `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
-    model should know about; `vectors` are the local model's of some texts; `keeper` decides and writes.
+    model should know about; `vectors` are the local model's of some texts; `committer` decides and writes.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Dispatcher:
         metrics: Metrics,
         rank: Rank,
         vectors: VectorsOf,
-        keeper: Keeps,
+        committer: Commits,
         off_record: OffRecord,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],
@@ -101,19 +100,19 @@ class Dispatcher:
         self._gate = gate
         self._metrics = metrics
         self._rank = rank
-        self._keeper = keeper
+        self._committer = committer
         self._off_record = off_record
         self._clock = clock
         self._judged = state.judged
         self._forgotten = state.forgotten
-        self.news = News(state.judged, classifier=settings.classifier)
+        self.news = Notifications(state.judged, classifier=settings.classifier)
         self._looked_at = float("-inf")
         self._changed = asyncio.Event()
         self.ended = asyncio.Event()  # set once for everybody who waits, whenever an event is over
         self._background: set[asyncio.Task[None]] = set()
-        self._asking = Asking(
+        self._call = WorkerCall(
             settings=settings,
-            heads=keeper.heads,
+            heads=committer.heads,
             vectors=vectors,
             stands=self._stands,
             departed=state.outbound.add,
@@ -121,7 +120,7 @@ class Dispatcher:
             start=self._start,
             on_ready=self.wake,
         )
-        self.supervisor = self._asking.supervisor
+        self.supervisor = self._call.supervisor
         self.last_success = self.last_error = ""
 
     async def run(self) -> None:
@@ -150,38 +149,43 @@ class Dispatcher:
         task.add_done_callback(logged)
         task.add_done_callback(self._background.discard)
 
-    def answer(self, spoken: Spoken, taken: Intake, keys: Sequence[str]) -> None:
+    def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
         """Say of what a person does not want remembered, or wants forgotten, that it is so, or the command.
 
         `keys` tell the messages apart: one that comes again is answered already.
         """
-        top = spoken.roots[0].top if spoken.roots else ""
-        for at, place in enumerate(taken.refusing):
-            points_back = taken.points_before and not at
-            if not (points_back and self.news.point_back(spoken.session_id, keys[place])):
-                self.news.off_record(spoken.session_id, spoken.agent, top, keys[place])
-        for number, (place, text) in enumerate(taken.forgets):
-            self._start(self._say_which(spoken, text, f"{keys[place]} {number}"))
+        top = submission.roots[0].top if submission.roots else ""
+        for at, place in enumerate(cleaned.refusing):
+            points_back = cleaned.points_before and not at
+            if not (points_back and self.news.point_back(submission.session_id, keys[place])):
+                self.news.off_record(submission.session_id, submission.agent, top, keys[place])
+        for number, (place, text) in enumerate(cleaned.forgets):
+            self._start(self._say_which(submission, text, f"{keys[place]} {number}"))
 
-    async def _say_which(self, spoken: Spoken, text: str, key: str) -> None:
+    async def _say_which(self, submission: Submission, text: str, key: str) -> None:
         """Find the memory that a sentence asks to forget, and have the command said that forgets it.
 
         Where none is found, that is said unless something was forgotten since: an agent may have done it.
         """
-        found = await self._keeper.meant(spoken.roots, text)
+        found = await self._committer.meant(submission.roots, text)
         if found is not None:
             root, memory = found
             self.news.meant(
-                spoken.session_id, spoken.agent, root, key, memory_id=memory.id, content=memory.content
+                submission.session_id,
+                submission.agent,
+                root,
+                key,
+                memory_id=memory.id,
+                content=memory.content,
             )
             return
-        was_done = 0 < max(spoken.said_at, default=0) <= self._forgotten.newest
-        if names_memory(text) and spoken.roots and not was_done:
-            self.news.meant(spoken.session_id, spoken.agent, spoken.roots[0], key)
+        was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
+        if names_memory(text) and submission.roots and not was_done:
+            self.news.meant(submission.session_id, submission.agent, submission.roots[0], key)
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""
-        self._asking.cancel()
+        self._call.cancel()
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
@@ -259,7 +263,7 @@ class Dispatcher:
             if self._is_paused(event) or not self._can_give(waiting):
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
-            answer = await self._asking.ask(Classify(event, known, attempts))
+            answer = await self._call.ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
             documents, refused = await self._decided(event, answer.classified)
@@ -270,7 +274,7 @@ class Dispatcher:
             self.news.refused(event, refused)
             waiting.cut = answer.classified.cut
             if not documents:
-                return self._done(waiting, Put())
+                return self._done(waiting, CommitResult())
             self._events.decided(event.id, documents)
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
@@ -281,7 +285,7 @@ class Dispatcher:
                 return self._unwritten(error)
         if await self._is_elsewhere(waiting) or waiting.is_cancelled:
             return 0.0
-        put = await self._keeper.put(self._events.documents(event.id) or (), event.tops)
+        put = await self._committer.put(self._events.documents(event.id) or (), event.tops)
         if put.reason:
             return self._failed(waiting, Failed(event.id, put.reason, put.trouble))
         return self._done(waiting, put)
@@ -369,7 +373,7 @@ class Dispatcher:
             self._gate.answered(event, classified.usage)
         if refused := self._off_record.of(session_of(event)):
             classified = _without_refused(classified, refused)
-        documents, tally = await self._keeper.decide(event, classified)
+        documents, tally = await self._committer.decide(event, classified)
         self._metrics.capture_invalid += tally.invalid
         self._metrics.capture_duplicates += tally.duplicates
         self._metrics.secrets_redacted += tally.secrets
@@ -377,7 +381,7 @@ class Dispatcher:
         told = (*classified.refused, *tally.refused)
         return documents, (*told, *unanswered(event, documents, told))
 
-    def _done(self, waiting: Waiting, put: Put) -> float | None:
+    def _done(self, waiting: Waiting, put: CommitResult) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
@@ -394,7 +398,7 @@ class Dispatcher:
         self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
-    def _failed(self, waiting: Waiting, answer: LastWord) -> float:
+    def _failed(self, waiting: Waiting, answer: LastReport) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
         event, gate = waiting.event, self._gate_of(waiting.event)
         if not isinstance(answer, Failed):
@@ -441,7 +445,7 @@ def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Clas
     return msgspec.structs.replace(classified, proposals=tuple(stays))
 
 
-def _is_told(document: Document, put: Put) -> bool:
+def _is_told(document: Document, put: CommitResult) -> bool:
     """Whether a person hears of it: it is on disk, or waits since now."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

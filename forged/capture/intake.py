@@ -1,27 +1,121 @@
-"""Clean messages for capture: cut injected text, secrets, and sentences that are off the record.
+"""From what an agent hands over to the events that wait: what is new of it, clean, whole, and in slices.
 
-`take_in` gets utterances without tool content and returns them as they may wait, be stored or leave for a
-model; it raises nothing, and nothing waits, is stored or leaves that has not passed here. What forged itself
-injected must not be learnt. What a person does not want remembered is cut out of the assistant's answers too.
-Secrets are looked for a second time before a file is written.
+`Intake.take` gets a submission and returns what it comes to. Of a turn and an end of session only what the
+session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in
+parts is judged when all parts are there. Of a past session that is learned from, only what was judged neither
+live nor before is new, and its time is that of the words. What a session brings along that is new to all
+sessions may be from before: it has the time at which another session said it, else its messages before the
+newest prompt have none.
+
+`take_in` cleans: what forged injected must not be learnt, secrets go, and so do sentences that are off the
+record, with what the assistant says of them. Nothing waits, is stored or leaves that has not passed there.
+`places` finds a window in the capture cursor, the digests of what a session has said. Windows grow at their
+end, lose their beginning, come late or again, and two agents may share a session; so a window that lies
+within what is known is all known, one that goes on where that ends is new from there, and of any other each
+message is known as often as it was said. Nothing is raised; long text is read in threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+import hashlib
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import TypeVar
 
 import msgspec
 
-from forged.capture.off_record import Refusal, cut, refused_in, without_repeats
+from forged.capture.off_record import OffRecord, Refusal, cut, prepare, refused_in, without_repeats
+from forged.capture.queue import TimedMessage, slices
 from forged.conversation import Utterance
+from forged.counters import Metrics
+from forged.errors import StoreError
+from forged.files import Root
+from forged.memory import utc
+from forged.state import DIGEST_BYTES, Event, Kind, Part, Progress, State, Watermark
 from forged.text.injected_text import InjectedText
-from forged.text.redaction import redact
+from forged.text.redaction import INLINE_LENGTH, redact
+from forged.text.tokens import BYTES_PER_TOKEN
+from forged.trust import stored_identity
 
+MOST_PARTS = 4096
 # Characters; no secret is longer, not even a private key.
 LONGEST_SECRET = 16_000
+# Of a response in its session's memory: as many as a piece of a document has.
+_MOST_TOKENS = 512
+# Turns that come in one capture are as far apart.
+_APART_S = 1e-5
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Messages from the newest prompt on by which a window is known again.
+_MOST_COMPARED = 8
+_ALL_IS_JUDGED = frozenset({"compaction", "explicit"})
+T = TypeVar("T")
 
 
-class Intake(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True):
+    """The acknowledgement: accepted, coalesced, durable or rejected and then why; in how many slices."""
+
+    word: str
+    reason: str = ""
+    slices: int = 0
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
+
+    `said_at` is when each message was said (Unix seconds, 0: nobody knows), where that is told. Of a past
+    session `mark` is its reader's word for all of it, which stands with the last of its messages. `take` sets
+    the `identities` of `roots`. `headless`: a script runs the agent.
+    """
+
+    kind: Kind
+    session_id: str
+    roots: tuple[Root, ...]
+    said: tuple[Utterance, ...]
+    injected: Collection[str] = ()
+    event_id: str = ""
+    part: int = 0
+    parts: int = 1
+    begun: bool = False
+    goes_on: bool = False
+    agent: str = ""
+    said_at: tuple[float, ...] = ()
+    mark: str = ""
+    identities: tuple[str, ...] = ()
+    headless: bool = False
+
+    @property
+    def problem(self) -> str:
+        """Why the numbers of a capture make no sense, or nothing."""
+        if self.event_id and not _ID.fullmatch(self.event_id):
+            return "event_id: use at most 64 letters, digits, `_` and `-`"
+        if not (1 <= self.parts <= MOST_PARTS and 0 <= self.part < self.parts):
+            return f"part {self.part} of {self.parts}: parts are numbered from 0, and at most {MOST_PARTS}"
+        if self.parts > 1 and not self.event_id:
+            return "a capture in parts needs an event_id"
+        return ""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Events of a submission, and what is stored with them: the cursor of their session, a capture's end.
+
+    Of a past session it is how far that was `learned` from. `is_known`: all that was said was taken before.
+    """
+
+    events: tuple[Event, ...] = ()
+    session: str = ""
+    cursor: Watermark | None = None
+    capture_id: str = ""
+    is_urgent: bool = True
+    learned: Progress | None = None
+    is_known: bool = False
+
+
+class Cleaned(msgspec.Struct, frozen=True):
     """Messages after cleaning, None where nothing is left; counts of secrets and echoes that were cut.
 
     `refusing` are the places of messages with something that must not be kept, `refused` the words of each
@@ -38,6 +132,269 @@ class Intake(msgspec.Struct, frozen=True):
     points_before: bool = False
 
 
+class Intake:
+    """One for the daemon; lives in its event loop. Submissions of one session come one after the other."""
+
+    def __init__(
+        self,
+        state: State,
+        metrics: Metrics,
+        off_record: OffRecord,
+        *,
+        is_urgent: Callable[[Sequence[str]], bool] | None,
+        full: Callable[[int, int], str],
+        answer: Callable[[Submission, Cleaned, Sequence[str]], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`is_urgent` says whether something must not wait for more.
+
+        `full` says why so many events of so many bytes cannot wait, or nothing; `answer` answers who does not
+        want something remembered, or wants it forgotten.
+        """
+        self._state = state
+        self._metrics = metrics
+        self._off_record = off_record
+        self._is_urgent = is_urgent
+        self._full = full
+        self._answer = answer
+        self._clock = clock
+        self._is_prepared = False
+
+    async def take(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+        """Return what a submission comes to, or its outcome where it comes to no events now.
+
+        `key` is that of its session, nothing for one without.
+        """
+        # Fresh, and not with the workspace: a new clone within five seconds is another root.
+        identities = await asyncio.to_thread(self._looked_at, submission.roots)
+        submission = msgspec.structs.replace(submission, identities=identities)
+        take = self._whole if submission.parts == 1 else self._part
+        return await take(submission, event_id, key)
+
+    async def pass_over(self, submission: Submission, key: str) -> bool:
+        """Count what is said under a pause as taken, so that no window brings it along.
+
+        Return False if nothing of it is new.
+        """
+        row = await _read(submission.said, lambda: digests(submission.said, key))
+        now, stands = self._now(key), places(self._known(key).digests, row)
+        new = _new(row, stands, (now,) * len(stands))
+        if not new or submission.kind == "learned":
+            return False
+        cursor = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
+        self._state.heard.update({key: cursor})
+        return True
+
+    def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
+        """Return the identity of each root, in a thread; the first one reads the wordings of refusals too."""
+        if not self._is_prepared:
+            prepare()
+            self._is_prepared = True
+        return tuple(map(stored_identity, roots))
+
+    async def _whole(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+        """Take a capture that came at once: what is known already is not even looked through for secrets."""
+        if not submission.said:
+            return Outcome("rejected", "nothing_to_capture")
+        row = await _read(submission.said, lambda: digests(submission.said, key))
+        stands = places(self._known(key).digests, row)
+        new = [place is None or submission.kind in _ALL_IS_JUDGED for place in stands]
+        fresh = tuple(each for each, is_new in zip(submission.said, new, strict=True) if is_new)
+        taken = await self._clean(submission, fresh, key)
+        left = iter(taken.window)
+        window = [next(left) if is_new else None for is_new in new]
+        part = Part(tuple(window), row, submission.begun, submission.goes_on)
+        return await self._judged(submission, event_id, key, (part,), is_answered=_is_answered(taken))
+
+    async def _part(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+        parts, is_answered = self._state.parts, False
+        if submission.part not in parts.of(submission.event_id):
+            row = await _read(submission.said, lambda: digests(submission.said, key))
+            taken = await self._clean(submission, submission.said, key)
+            is_answered = _is_answered(taken)
+            part = Part(taken.window, row, submission.begun, submission.goes_on)
+            if full := self._full(1, part.size):
+                return Outcome("rejected", full)
+            try:
+                await parts.put(submission.event_id, submission.part, part)
+            except StoreError as error:
+                return Outcome("rejected", f"storage_error: {error}")
+        there = parts.of(submission.event_id)
+        if any(number not in there for number in range(submission.parts)):
+            return Outcome("accepted")
+        whole = tuple(there[number] for number in range(submission.parts))
+        return await self._judged(submission, event_id, key, whole, is_answered=is_answered)
+
+    async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
+        """Cut out what must not be kept, and have it answered once a message."""
+        begun = submission.begun and said[:1] == submission.said[:1]
+        goes_on = submission.goes_on and said[-1:] == submission.said[-1:]
+        refused = self._off_record.of(key)
+
+        def cleaned() -> Cleaned:
+            return take_in(said, submission.injected, begun=begun, goes_on=goes_on, refused=refused)
+
+        taken = await _read(said, cleaned)
+        self._metrics.secrets_redacted += taken.redacted
+        self._metrics.echoes_removed += taken.echoes
+        self._off_record.add(key, taken.refused)
+        if submission.kind != "learned" and _is_answered(taken):
+            self._answer(submission, taken, [digests([each], key).hex() for each in said])
+        return taken
+
+    async def _judged(
+        self, submission: Submission, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
+    ) -> Taken:
+        """Make events of what is to be judged of all parts."""
+        now, known = self._now(key), self._known(key)
+        row = b"".join(part.digests for part in parts)
+        stands = places(known.digests, row)
+        is_whole = submission.kind in _ALL_IS_JUDGED
+        messages = _messages(parts)
+        fresh = await self._fresh_times(submission, key, messages, now)
+        turns = accumulate(
+            place is None and _begins_turn(each) for each, place in zip(messages, stands, strict=True)
+        )
+        times = [
+            (at + max(turn - 1, 0) * _APART_S if at == now else at) if place is None else known.times[place]
+            for place, at, turn in zip(stands, fresh, turns, strict=True)
+        ]
+        said = [
+            msgspec.structs.replace(each, heard_at=at)
+            for each, place, at in zip(messages, stands, times, strict=True)
+            if each is not None and (place is None or is_whole)
+        ]
+        taken = self._cursor(submission, key, _new(row, stands, times), now)
+        is_urgent = await self._urgent(submission.kind, said)
+        pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
+        ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
+        events = tuple(_event(submission, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
+        is_known = is_answered or all(place is not None for place in stands)
+        return msgspec.structs.replace(taken, events=events, is_urgent=is_urgent, is_known=is_known)
+
+    async def _fresh_times(
+        self, submission: Submission, key: str, messages: Sequence[TimedMessage | None], now: float
+    ) -> Sequence[float]:
+        """Return the time of each message if it is new to the session; 0 where it is unknown."""
+        count = len(messages)
+        if len(submission.said_at) == count:
+            return submission.said_at
+        if submission.kind == "learned":
+            return (0.0,) * count
+        if self._known(key).digests or not self._state.forgotten:
+            return (now,) * count
+        roles = [each.utterance.role if each is not None else "" for each in messages]
+        newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
+        if submission.parts > 1:
+            return (0.0,) * count
+        others, turn = tuple(self._state.heard.items()), submission.said[newest:][:_MOST_COMPARED]
+        before = await asyncio.to_thread(_said_before, turn, others) if turn else 0.0
+        return (0.0,) * newest + (before or now,) * (count - newest)
+
+    def _now(self, key: str) -> float:
+        """Return the time, later than every turn of a session even where the clock stepped back."""
+        before = self._state.heard.of(key).heard_last
+        return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
+
+    def _known(self, key: str) -> Watermark:
+        """What the session has said, live and as it was read afterwards."""
+        live, learned = self._state.heard.of(key), self._state.learned.get(key)
+        if learned is None:
+            return live
+        count = len(learned.digests) // DIGEST_BYTES
+        return Watermark(learned.digests + live.digests, ((count, learned.at), *live.runs))
+
+    def _cursor(
+        self, submission: Submission, key: str, new: Sequence[tuple[bytes, float]], now: float
+    ) -> Taken:
+        """Grow the session's cursor by new messages: digests and times."""
+        if submission.kind == "learned":
+            before = self._state.learned.get(key)
+            digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
+            progress = Progress(
+                agent=submission.agent,
+                session_id=submission.session_id,
+                mark=submission.mark,
+                digests=digests,
+                at=now,
+            )
+            return Taken(session=key, learned=progress)
+        cursor = self._state.heard.of(key)
+        for at, some in groupby(new, key=itemgetter(1)):
+            cursor = cursor.grown(b"".join(each for each, _ in some), at)
+        is_told = bool(key) and submission.kind != "explicit"
+        return Taken(session=key, cursor=cursor if is_told else None, capture_id=submission.event_id)
+
+    async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
+        if self._is_urgent is None or kind != "turn":
+            return True
+        typed = [each.utterance.text for each in said if each.utterance.role == "user"]
+        return bool(typed) and await asyncio.to_thread(self._is_urgent, typed)
+
+
+async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
+    """Do something that takes time with the length of a text: in a thread if it is long."""
+    if sum(len(each.text) for each in said) < INLINE_LENGTH:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def _is_answered(taken: Cleaned) -> bool:
+    """Return True if a refusal or a request to forget was cut out: its author gets an answer."""
+    return bool(taken.refusing or taken.forgets)
+
+
+def _messages(parts: Sequence[Part]) -> list[TimedMessage | None]:
+    """The messages of all parts, None for those of which nothing is left."""
+    found: list[TimedMessage | None] = []
+    for part in parts:
+        last = len(part.window) - 1
+        for place, each in enumerate(part.window):
+            begun, goes_on = part.begun and place == 0, part.goes_on and place == last
+            found.append(None if each is None else TimedMessage(each, 0, begun, goes_on))
+    return found
+
+
+def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, Watermark]]) -> float:
+    """Return the last time (Unix seconds) another session said this prompt and reply; 0 for never."""
+    newest = 0.0
+    for key, known in others:
+        stands = places(known.digests, digests(turn, key))
+        first = stands[0]
+        if first is not None and None not in stands:
+            newest = max(newest, known.times[first])
+    return newest
+
+
+def _begins_turn(each: TimedMessage | None) -> bool:
+    return each is not None and each.utterance.role == "user" and not each.begun
+
+
+def _new(row: bytes, stands: Sequence[int | None], times: Sequence[float]) -> list[tuple[bytes, float]]:
+    new = [at for at, place in enumerate(stands) if place is None]
+    return [(row[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES], times[at]) for at in new]
+
+
+def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
+    return Event(
+        id=event_id,
+        kind=submission.kind,
+        session_id=submission.session_id,
+        roots=submission.roots,
+        window=tuple(each.utterance for each in piece),
+        heard_at=tuple(each.heard_at for each in piece),
+        received_at=utc(now),
+        begun=piece[0].begun,
+        goes_on=piece[-1].goes_on,
+        agent=submission.agent,
+        identities=submission.identities,
+        headless=submission.headless,
+    )
+
+
+# --- cleaning ----------------------------------------------------------------------------------------
+
+
 def take_in(
     utterances: Sequence[Utterance],
     injected: Collection[str],
@@ -45,13 +402,13 @@ def take_in(
     begun: bool = False,
     goes_on: bool = False,
     refused: Sequence[Refusal] = (),
-) -> Intake:
+) -> Cleaned:
     """Return all messages without echoes, secrets, and what is not to be remembered.
 
     `injected` holds the contents of memories that were injected into this session, `refused` the words of
-    what was refused in it before. The first message may be
-    the rest of one that is `begun` and the last one only the beginning of one that `goes_on`: where they were
-    cut, so much stands in both that each leaves away what may be the half of a secret.
+    what was refused in it before. The first message may be the rest of one that is `begun` and the last one
+    only the beginning of one that `goes_on`: where they were cut, so much stands in both that each leaves
+    away what may be the half of a secret.
     """
     ours = InjectedText(injected)
     window: list[Utterance | None] = []
@@ -65,10 +422,10 @@ def take_in(
         end = LONGEST_SECRET if goes_on and place == len(utterances) - 1 else 0
         kept = clean.text[start : len(clean.text) - end]
         window.append(Utterance(utterance.role, kept) if kept.strip() else None)
-    return _on_record(Intake(tuple(window), secrets, echoes), refused)
+    return _on_record(Cleaned(tuple(window), secrets, echoes), refused)
 
 
-def _on_record(taken: Intake, before: Sequence[Refusal]) -> Intake:
+def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
     """Take out what is off the record, what was said of it before, and what the assistant says of it."""
     window = [*taken.window]
     refusing, texts, forgets = list[int](), list[str](), list[tuple[int, str]]()
@@ -108,3 +465,78 @@ def _place_before(window: Sequence[Utterance | None], place: int) -> int | None:
     """The place of the person's message before another one, None if there is none in the window."""
     before = (at for at in reversed(range(place)) if (each := window[at]) is not None and each.role == "user")
     return next(before, None)
+
+
+def response_of(text: str) -> str:
+    """As much of a response as its session remembers: its beginning, up to whole words."""
+    encoded = text.strip().encode("utf-8", "replace")
+    if len(encoded) <= (most := _MOST_TOKENS * BYTES_PER_TOKEN):
+        return encoded.decode()
+    beginning = encoded[:most].decode("utf-8", "ignore")
+    whole, _, _ = beginning.rpartition(" ")
+    return f"{whole or beginning}…"
+
+
+def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
+    """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
+    window = take_in(said, injected).window
+    return "" if not window or window[0] is None else response_of(window[0].text)
+
+
+# --- the capture cursor ------------------------------------------------------------------------------
+
+
+def digests(said: Iterable[Utterance], key: str) -> bytes:
+    """One after the other; the same message has another digest under another key.
+
+    Blanks around it do not count: what tells of a session live and what wrote it down differ in them.
+    """
+    salt = hashlib.blake2b(key.encode(), digest_size=32).digest()
+    return b"".join(_digest(each, salt) for each in said)
+
+
+def _digest(said: Utterance, salt: bytes) -> bytes:
+    text = f"{said.role}\n{said.text.strip()}".encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest()
+
+
+def places(known: bytes, window: bytes) -> tuple[int | None, ...]:
+    """Where each message of `window` stands in `known`, None for one that is new."""
+    count = len(window) // DIGEST_BYTES
+    if (start := _within(known, window)) is not None:
+        return tuple(range(start, start + count))
+    if overlap := _overlap(known, window):
+        end = len(known) // DIGEST_BYTES
+        return (*range(end - overlap, end), *[None] * (count - overlap))
+    return _by_counts(known, window)
+
+
+def _within(known: bytes, window: bytes) -> int | None:
+    """Where the window begins, the last time that all of it was said in a row."""
+    at = known.rfind(window)
+    while at > 0 and at % DIGEST_BYTES:
+        at = known.rfind(window, 0, at + len(window) - 1)
+    return None if at < 0 else at // DIGEST_BYTES
+
+
+def _overlap(known: bytes, window: bytes) -> int:
+    """With how many of its messages the window begins where the known sequence ends: the most."""
+    first = window[:DIGEST_BYTES]
+    for size in range(min(len(known), len(window)), 0, -DIGEST_BYTES):
+        start = len(known) - size
+        if known.startswith(first, start) and known[start:] == window[:size]:
+            return size // DIGEST_BYTES
+    return 0
+
+
+def _by_counts(known: bytes, window: bytes) -> tuple[int | None, ...]:
+    """The newest of the window are the newest that are known."""
+    stands = defaultdict[bytes, list[int]](list)
+    for place, digest in enumerate(_each(known)):
+        stands[digest].append(place)
+    newest_first = [stands[digest].pop() if stands[digest] else None for digest in reversed(_each(window))]
+    return tuple(reversed(newest_first))
+
+
+def _each(row: bytes) -> list[bytes]:
+    return [row[at : at + DIGEST_BYTES] for at in range(0, len(row), DIGEST_BYTES)]

@@ -28,8 +28,9 @@ from forged.capture.head import (
     score,
     units,
 )
-from forged.capture.rules.engine import presentable, proposals_in, scope_of, still_meant, without_lead_ins
+from forged.capture.rules.engine import presentable, proposals_in, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
+from forged.capture.rules.patterns import scope_of
 from forged.capture.rules.requests import (
     asks,
     behind_request,
@@ -72,14 +73,6 @@ _A_LITTLE = 0.3
 _WORDS_SAY = 2.0
 
 
-class More(msgspec.Struct, frozen=True):
-    """What of the rules' stays, what is kept beyond it, and what was asked for and is not."""
-
-    kept: tuple[Proposal, ...] = ()
-    proposals: tuple[Proposal, ...] = ()
-    refused: tuple[Refused, ...] = ()
-
-
 class LocalAnswers:
     """Judges what was typed by its rows, or by its words alone; by the shipped head unless told otherwise."""
 
@@ -87,8 +80,8 @@ class LocalAnswers:
         self._vectors = vectors
         self._judge = judge
 
-    def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> More:
-        """Return which of `kept` is no request's, and what of `said` is kept beside it."""
+    def more(self, event: Event, said: Sequence[Statement], kept: Sequence[Proposal]) -> Classified:
+        """Return which of `kept` is no request's, what of `said` is kept beyond it, and refused requests."""
         requests, found, judge, judged = self._judged(event, said)
         wanted = chosen(found, lambda text: judged[text].keep, judge.bar)
         asked, refused = _asked(requests, found, judged, judge)
@@ -107,15 +100,16 @@ class LocalAnswers:
         sure = tuple(each for each in proposals if each.content)
         # By words alone too much is likely.
         likely = _likely(found, judged, (*stays, *sure)) if judge.sees_rows else ()
-        return More(stays, (*sure, *likely), refused)
+        return Classified((*stays, *sure, *likely), author=Origin.TYPED, refused=refused)
 
-    def asked(self, event: Event) -> More:
+    def asked(self, event: Event) -> Classified:
         """Return what comes of explicit requests alone, of a headless event of worded ones."""
         requests, found, judge, judged = self._judged(event, still_meant(event))
         scope = Scope.REPO if event.headless else None
         found = tuple(unit for unit in found if unit.message in requests or not event.headless)
         asked, refused = _asked(requests, found, judged, judge, by_rules=True)
-        return More((), tuple(_proposal(unit, judged, "request", scope) for unit in asked), refused)
+        proposals = tuple(_proposal(unit, judged, "request", scope) for unit in asked)
+        return Classified(proposals, author=Origin.TYPED, refused=refused)
 
     def _judged(
         self, event: Event, said: Sequence[Statement]
@@ -131,42 +125,31 @@ class LocalAnswers:
         return requests, found, judge, dict(zip(texts, leanings, strict=True))
 
 
-class Overruled:
-    """`Classifier` over another; where that keeps nothing of an explicit request the local answer stands."""
+class WithRequests:
+    """`Classifier` over another; of what a script says only requests are kept.
 
-    def __init__(self, model: Classifier, local: LocalAnswers) -> None:
-        self._model = model
+    Of a model that keeps nothing of an explicit request the local answer `overrules`.
+    """
+
+    def __init__(self, classifier: Classifier, local: LocalAnswers, *, overrules: bool = False) -> None:
+        self._classifier = classifier
         self._local = local
+        self._overrules = overrules
 
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return what the model proposes, or what was asked for. Raises CallFailed."""
-        found = await self._model.classify(event, known, deadline=deadline, attempts=attempts)
-        if found.proposals:
+        """Return what the other proposes, or what was asked for. Raises CallFailed."""
+        if event.headless:
+            return self._local.asked(event)
+        found = await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
+        if found.proposals or not self._overrules:
             return found
         more = self._local.asked(event)
         author = Origin.TYPED if more.proposals else found.author
         return msgspec.structs.replace(
             found, proposals=more.proposals, refused=(*found.refused, *more.refused), author=author
         )
-
-
-class OfPeople:
-    """`Classifier` over another for what people say; of what a script says only requests are kept."""
-
-    def __init__(self, classifier: Classifier, local: LocalAnswers) -> None:
-        self._classifier = classifier
-        self._local = local
-
-    async def classify(
-        self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
-    ) -> Classified:
-        """Return what the other proposes, or what a headless event asks for. Raises CallFailed."""
-        if not event.headless:
-            return await self._classifier.classify(event, known, deadline=deadline, attempts=attempts)
-        more = self._local.asked(event)
-        return Classified(more.proposals, author=Origin.TYPED, refused=more.refused)
 
 
 def _asked(

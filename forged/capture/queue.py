@@ -17,25 +17,53 @@ An event that makes trouble is given up in the end. A killed worker counts again
 failure counts only if it says something about this event, and not about the endpoint or the disk, which would
 have met any other.
 
-No clock, no disk, no lock: the caller brings the time and acts on what is returned.
+No clock, no disk, no lock in the queue: the caller brings the time and acts on what is returned. The
+`EventFlusher` puts on disk what waits and is not there yet. `slices` makes windows of a conversation, of
+which each is an event's: of at most WINDOW_LIMIT characters and of whole messages. A longer message is cut
+where a paragraph, a line, a sentence or a word ends; secrets are gone before, so that none lies across a cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import Failed
-from forged.state import Event
+from forged.conversation import Utterance
+from forged.errors import StoreError
+from forged.fair_queue import logged
+from forged.state import Change, Event, State
 
+# Characters of a window.
+WINDOW_LIMIT = 64_000
 MOST_KILLS, MOST_FAILURES = 3, 5
 # An event's own back-off after a failed call, doubling; storage that is full is looked at more often.
 _RETRY_S, _RETRY_MOST_S, STORAGE_RETRY_S = 2.0, 60.0, 2.0
 _NOT_ITS_FAULT = frozenset({"unreachable", "rate_limited", "auth", "limit", "storage"})
 # Seconds without a word after which a session's turns wait for no others.
 IDLE_S = 60.0
+_FLUSH_AFTER_S = 0.5
+# Where to cut, best first; the cut is behind what matches.
+_ENDS = tuple(
+    re.compile(rf"(?s:.*){end}")
+    for end in (r"\n\s*\n", r"\n", r"(?:[.!?\u2026](?=\s)|[\u3002\uff01\uff1f])", r"\s")
+)
+
+
+class TimedMessage(msgspec.Struct, frozen=True):
+    """A message and when it was first heard, in Unix seconds.
+
+    One that is `begun` is the rest of the message before it, one that `goes_on` is not its end.
+    """
+
+    utterance: Utterance
+    heard_at: float
+    begun: bool = False
+    goes_on: bool = False
 
 
 class Waiting(msgspec.Struct, eq=False):
@@ -268,3 +296,96 @@ def session_of(event: Event) -> str:
     """
     roots = [f"{root.scope}:{root.top}" for root in event.roots]
     return "\0".join([event.session_id, *roots]) if event.session_id or roots else event.id
+
+
+class EventFlusher:
+    """Flushes queued events and capture cursors in one transaction, within a second. One for the daemon.
+
+    Of what a session has said nothing counts as taken whose event could be lost. What cannot be written stays
+    in memory and is tried again.
+    """
+
+    def __init__(self, state: State, queue: CaptureQueue) -> None:
+        self._state = state
+        self._queue = queue
+        self._task: asyncio.Task[None] | None = None
+        self._also: tuple[Change, ...] = ()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is not on disk."""
+        return bool(self._also or not self._state.heard.is_saved or self._queue.in_memory())
+
+    def schedule(self, *also: Change) -> None:
+        """Have everything written, and this done in the same transaction."""
+        self._also += also
+        if self._task is None:
+            self._task = asyncio.create_task(self._flush_all(), name="event flusher")
+            self._task.add_done_callback(logged)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _flush_all(self) -> None:
+        try:
+            while self.is_due:
+                await asyncio.sleep(_FLUSH_AFTER_S)
+                with contextlib.suppress(StoreError):  # status shows it
+                    await self.flush(())
+        finally:
+            self._task = None
+
+    async def flush(self, events: Sequence[Event], *also: Change) -> None:
+        """Store these events and all that is not stored. Raises StoreError."""
+        waiting = self._queue.in_memory()
+        stored = [each.event for each in waiting]
+        due, self._also = self._also, ()
+        try:
+            await self._state.events.put_all([*stored, *events], self._state.heard.pending(), *due, *also)
+        except StoreError:
+            self._also = (*due, *self._also)
+            raise
+        for each, event in zip(waiting, stored, strict=True):
+            each.on_disk = each.event is event
+
+
+# --- slices -------------------------------------------------------------------------------------------
+
+
+def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
+    """Yield windows in order; a piece that is begun is the first of its window, one that goes on the last."""
+    window: list[TimedMessage] = []
+    room = WINDOW_LIMIT
+    for message in said:
+        for piece in _cut_to_windows(message):
+            length = len(piece.utterance.text)
+            if window and (length > room or piece.begun or window[-1].goes_on):
+                yield tuple(window)
+                window, room = [], WINDOW_LIMIT
+            window.append(piece)
+            room -= length
+    if window:
+        yield tuple(window)
+
+
+def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
+    text, begun = message.utterance.text, message.begun
+    while len(text) > WINDOW_LIMIT:
+        end = _end(text)
+        if text[:end].strip():
+            yield TimedMessage(
+                Utterance(message.utterance.role, text[:end]), message.heard_at, begun, goes_on=True
+            )
+            begun = True
+        text = text[end:]
+    if text.strip():
+        yield TimedMessage(Utterance(message.utterance.role, text), message.heard_at, begun, message.goes_on)
+
+
+def _end(text: str) -> int:
+    """Where a piece ends that is no longer than a window and not much shorter."""
+    for end in _ENDS:
+        if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
+            return found.end()
+    return WINDOW_LIMIT

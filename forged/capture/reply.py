@@ -13,14 +13,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from forged.capture.things import entities_in, relations_in
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
-from forged.memory import Related
+from forged.entities import LONGEST_NAME, entity_id
+from forged.memory import Entity, Related, Relation
 from forged.models import sendable
 from forged.text.thoughts import without_thoughts
 
+MOST_THINGS = 16
+_LONGEST_TEXT = 300
+_ARROW = re.compile(r"\s*(?:->|→|-->|=>|\|)\s*")
+_WITH_TYPE = re.compile(r"(?P<name>[^()]+?)\s*\((?P<type>[\w -]{1,40})\)")
+_VERB = re.compile(r"[\s_]+")
+# How models name the fields of a triple.
+_SOURCES, _TARGETS = ("source", "subject", "from", "head"), ("target", "object", "to", "tail")
+_VERBS = ("relation", "predicate", "relationship", "type", "verb")
 _MOST_EDGES = 32
 _MOST_LINES = 8
 # Ten memories of the greatest size take 80 KiB; what lies behind this is not read.
@@ -205,3 +213,55 @@ def _edges(value: object) -> tuple[Related, ...]:
 def _edge(item: object) -> Related:
     fields: Mapping[str, object] = item if isinstance(item, dict) else {}
     return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))
+
+
+# --- entities -----------------------------------------------------------------------------------------
+
+
+def entities_in(value: object) -> tuple[Entity, ...]:
+    """Names, alone or with a type in brackets, or objects; whatever else is left out."""
+    found = map(_entity, value[: 4 * MOST_THINGS] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_THINGS]
+
+
+def _entity(item: object) -> Entity | None:
+    fields: Mapping[str, object] = item if isinstance(item, dict) else {"name": item}
+    name, kind, told = (_single_line(fields.get(key)) for key in ("name", "type", "description"))
+    if not kind and (typed := _WITH_TYPE.fullmatch(name)):
+        name, kind = typed["name"], typed["type"]
+    is_one = entity_id(name) and len(name) <= LONGEST_NAME
+    return Entity(name, kind[:40].lower(), told[:_LONGEST_TEXT]) if is_one else None
+
+
+def relations_in(value: object) -> tuple[Relation, ...]:
+    """Triples as text with arrows, as lists or as objects; whatever else is left out."""
+    found = map(_relation, value[: 4 * MOST_THINGS] if isinstance(value, list) else ())
+    return tuple(each for each in found if each is not None)[:MOST_THINGS]
+
+
+def _relation(item: object) -> Relation | None:
+    source, verb, target = _triple(item)
+    verb = _VERB.sub("-", verb.strip(" -:").lower())
+    short = max(map(len, (source, verb, target))) <= LONGEST_NAME
+    if not (short and verb and entity_id(source) and entity_id(target)):
+        return None
+    return None if entity_id(source) == entity_id(target) else Relation(source, verb, target)
+
+
+def _triple(item: object) -> tuple[str, str, str]:
+    if isinstance(item, str):
+        item = _ARROW.split(item.strip()[: 4 * LONGEST_NAME])
+    if isinstance(item, dict):
+        item = [_first(item, keys) for keys in (_SOURCES, _VERBS, _TARGETS)]
+    if not isinstance(item, list) or len(item) != 3:
+        return "", "", ""
+    source, verb, target = map(_single_line, item)
+    return source, verb, target
+
+
+def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
+    return next((fields[key] for key in keys if key in fields), None)
+
+
+def _single_line(value: object) -> str:
+    return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""

@@ -13,24 +13,23 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from forged.capture.asking import MakeSupervisor
-from forged.capture.dispatcher import Dispatcher, Keeps, Rank
+from forged.capture.dispatcher import Commits, Dispatcher, Rank
 from forged.capture.gate import Gate
-from forged.capture.hearing import Hearing
-from forged.capture.keeping import Keeping
+from forged.capture.intake import Intake, Outcome, Submission, Taken
 from forged.capture.off_record import OffRecord
-from forged.capture.queue import CaptureQueue, Waiting, session_of
-from forged.capture.supervisor import Supervisor
+from forged.capture.queue import CaptureQueue, EventFlusher, Waiting, session_of
+from forged.capture.supervisor import MakeSupervisor, Supervisor
 from forged.capture.values import WorkerSettings
 from forged.capture.vectors import VectorsOf, no_vectors
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.models import Governor, Health
-from forged.state import CutCount, CutEvent, Event, State, cut
+from forged.state import Change, CutCount, CutEvent, Event, Kind, State, cut, new_event_id
 from forged.text.forgetting import Words
 
 logger = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """One for the daemon.
 
-    `rank` finds the memories that a model should know about, `keeper` decides what is kept and writes it.
+    `rank` finds the memories that a model should know about, `committer` decides what is kept and writes it.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Pipeline:
         governor: Governor,
         metrics: Metrics,
         rank: Rank,
-        keeper: Keeps,
+        committer: Commits,
         vectors: VectorsOf = no_vectors,
         batch_turns: int = 1,
         off: str = "",
@@ -96,7 +95,7 @@ class Pipeline:
             metrics=metrics,
             rank=rank,
             vectors=vectors,
-            keeper=keeper,
+            committer=committer,
             off_record=self.off_record,
             make_supervisor=supervisor,
             clock=clock,
@@ -105,21 +104,109 @@ class Pipeline:
         self._taken_up = asyncio.Event()  # clear while `run` reads what an earlier daemon left
         self._taken_up.set()
         self._closing = False
-        self._keeping = Keeping(state, self._queue)
+        self._flusher = EventFlusher(state, self._queue)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         waits_for_more = settings.classifier and batch_turns > 1
-        self.hear = Hearing(
+        self._intake = Intake(
             state,
             metrics,
-            self._queue,
-            self._keeping,
             self.off_record,
             is_urgent=_is_urgent if waits_for_more else None,
-            refusal=self._refusal,
-            add=self._add,
+            full=self._full,
             answer=self._dispatcher.answer,
-        ).hear
+        )
 
     # --- what agents hand over ------------------------------------------------------------------------
+
+    async def hear(self, submission: Submission) -> Outcome:
+        """Take what was said, or say why not; captures of one session one after the other.
+
+        A capture in parts that comes again under its id is answered and not judged again. `durable` is said
+        when all of it is on stable storage; what is said of a turn is there within a second.
+        """
+        if submission.problem:
+            return self._refused(submission.problem)
+        event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
+        tops = tuple(root.top for root in submission.roots)
+        reason = await self._refusal(tops)
+        key = session_of(Event(id=event_id, session_id=submission.session_id, roots=submission.roots))
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if reason:
+                is_paused = submission.session_id and self._state.pauses.is_paused(tops)
+                if is_paused and await self._intake.pass_over(submission, key):
+                    self._flusher.schedule()
+                return self._refused(reason)
+            if (done := self._state.parts.done(submission.event_id)) is not None:
+                return Outcome("coalesced" if submission.kind == "turn" else "durable", slices=done)
+            taken = await self._intake.take(submission, event_id, key if submission.session_id else "")
+            if isinstance(taken, Taken):
+                return await self._accept(submission.kind, taken)
+            return self._refused(taken.reason) if taken.word == "rejected" else taken
+
+    async def _accept(self, kind: Kind, taken: Taken) -> Outcome:
+        """Have all events of a capture wait, which are none if all that was said is known."""
+        events = taken.events
+        if reason := await self._refusal(events[0].tops if events else ()):
+            return self._refused(reason)
+        if not events and not taken.is_known:
+            return self._refused("nothing_to_capture")
+        gone = self._state.parts.of(taken.capture_id)
+        size = sum(event.size for event in events) - sum(part.size for part in gone.values())
+        if full := self._full(len(events), size):
+            return self._refused(full)
+        if kind != "turn":
+            return await self._store(taken)
+        if taken.cursor is not None:
+            self._state.heard.update({taken.session: taken.cursor})
+        before = len(self._queue)
+        self._add(events, on_disk=False, at_once=taken.is_urgent)
+        also = [self._state.parts.finishing(taken.capture_id, len(events))] if taken.capture_id else []
+        if taken.capture_id:
+            self._state.parts.finished(taken.capture_id, len(events))
+        self._flusher.schedule(*also)
+        if len(self._queue) == before:
+            self._metrics.captures_coalesced += 1
+            return Outcome("coalesced", slices=len(events))
+        self._metrics.captures_accepted += 1
+        return Outcome("accepted", slices=len(events))
+
+    async def _store(self, taken: Taken) -> Outcome:
+        """Take what has to be on disk before it is answered, and with it what its session said before."""
+        before, events = self._state.heard.of(taken.session), taken.events
+        if taken.cursor is not None:
+            self._state.heard.update({taken.session: taken.cursor})
+        self._queue.ripen(taken.session)
+        parts, also = self._state.parts, list[Change]()
+        if taken.capture_id:
+            also.append(parts.finishing(taken.capture_id, len(events)))
+        if taken.learned is not None:
+            also.append(self._state.learned.change({taken.session: taken.learned}))
+        try:
+            await self._flusher.flush(events, *also)
+        except StoreError as error:
+            if taken.cursor is not None:
+                self._state.heard.update({taken.session: before})
+            return self._refused(f"storage_error: {error}")
+        if taken.capture_id:
+            parts.finished(taken.capture_id, len(events))
+        self._add(events, on_disk=True)
+        self._metrics.captures_durable += 1
+        return Outcome("durable", slices=len(events))
+
+    def _refused(self, reason: str) -> Outcome:
+        """Say no, and count it."""
+        self._metrics.captures_rejected += 1
+        return Outcome("rejected", reason)
+
+    def _full(self, count: int, size: int) -> str:
+        """Why so many further events of so many bytes in all cannot wait, or nothing."""
+        held = self._queue.in_memory()
+        size += sum(waiting.size for waiting in held) + self._state.parts.bytes
+        if self._events.has_room(count + len(held), size):
+            return ""
+        waits = self._events.count + len(held)
+        return f"spool_full: {waits} events wait already; `forgectl status` says for what"
 
     async def _refusal(self, tops: tuple[str, ...]) -> str:
         """Why nothing is taken of these roots now, or nothing; waits for what an earlier daemon left."""
@@ -275,12 +362,12 @@ class Pipeline:
         """After `run` was cancelled: what only memory holds is stored for the next daemon."""
         self._closing = True
         await self._dispatcher.settle()
-        self._keeping.stop()
-        if not self._keeping.is_due:
+        self._flusher.stop()
+        if not self._flusher.is_due:
             return
         count = len(self._queue.in_memory())
         try:
-            await self._keeping.write(())
+            await self._flusher.flush(())
         except StoreError as error:
             logger.warning("waiting turns are lost events=%d error=%s", count, error)
         else:

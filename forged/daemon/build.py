@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from forged.build_id import build_id
-from forged.capture import Keeper, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
+from forged.capture import Committer, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
 from forged.config import BUILTIN_LEXICAL, Config, Loaded
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -184,7 +184,7 @@ def build(
             governor=governor,
             metrics=metrics,
             rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            keeper=Keeper(indexer, writer, state.forgotten, state.to_review, vectors, promotion=promotion),
+            committer=Committer(indexer, writer, state, vectors, promotion=promotion),
             vectors=vectors,
             batch_turns=config.capture.batch_turns,
             off=capture_off(config),

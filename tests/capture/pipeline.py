@@ -1,8 +1,8 @@
-"""Capture's side of the daemon with a scripted worker and keeper: what they are given, and made to say.
+"""Capture's side of the daemon with a scripted worker and committer: what they are given, and made to say.
 
 `captured` runs a whole `Pipeline` over a real state. Its worker is no process: a test says what it reports
-and when it dies. Its keeper writes nothing: a test says what an event comes to, and how putting that in place
-ends. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
+and when it dies. Its committer writes nothing: a test says what an event comes to, and how putting that in
+place ends. Time is the loop's, and a test may put it forward, so that nobody waits for a back-off.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from forged.capture.hearing import Heard, Hearing, Outcome
-from forged.capture.keeper import Put
+from forged.capture.committer import CommitResult
+from forged.capture.intake import Outcome, Taken
 from forged.capture.service import CaptureState, Pipeline
 from forged.capture.values import (
     Classified,
@@ -119,7 +119,7 @@ class Putting(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
 
 
-class StandInKeeper:
+class StandInCommitter:
     """Says what an event comes to as it was told before, and puts nothing anywhere.
 
     `begins` is told of documents that are to be put in place; how that ends is for a test to say.
@@ -131,7 +131,7 @@ class StandInKeeper:
         self.tally = Tally()
         self.heads_of: tuple[KnownMemory, ...] = ()
         self.asked: list[tuple[str, ...]] = []
-        self.putting: asyncio.Future[Put] | None = None
+        self.putting: asyncio.Future[CommitResult] | None = None
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
         self.asked.append(tuple(names))
@@ -140,7 +140,7 @@ class StandInKeeper:
     async def decide(self, event: Event, classified: Classified) -> tuple[tuple[Document, ...], Tally]:
         return self.comes_to, self.tally
 
-    async def put(self, documents: tuple[Document, ...], tops: Sequence[str]) -> Put:
+    async def put(self, documents: tuple[Document, ...], tops: Sequence[str]) -> CommitResult:
         self._begins(documents)
         self.putting = asyncio.get_running_loop().create_future()
         try:
@@ -151,8 +151,7 @@ class StandInKeeper:
 
 async def accept(pipeline: Pipeline, event: Event) -> Outcome:
     """Have an event taken as it is."""
-    taking: Hearing = pipeline.hear.__self__
-    return await taking.accept_all(event.kind, (event,) if event.window else (), Heard())
+    return await pipeline._accept(event.kind, Taken((event,) if event.window else ()))
 
 
 class Capture:
@@ -170,7 +169,7 @@ class Capture:
         self.events, self.pauses = self.daemon_state.events, self.daemon_state.pauses
         self.metrics = Metrics()
         self.handed: list[Task | Putting] = []
-        self.keeper = StandInKeeper(self._put_begins)
+        self.committer = StandInCommitter(self._put_begins)
         self.pipeline = Pipeline(
             settings=WorkerSettings(classifier="m" if model else "", timeout_s=7.0),
             state=self.daemon_state,
@@ -178,7 +177,7 @@ class Capture:
             metrics=self.metrics,
             rank=rank,
             clock=asyncio.get_running_loop().time,
-            **{"supervisor": self._supervisor, "keeper": self.keeper, **options},
+            **{"supervisor": self._supervisor, "committer": self.committer, **options},
         )
         self._is_closed = False
         self._decided: object = None  # the attempt in which documents follow
@@ -280,11 +279,11 @@ class Capture:
 
     async def asked(self) -> Event:
         """The event in hand, once the worker has it: what it says before that is about nothing."""
-        return await until(lambda: self.pipeline._dispatcher._asking._event)
+        return await until(lambda: self.pipeline._dispatcher._call._event)
 
     def says(self, event: Event, *documents: Document, tally: Tally = Tally(), **fields) -> None:  # noqa: B008
         """The worker says what it makes of an event, and it comes to these documents."""
-        self.keeper.comes_to, self.keeper.tally = documents, tally
+        self.committer.comes_to, self.committer.tally = documents, tally
         waiting = self.pipeline._queue.in_hand
         self._decided = (event.id, waiting.taken_at) if waiting is not None else None
         self.worker.says(Decided(event.id, Classified(**fields)))
@@ -292,21 +291,21 @@ class Capture:
     async def decides(self, event: Event, *documents: Document, **fields) -> Putting:
         """The same, and what is to be put in place once that has begun."""
         self.says(event, *(documents or (self.document(),)), **fields)
-        await until(lambda: self.keeper.putting is not None)
+        await until(lambda: self.committer.putting is not None)
         return self.put_last
 
     async def fails(self, event: Event, reason: str = "server", **fields) -> None:
         """What is under way fails, and what follows from that has happened."""
-        if self.keeper.putting is not None and event.id == self.in_hand:
-            self.keeper.putting.set_result(Put(reason=reason, trouble=f"it is {reason}"))
+        if self.committer.putting is not None and event.id == self.in_hand:
+            self.committer.putting.set_result(CommitResult(reason=reason, trouble=f"it is {reason}"))
         else:
             self.worker.says(Failed(event.id, reason, f"it is {reason}", **fields))
         await turns()
 
     def done(self, event: Event, *, written: int = 0, **fields) -> None:
         """There is nothing to keep, or all of it is in place."""
-        if self.keeper.putting is not None and event.id == self.in_hand:
-            self.keeper.putting.set_result(Put(written))
+        if self.committer.putting is not None and event.id == self.in_hand:
+            self.committer.putting.set_result(CommitResult(written))
         else:
             self.says(event, **fields)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from forged.capture.authorship import pieces
-from forged.capture.documents import decide
 from forged.capture.local import LocalAnswers
 from forged.capture.prompt import user_prompt
 from forged.capture.rules.engine import RuleClassifier
@@ -19,6 +18,7 @@ from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
+from tests.capture.comparing import decide
 
 SAID = tomllib.loads((Path(__file__).parents[1] / "data" / "briefs.toml").read_text())
 LAYOUTS = (

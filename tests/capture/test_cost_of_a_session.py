@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from forged import conversation
-from forged.capture.hearing import Spoken
+from forged.capture.intake import Submission
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classify, KnownMemory, Usage
 from forged.conversation import Utterance
@@ -79,6 +79,6 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
 
 async def hear(one: Capture, said: list[Utterance], kind: str) -> None:
     """An agent hands over all that was said so far."""
-    spoken = Spoken(kind="turn", session_id="s", roots=(one.repo, one.user), said=tuple(said))
+    spoken = Submission(kind="turn", session_id="s", roots=(one.repo, one.user), said=tuple(said))
     outcome = await one.pipeline.hear(msgspec.structs.replace(spoken, kind=kind))
     assert outcome.word in ("accepted", "coalesced", "durable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.intake import Intake, take_in
+from forged.capture.intake import Cleaned, take_in
 from forged.conversation import Utterance
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
@@ -27,7 +27,7 @@ def assistant(text):
 
 @pytest.mark.parametrize("said", [(), (user("a question"), assistant("an answer"), user("thanks"))])
 def test_a_conversation_without_anything_to_cut_is_taken_in_as_it_is(said):
-    assert take_in(said, ()) == Intake(said)
+    assert take_in(said, ()) == Cleaned(said)
 
 
 def test_echoes_are_cut_and_counted():

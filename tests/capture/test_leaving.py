@@ -32,7 +32,7 @@ async def grown_in_hand(one: Capture) -> Event:
     await one.accepted(one.event("Trains run."))
     one.done(other)
     await one.hands_over(grown)
-    assert one.pipeline._keeping.is_due
+    assert one.pipeline._flusher.is_due
     return grown
 
 
@@ -50,7 +50,7 @@ async def goes_while_others_are_written(one: Capture, event: Event, *, dies: boo
         await turns()
         await later(1)
     await one.idle()
-    await until(lambda: not one.pipeline._keeping.is_due)
+    await until(lambda: not one.pipeline._flusher.is_due)
 
 
 async def test_an_event_that_is_done_is_not_written_again_by_what_is_written_as_it_goes(one):

@@ -10,7 +10,7 @@ import pytest
 
 from forged.capture import local
 from forged.capture.head import Head, Judge, Leanings
-from forged.capture.local import LocalAnswers, OfPeople, Overruled
+from forged.capture.local import LocalAnswers, WithRequests
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
@@ -82,7 +82,7 @@ SCRIPTED = [
 def test_of_what_a_script_says_at_most_a_request_is_kept_and_for_the_repository(text, kept, by):
     local_answers = LocalAnswers(no_rows)
     rules = RuleClassifier(lambda *_: (), local_answers.more)
-    judge = OfPeople(rules if by == "rules" else Overruled(Proposing(), local_answers), local_answers)
+    judge = WithRequests(rules if by == "rules" else Proposing(), local_answers, overrules=by != "rules")
 
     def found(*, headless: bool) -> Classified:
         said = msgspec.structs.replace(event(text), headless=headless)
@@ -289,7 +289,9 @@ class Model:
 )
 def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author):
     found = asyncio.run(
-        Overruled(Model(), LocalAnswers(no_rows)).classify(event(text), (), deadline=0.0, attempts=1)
+        WithRequests(Model(), LocalAnswers(no_rows), overrules=True).classify(
+            event(text), (), deadline=0.0, attempts=1
+        )
     )
     assert (len(found.proposals), found.author) == (kept, author)
 
@@ -297,7 +299,7 @@ def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author
 def test_a_model_that_keeps_something_is_not_overruled():
     mine = Proposal("Amounts are cents.")
     found = asyncio.run(
-        Overruled(Model(mine), LocalAnswers(no_rows)).classify(
+        WithRequests(Model(mine), LocalAnswers(no_rows), overrules=True).classify(
             event("merk dir: Beträge sind Cent"), (), deadline=0.0, attempts=1
         )
     )

@@ -9,27 +9,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.keeper import Keeper
-from forged.capture.promotion import Promotion, response_of
+from forged.capture.committer import Committer
+from forged.capture.deciding import Promotion
+from forged.capture.intake import response_of
 from forged.capture.reply import read
 from forged.capture.values import Proposal
 from forged.conversation import Utterance
 from forged.files import agent_root
 from forged.scopes import SessionMemories, SessionMemory, in_session
-from tests.capture.test_keeper import TABS, ZURICH, Scene
+from tests.capture.test_committer import TABS, ZURICH, Scene
 from tests.state.conftest import opened as state_in
 
 PERSONA = Proposal("Answers in rhymes when nobody is in a hurry.", "agent", "user-facts")
 
 
 class Promoting(Scene):
-    """A keeper that promotes what is worth 0.5, with the memories of sessions."""
+    """A committer that promotes what is worth 0.5, with the memories of sessions."""
 
     def __init__(self, tmp_path, state) -> None:
         super().__init__(tmp_path, state, lexical=False)
         self.sessions = SessionMemories()
         promotion = Promotion(self.user.top, 0.5, self.sessions)
-        self.keeper = Keeper(self.indexer, self.writer, state.forgotten, state.to_review, promotion=promotion)
+        self.committer = Committer(self.indexer, self.writer, state, promotion=promotion)
 
     def details_of(self, documents):
         return [self.state.details.of(each.root.top, each.memory.id) for each in documents]
@@ -74,14 +75,14 @@ async def test_what_a_model_says_matters_less_than_the_least_is_not_promoted(sce
 async def test_what_a_person_asked_to_keep_is_kept_whatever_a_model_thinks_of_it(scene):
     documents, _ = await scene.decided(worth(TABS, 0.1), event=scene.event(kind="explicit"))
 
-    assert (await scene.keeper.put(documents, ())).written == 1
+    assert (await scene.committer.put(documents, ())).written == 1
     assert [each.importance for each in scene.details_of(documents)] == [1.0]
 
 
 async def test_what_says_nothing_of_importance_matters_wholly(scene):
     documents, _ = await scene.decided(TABS)
 
-    await scene.keeper.put(documents, ())
+    await scene.committer.put(documents, ())
 
     assert [each.importance for each in scene.details_of(documents)] == [1.0]
 
@@ -94,7 +95,7 @@ async def test_what_is_promoted_knows_its_importance_and_the_response_it_comes_f
     scene.answers("Something else.")
 
     documents, _ = await scene.decided(worth(ZURICH, 0.75), event=event)
-    await scene.keeper.put(documents, event.tops)
+    await scene.committer.put(documents, event.tops)
 
     (detail,) = scene.details_of(documents)
     assert (detail.importance, detail.metadata) == (0.75, {"source": source})
@@ -103,7 +104,7 @@ async def test_what_is_promoted_knows_its_importance_and_the_response_it_comes_f
 async def test_without_a_response_that_is_still_there_the_source_is_the_session(scene):
     documents, _ = await scene.decided(TABS)
 
-    await scene.keeper.put(documents, ())
+    await scene.committer.put(documents, ())
 
     assert [each.metadata for each in scene.details_of(documents)] == [{"source": "s1"}]
 
@@ -112,7 +113,7 @@ async def test_what_a_model_says_of_the_agent_goes_to_the_agent_of_the_event_alo
     event = scene.event("Be a poet.", agent="claude")
 
     documents, _ = await scene.decided(PERSONA, TABS, event=event)
-    assert (await scene.keeper.put(documents, event.tops)).written == 2
+    assert (await scene.committer.put(documents, event.tops)).written == 2
 
     theirs = agent_root(scene.user.top, "claude")
     assert [each.root for each in documents] == [theirs, scene.repo]

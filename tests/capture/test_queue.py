@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forged.capture.queue import IDLE_S, CaptureQueue
-from forged.capture.slices import WINDOW_LIMIT
+from forged.capture.queue import IDLE_S, WINDOW_LIMIT, CaptureQueue
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.documents import MAX_CONTENT_BYTES, decide
-from forged.capture.values import Classified, Proposal, Refused
+from forged.capture.values import MAX_CONTENT_BYTES, Classified, Proposal, Refused
 from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Origin, Scope
 from forged.state import Event
+from tests.capture.comparing import decide
 from tests.data.memories import memory
 
 REPO = Root("/srv/goose", Scope.REPO)

@@ -307,14 +307,14 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
     """Or is told that there are none, when that cannot be found out: it waits."""
     event = await in_hand(one, one.event())
     if is_found:
-        one.keeper.heads_of = (KNOWN,)
+        one.committer.heads_of = (KNOWN,)
     else:
-        one.keeper.asked = None  # the keeper fails over it
+        one.committer.asked = None  # the committer fails over it
     one.worker.says(Asked(event.id, ("make",)))
     await until(lambda: len(one.worker.given) == 2)
 
     assert one.worker.given[1] == Heads(event.id, (KNOWN,) * is_found)
-    assert not is_found or one.keeper.asked == [("make",)]
+    assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()
 
@@ -356,12 +356,12 @@ async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_no
 
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):
     event = await in_hand(one, one.durable())
-    one.keeper.tally = None
+    one.committer.tally = None
     one.worker.says(Decided(event.id))
     await until(lambda: not one.in_hand)
     assert one.state.last_error == "AttributeError; the log has the rest"
 
-    one.keeper.tally = Tally()
+    one.committer.tally = Tally()
     other = one.durable(session="t")
     await one.accepted(other)
     await one.finished(other)
@@ -926,7 +926,7 @@ async def test_an_event_in_hand_of_which_a_sentence_is_purged_is_judged_anew_wit
 
     task = await one.hands_over(event, 2)
     assert [utterance.text for utterance in task.event.window] == ["Boats float. "]
-    assert one.keeper.putting is None
+    assert one.committer.putting is None
 
 
 @pytest.mark.parametrize("said", ["Boats float. The harbour opens at noon.", "The harbour opens."])

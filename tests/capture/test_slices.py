@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.slices import WINDOW_LIMIT, Said, slices
+from forged.capture.queue import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 
 
-def said(text: str, at: int = 0, **fields: bool) -> Said:
-    return Said(Utterance("user", text), at, **fields)
+def said(text: str, at: int = 0, **fields: bool) -> TimedMessage:
+    return TimedMessage(Utterance("user", text), at, **fields)
 
 
 def texts(found) -> list[list[str]]:

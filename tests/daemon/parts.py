@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from forged.capture.keeper import Keeper
+from forged.capture.committer import Committer
 from forged.capture.service import Pipeline
 from forged.capture.values import WorkerSettings
 from forged.config import Config
@@ -99,7 +99,7 @@ class Parts:
             governor=self.governor,
             metrics=metrics,
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
-            keeper=Keeper(self.indexer, writer, self.state.forgotten, self.state.to_review),
+            committer=Committer(self.indexer, writer, self.state),
         )
         self.daemon = Daemon(
             epoch=EPOCH,

@@ -16,16 +16,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Protocol
 
 import msgspec
 
 from forged.capture.authorship import sentences
 from forged.capture.rules.lasting import ALL_OVER, corrects, lasting, speaks_against
-from forged.capture.rules.patterns import Flag, patterns, statement_in, without_accents
+from forged.capture.rules.patterns import Flag, given_up, patterns, replaced, scope_of, statement_in
 from forged.capture.rules.requests import asks
 from forged.capture.statements import Statement, statements
-from forged.capture.values import Classified, KnownMemory, Proposal, Refused
+from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
@@ -39,15 +38,8 @@ _STRAIGHT = str.maketrans("’‘＇", "'''")
 # Lead-ins taken off one sentence at most, which bounds the cost, and what may stand between two of them.
 _MOST_LEAD_INS = 6
 _GAP = " \t-–—"
-# Characters of a sentence whose scope is asked; none that is kept in a person's words is longer.
-_MOST_SCOPED = 2_000
 # Characters of each end of a message that is judged urgent: a pattern keeps the interpreter while it works.
 _END = 3_000
-# Words that something is in use, right before its name.
-_AFFIRMS = (
-    r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
-    r"\s*(?:the |a |an |only )?"
-)
 
 
 class Sentence(msgspec.Struct, frozen=True):
@@ -57,20 +49,7 @@ class Sentence(msgspec.Struct, frozen=True):
     flags: frozenset[Flag] = frozenset()
 
 
-class Others(Protocol):
-    """What of the rules' is kept, what beyond them, and which requests are refused."""
-
-    @property
-    def kept(self) -> Sequence[Proposal]: ...
-
-    @property
-    def proposals(self) -> Sequence[Proposal]: ...
-
-    @property
-    def refused(self) -> tuple[Refused, ...]: ...
-
-
-More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Others]
+More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
 class RuleClassifier:
@@ -95,8 +74,8 @@ class RuleClassifier:
         said = still_meant(event)
         kept = [*_kept(event.window, said)]
         others = self._more(event, said, kept) if self._more is not None else None
-        proposals = _newest([*others.kept, *others.proposals] if others else kept)
-        names = list(dict.fromkeys(name for each in proposals for name in _given_up(each.content)))
+        proposals = _newest(others.proposals if others else kept)
+        names = list(dict.fromkeys(name for each in proposals for name in given_up(each.content)))
         if names:
             heads = self._heads(event.id, names)
             proposals = [_linked(proposal, heads) for proposal in proposals]
@@ -278,27 +257,13 @@ def _is_cjk(text: str) -> bool:
     return re.search(r"[\u4e00-\u9fff]", text) is not None
 
 
-def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
-    """Return the scope that the words of a sentence speak for, `otherwise` where they say nothing.
-
-    A statement is the repository's unless it says that it holds in all projects, or is about the person and
-    nothing of the repository stands in it. The words are `[scope]` of `rules.toml`, in seven languages.
-    """
-    words, text = patterns().scope, without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))
-    if words.everywhere.search(text):
-        return Scope.USER
-    if words.here.search(text):
-        return Scope.REPO
-    return Scope.USER if words.person.search(text) else otherwise
-
-
 # --- what a statement replaces ------------------------------------------------------------------------
 
 
 def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
     """Let a proposal supersede the one head of its scope that it plainly does away with."""
     rivals = [head for head in heads if head.scope == proposal.scope]
-    index = _replaced(proposal.content, [head.first_line for head in rivals])
+    index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)
 
 
@@ -307,30 +272,8 @@ def _newest(proposals: Sequence[Proposal]) -> list[Proposal]:
     kept: list[Proposal] = []
     for proposal in proposals:
         rivals = [other for other in kept if other.scope == proposal.scope]
-        index = _replaced(proposal.content, [rival.content for rival in rivals])
+        index = replaced(proposal.content, [rival.content for rival in rivals])
         if index is not None:
             kept.remove(rivals[index])
         kept.append(proposal)
     return kept
-
-
-def _replaced(content: str, lines: Sequence[str]) -> int | None:
-    """Return the index of the only line that says what `content` does away with.
-
-    None when there is no such line, or a choice of them: a link that is missing does little harm, and a wrong
-    one hides a memory that still holds.
-    """
-    found = {index for old in _given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
-    return found.pop() if len(found) == 1 else None
-
-
-def _given_up(content: str) -> list[str]:
-    """Return what a statement says is used no more, as it names it."""
-    matches = (form.pattern.search(content) for form in patterns().replacements)
-    return [match["old"].strip("`") for match in matches if match is not None]
-
-
-def _affirms(line: str, old: str) -> bool:
-    """Whether a line says that `old` is in use, and nothing against anything."""
-    named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
-    return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None

@@ -22,7 +22,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.memory import Category
+from forged.memory import Category, Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "rules.toml")  # a Path is 0.6 MB more in the worker
 
@@ -31,6 +31,14 @@ _CODE = re.compile(r"`+[^`\n]*`+")
 _LAST_LATIN = "\u024f"
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
 _EDGE = r"\b"
+
+# Characters of a sentence whose scope is asked; none that is kept in a person's words is longer.
+_MOST_SCOPED = 2_000
+# Words that something is in use, right before its name.
+_AFFIRMS = (
+    r"(?:\b(?:use[sd]?|using|prefers?|preferred|is|are|with|via|in|on|chose|to|by|through)|用|使用|喜欢|是)"
+    r"\s*(?:the |a |an |only )?"
+)
 
 # What a lead-in says about the statement after it: `firm` makes any statement worth keeping, `correcting`
 # makes one about the project a correction.
@@ -123,6 +131,42 @@ def patterns() -> Patterns:
     for name, found in file["scope"].items():
         file["scope"][name] = re.compile(without_accents("|".join(found)), re.IGNORECASE)
     return msgspec.convert(file, Patterns, dec_hook=compiled)
+
+
+def scope_of(sentence: str, otherwise: Scope = Scope.REPO) -> Scope:
+    """Return the scope that the words of a sentence speak for, `otherwise` where they say nothing.
+
+    A statement is the repository's unless it says that it holds in all projects, or is about the person and
+    nothing of the repository stands in it. The words are `[scope]` of `rules.toml`, in seven languages.
+    """
+    words, text = patterns().scope, without_accents(sentence[:_MOST_SCOPED].replace("’", "'"))
+    if words.everywhere.search(text):
+        return Scope.USER
+    if words.here.search(text):
+        return Scope.REPO
+    return Scope.USER if words.person.search(text) else otherwise
+
+
+def replaced(content: str, lines: Sequence[str]) -> int | None:
+    """Return the index of the only line that says what `content` does away with.
+
+    None when there is no such line, or a choice of them: a link that is missing does little harm, and a wrong
+    one hides a memory that still holds.
+    """
+    found = {index for old in given_up(content) for index, line in enumerate(lines) if _affirms(line, old)}
+    return found.pop() if len(found) == 1 else None
+
+
+def given_up(content: str) -> list[str]:
+    """Return what a statement says is used no more, as it names it."""
+    matches = (form.pattern.search(content) for form in patterns().replacements)
+    return [match["old"].strip("`") for match in matches if match is not None]
+
+
+def _affirms(line: str, old: str) -> bool:
+    """Whether a line says that `old` is in use, and nothing against anything."""
+    named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
+    return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None
 
 
 def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:

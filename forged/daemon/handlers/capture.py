@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.capture import Spoken
+from forged.capture import Submission
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, fitting, token_of
 from forged.daemon.handlers.details import full_record
@@ -72,7 +72,7 @@ async def keep(
         metrics.captures_rejected += 1
         raise Disabled(place.off)
     found = await heard(request.messages, request.last_summary_index)
-    spoken = Spoken(
+    spoken = Submission(
         kind=cast("Kind", request.kind),
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,

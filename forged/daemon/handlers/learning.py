@@ -7,7 +7,7 @@ judged; who asks again without messages learns how far it is. Raised is InvalidR
 
 from __future__ import annotations
 
-from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Spoken
+from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Submission
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.refusals import InvalidRequest
@@ -47,7 +47,7 @@ async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> s
     if not found.said:
         return ""
     times = request.said_at if len(request.said_at) == len(request.messages) else ()
-    spoken = Spoken(
+    spoken = Submission(
         kind="learned",
         session_id=request.session_id[:_MOST_NAME],
         roots=place.roots,

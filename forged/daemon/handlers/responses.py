@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 
-from forged.capture import Spoken, response_in
+from forged.capture import Submission, response_in
 from forged.daemon.handlers.context import Daemon
 from forged.memory import Origin, Scope
 from forged.scopes import SessionMemory, Workplace, in_session
 
 
-async def remember_response(daemon: Daemon, place: Workplace, spoken: Spoken) -> None:
+async def remember_response(daemon: Daemon, place: Workplace, spoken: Submission) -> None:
     """Keep what ends a turn, if it is a response. A turn that comes again says nothing new."""
     is_wanted = Scope.SESSION in daemon.config.scopes.retrieved and spoken.session_id
     is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)

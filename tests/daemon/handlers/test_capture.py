@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.capture.keeper import Keeper
+from forged.capture.committer import Committer
 from forged.capture.values import Classified, Proposal
 from forged.config import Config
 from forged.conversation import Utterance
@@ -295,12 +295,12 @@ SAYINGS = [f"We use {word} for part {at}." for at, word in enumerate(WORDS)]
 
 async def judged(parts, contents):
     """Write what a classifier would propose of every event that waits, and end the events."""
-    keeper = Keeper(parts.indexer, parts.daemon.writer, parts.state.forgotten, parts.state.to_review)
+    committer = Committer(parts.indexer, parts.daemon.writer, parts.state)
     for event in waiting(parts):
         said = " ".join(each.text for each in event.window)
         proposals = tuple(Proposal(each, category="patterns") for each in contents if each in said)
-        documents, _ = await keeper.decide(event, Classified(proposals))
-        assert (await keeper.put(documents, event.tops)).written == len(documents)
+        documents, _ = await committer.decide(event, Classified(proposals))
+        assert (await committer.put(documents, event.tops)).written == len(documents)
         await parts.capture.drop(event.id)
 
 

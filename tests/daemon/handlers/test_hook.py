@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from forged.capture import Spoken
-from forged.capture.hearing import Outcome
+from forged.capture import Submission
+from forged.capture.intake import Outcome
 from forged.config import Config, MemoryConfig
 from forged.config.values import CaptureConfig
 from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
@@ -82,12 +82,12 @@ class Ear:
     """In the place of capture: keeps what is handed over, and says yes."""
 
     def __init__(self, parts: Parts) -> None:
-        self.heard: list[Spoken] = []
+        self.heard: list[Submission] = []
         self.word = Outcome("accepted")
         self.meanwhile = None
         parts.capture.hear = self._hear
 
-    async def _hear(self, spoken: Spoken) -> Outcome:
+    async def _hear(self, spoken: Submission) -> Outcome:
         self.heard.append(spoken)
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forged.capture.hearing import Outcome
+from forged.capture.intake import Outcome
 from forged.config import Config
 from forged.config.values import CaptureConfig
 from forged.daemon.handlers import hand_over_all, talks

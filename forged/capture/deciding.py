@@ -1,58 +1,67 @@
-"""From what a classifier proposes to the documents that are written: every rule that a proposal must pass.
+"""Decides what becomes of each proposal: a new memory, a duplicate, a replacement, tentative, or withheld.
 
-`decide` takes proposals, which may hold anything: a model's answer is a guess from the conversation and what
-was pasted into it. Each proposal is judged alone; one that breaks a rule is left out, and the others stay.
-Links are kept only where they lead to a memory of the same root, so that a repository's never replaces one of
-the user, and a version is always based on the head of its chain, because two branches of one fact cannot both
-be the newest.
+In go an event, a classifier's answer and the existing memories; out come the documents to write and a tally
+of what was left out. Proposals may hold anything: a model's answer is a guess from the conversation and what
+was pasted into it. Each is judged alone; one that breaks a rule is left out, and the others stay. Links are
+kept only where they lead to a memory of the same root, so that a repository's never replaces one of the user,
+and a version is always based on the head of its chain, because two branches of one fact cannot both be the
+newest.
 
 What is known is not written again. That includes a superseded version that came from the same session: a
 window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
 its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
-unless a person has said it since. And nothing is written that stands on pasted text (`origins`): what may be
-the person's all the same waits until the person says so. So does all that comes of a past session; it is as
-old as what was said, and what is known since then is not replaced by it.
+unless a person has said it since. And nothing is written that stands on pasted text (`Provenance`): what may
+be the person's all the same waits until the person says so. So does all that comes of a past session; it is
+as old as what was said, and what is known since then is not replaced by it.
+
+`Promotion` comes first: what a model says matters too little goes, and the rest goes to its owner's root.
+Nothing is raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 
 from msgspec.structs import replace
 
-from forged.capture.known import Known, Place
-from forged.capture.likely import Likely
-from forged.capture.rules.replacement import NO_ROWS, RowsOf, differs_from
+from forged.capture.existing import ExistingMemories, Match
+from forged.capture.intake import response_of
 from forged.capture.statements import Authorship, Provenance
-from forged.capture.things import said_things
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
-from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
+from forged.entities import entity_id, spoken_of
+from forged.errors import ForgedError
+from forged.files import AGENT_ID, MOST_EVIDENCE, EvidenceError, Root, hashed, root_of_agent
 from forged.memory import (
     MOST_CUE_CHARS,
     MOST_CUES,
     Category,
+    Entity,
     Evidence,
     Memory,
     Origin,
     Related,
+    Relation,
     Relationship,
+    Scope,
     Trigger,
     evidence_named,
     new_id,
     time_ns,
     utc,
 )
+from forged.scopes import SessionMemories
 from forged.state import Document, Event
 from forged.text.forgetting import says_again
 from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
-from forged.text.same_text import Texts, content_words
+from forged.text.same_text import content_words
+
+logger = logging.getLogger(__name__)
 
 MOST_RELATED = 8
-# Characters of a text that can say the same as a proposal, which has half of that at most.
-_MOST_ALIKE = 2 * MAX_CONTENT_BYTES
 
 # When a text was forgotten in one of some roots (their tops), in Unix seconds; None if it was not.
 ForgottenSince = Callable[[Sequence[str], str], float | None]
@@ -74,34 +83,89 @@ _SECRET_WORDS = frozenset(
 )
 
 
+class Promotion:
+    """Filters by importance, and routes proposals to roots. One for the daemon.
+
+    `home` has the agents' roots; without it there are none. What a model says of the agent goes to the root
+    of the agent that the event is of, and to the repository's where nobody has said which agent that is.
+    `least` is the importance below which nothing is promoted, unless a person asked for it.
+    """
+
+    def __init__(self, home: str = "", least: float = 0.0, sessions: SessionMemories | None = None) -> None:
+        self._home = home
+        self._least = least
+        self._sessions = sessions
+
+    def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
+        """Return what matters enough with its source, and the event with all roots that it goes to.
+
+        The source is the session's memory that says so, or the session, or the event. May block for the disk.
+        """
+        proposals = self._worth(event, classified.proposals)
+        if any(each.scope == Scope.AGENT for each in proposals):
+            if (root := self._root_of(event)) is not None:
+                event = replace(event, roots=(*event.roots, root))
+            else:
+                proposals = tuple(map(_of_repository, proposals))
+        source = self._source(event)
+        proposals = tuple(replace(each, source=source) for each in proposals)
+        return event, replace(classified, proposals=proposals)
+
+    def _worth(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+        """What a person asked for in so many words matters, whatever a model says."""
+        if event.kind == "explicit":
+            return tuple(replace(each, importance=None) for each in proposals)
+        kept = tuple(each for each in proposals if _importance(each) >= self._least)
+        if dropped := len(proposals) - len(kept):
+            logger.debug("not promoted event=%s proposals=%d least=%s", event.id, dropped, self._least)
+        return kept
+
+    def _source(self, event: Event) -> str:
+        """The newest memory of the session that is a response of this event; else the session."""
+        said = {response_of(each.text) for each in event.window if each.role == "assistant"}
+        rows = self._sessions.of(event.session_id) if self._sessions is not None else ()
+        found = [row.id for row in rows if row.memory.content in said and row.agent_id == event.agent]
+        return found[-1] if found else event.session_id or event.id
+
+    def _root_of(self, event: Event) -> Root | None:
+        if not self._home or AGENT_ID.fullmatch(event.agent) is None:
+            return None
+        try:
+            return root_of_agent(self._home, event.agent, make=True)
+        except ForgedError as error:
+            logger.warning("no root of agent agent=%s error=%s", event.agent, error)
+            return None
+
+
+def _importance(proposal: Proposal) -> float:
+    return 1.0 if proposal.importance is None else proposal.importance
+
+
+def _of_repository(proposal: Proposal) -> Proposal:
+    is_agents = proposal.scope == Scope.AGENT
+    return replace(proposal, scope=Scope.REPO) if is_agents else proposal
+
+
 def decide(
     event: Event,
     classified: Classified,
-    existing: Mapping[Root, Sequence[Memory]],
+    existing: ExistingMemories,
     forgotten: ForgottenSince,
     now: str,
-    *,
-    likely: Likely | None = None,
-    rows: RowsOf = NO_ROWS,
 ) -> tuple[tuple[Document, ...], Tally]:
     """Return what to write, in the order proposed, and what was left out.
 
     Args:
         event: whence the proposals come; only its roots are written to.
         classified: the answer; its malformed elements are counted as invalid here.
-        existing: memories of each root that the event sees, in all versions; of many, those that say
-            something like a proposal or are named by one.
+        existing: the memories and tentative statements that the proposals are compared with; grows.
         forgotten: knows the texts that must not come back.
         now: RFC 3339, the time of creation.
-        likely: what was said before and was not sure to be worth keeping; more is added to it.
-        rows: what the local model says of the texts that matter, where there is one.
 
     The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
     secrets that were cut out of proposals, whatever became of these. Raises nothing.
     """
-    deciding = _Deciding(
-        event, classified.author, existing, forgotten, now, likely=likely or Likely(), rows=rows
-    )
+    deciding = _Deciding(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
         deciding.judge(proposal)
     invalid = deciding.invalid + classified.malformed
@@ -118,22 +182,17 @@ class _Deciding:
         self,
         event: Event,
         author: Origin,
-        existing: Mapping[Root, Sequence[Memory]],
+        existing: ExistingMemories,
         forgotten: ForgottenSince,
         now: str,
-        *,
-        likely: Likely,
-        rows: RowsOf,
     ) -> None:
         self.documents: list[Document] = []
         self.refused: list[Refused] = []
         self.invalid = self.duplicates = self.secrets = self.said_again = 0
         self._event = event
-        self._known = Known(event.roots, existing)
+        self._existing = existing
         self._forgotten = forgotten
         self._now = now
-        self._likely = likely
-        self._rows = rows
         self._author = author
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
@@ -141,46 +200,45 @@ class _Deciding:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
         by_model = self._author == Origin.MODEL
-        place = Place(self._known, self._likely, root, proposal, content, by_model=by_model, rows=self._rows)
-        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, place)):
+        match = Match(self._existing, root, proposal, content, by_model=by_model)
+        if proposal.only_replaces and (root is None or not self._is_another_word(root, content, match)):
             return
-        whose = self._whose(content)
-        if objection := self._objection(root, content, proposal, whose):
+        origin = self._authorship(content)
+        if objection := self._objection(root, content, proposal, origin):
             self.invalid += 1
             self._refuse(proposal, content, objection)
-        elif (is_again := self._is_again(content)) is False or self._compared.has_like(content):
+        elif (is_again := self._is_again(content)) is False or self._existing.says(content):
             self.duplicates += 1
             if is_again is False:
                 self._refuse(proposal, "", "it was forgotten, and nobody has said it since", if_asked=True)
             else:
                 self._refuse(proposal, content, "it is known already", if_asked=True)
-        elif self._is_outdated(content, place):
+        elif self._is_outdated(content, match):
             self.duplicates += 1
-        elif root is None or self._is_full(waits=whose == "mixed" or self._is_past):
+        elif root is None or self._is_full(waits=origin == "mixed" or self._is_past):
             self.invalid += 1
             self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
-        elif whose == "mixed":
-            memory = self._memory(root, content, proposal, place.head)
+        elif origin == "mixed":
+            memory = self._memory(root, content, proposal, match.head)
             self.documents.append(self._waiting(root, memory, proposal))
         else:
-            memory = self._memory(root, content, proposal, place.head)
+            memory = self._memory(root, content, proposal, match.head)
             decided = Document(root, memory, self._taken_up(proposal), said=proposal.said)
             self.documents.append(self._learned(decided) if self._is_past else decided)
-            if place.before is not None:
-                self._likely.take(place.before, content)
-            self._known.decided(root, memory)
-            self._compared.add(content)
+            if match.before is not None:
+                self._existing.tentative.take(match.before, content)
+            self._existing.decided(root, memory)
             self.said_again += is_again is not None
 
     @property
     def _is_past(self) -> bool:
         return self._event.kind == "learned"
 
-    def _is_outdated(self, content: str, place: Place) -> bool:
+    def _is_outdated(self, content: str, match: Match) -> bool:
         """Whether what an old statement would replace was said after it."""
-        if not self._is_past or place.head is None:
+        if not self._is_past or match.head is None:
             return False
-        return time_ns(place.head.created_at) > time_ns(self._said_at(content))
+        return time_ns(match.head.created_at) > time_ns(self._said_at(content))
 
     def _said_at(self, content: str) -> str:
         """Return the time of the turn with the message that shares most words with a proposal.
@@ -202,8 +260,8 @@ class _Deciding:
         why = document.waits or "it was said in a session before, and nobody has looked at it yet"
         return replace(document, waits=why, agent=self._event.agent, learned_at=time_ns(self._now) / 1e9)
 
-    def _whose(self, content: str) -> Authorship:
-        return self._origins.of(content, by_model=self._author == Origin.MODEL) if content else "foreign"
+    def _authorship(self, content: str) -> Authorship:
+        return self._provenance.of(content, by_model=self._author == Origin.MODEL) if content else "foreign"
 
     def _is_full(self, *, waits: bool) -> bool:
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
@@ -215,13 +273,13 @@ class _Deciding:
     def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> Document:
         """What counts neither as known nor as a head until a person has seen it."""
         who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
-        beside = redact(self._origins.beside(memory.content)).text
+        beside = redact(self._provenance.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
         taken_up, agent = self._taken_up(proposal), self._event.agent
         found = Document(root, memory, taken_up, why, beside, agent, said=proposal.said)
         return self._learned(found) if self._is_past else found
 
-    def _objection(self, root: Root | None, content: str, proposal: Proposal, whose: Authorship) -> str:
+    def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         """Why a proposal is none that may be kept, as a sentence, or nothing."""
         if root is None:
             return "there is no repository here to keep it in"
@@ -230,7 +288,7 @@ class _Deciding:
             return f"it is longer than {MAX_CONTENT_BYTES:,} bytes" if too_long else "it holds a secret"
         if proposal.category not in _CATEGORIES:
             return "its category is none that there is"
-        return "it stands on text that was pasted" if whose == "foreign" else ""
+        return "it stands on text that was pasted" if origin == "foreign" else ""
 
     def _refuse(self, proposal: Proposal, text: str, reason: str, *, if_asked: bool = False) -> None:
         """Say that it is not kept; of what no person would miss only `if_asked`.
@@ -264,24 +322,14 @@ class _Deciding:
         content = redacted.text.strip()
         return "" if PLACEHOLDER in content and _says_nothing(content) else content
 
-    # They take long among thousands of memories or words, and most answers are empty.
-
     @cached_property
-    def _origins(self) -> Provenance:
+    def _provenance(self) -> Provenance:
+        """Takes long among thousands of words, and most answers are empty."""
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
-
-    @cached_property
-    def _compared(self) -> Texts:
-        valid = (each for root in self._event.roots for each in self._known.valid(root, self._session))
-        return Texts(each.content for each in valid if len(each.content) <= _MOST_ALIKE)
-
-    @property
-    def _session(self) -> str:
-        return self._event.session_id or "unknown"
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
         said_at = self._said_at(content)
-        entities, relations = said_things(proposal.entities, proposal.relations, content, self._line)
+        entities, relations = things_said(proposal.entities, proposal.relations, content, self._line)
         return Memory(
             id=new_id(),
             content=content,
@@ -290,7 +338,7 @@ class _Deciding:
             version=1 if head is None else head.version + 1,
             scope=root.scope,
             category=proposal.category,
-            session_id=self._session,
+            session_id=self._event.session_id or "unknown",
             trigger=_TRIGGERS[self._event.kind],
             supersedes=None if head is None else head.id,
             related=self._edges(root, (*proposal.related, *(() if head else self._doubt(root, content)))),
@@ -301,24 +349,23 @@ class _Deciding:
             relations=relations,
         )
 
-    def _is_another_word(self, root: Root, content: str, place: Place) -> bool:
+    def _is_another_word(self, root: Root, content: str, match: Match) -> bool:
         """Whether what is not sure to be worth keeping changes what is known, or was likely before.
 
         A compaction brings again what was judged when it was said: the newest word was another since.
         """
         if self._event.kind == "compaction" or not content:
             return False
-        if place.head or place.before:
+        if match.head or match.before:
             return True
-        self._likely.add(root, content, doubt=place.doubt)
+        self._existing.tentative.add(root, content, doubt=match.doubt)
         return False
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
-        heads = self._known.heads(root) if self._author != Origin.MODEL else []
-        place = differs_from(content, [head.content for head in heads], rows=self._rows)
-        if place is not None:
-            yield Related(heads[place].id, Relationship.CONTRADICTS)
+        head = self._existing.contradicted(root, content) if self._author != Origin.MODEL else None
+        if head is not None:
+            yield Related(head.id, Relationship.CONTRADICTS)
 
     def _cues(self, proposed: Sequence[str]) -> tuple[str, ...]:
         lines = map(self._line, proposed)
@@ -329,7 +376,7 @@ class _Deciding:
         return " ".join(self._presentable(text).split())
 
     def _edges(self, root: Root, proposed: Sequence[Related]) -> tuple[Related, ...]:
-        there = (edge for edge in proposed if edge.id in self._known.ids[root])
+        there = (edge for edge in proposed if edge.id in self._existing.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
 
@@ -346,3 +393,28 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
 def _says_nothing(content: str) -> bool:
     told = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
     return len(told) < _LEAST_WORDS
+
+
+def things_said(
+    entities: Sequence[Entity],
+    relations: Sequence[Relation],
+    content: str,
+    presentable: Callable[[str], str],
+) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+    """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
+
+    A model invents names, and a text that it read may want it to.
+    """
+    folded, ruled = content.casefold(), {entity_id(each.name) for each in spoken_of(content).entities}
+
+    def is_said(name: str) -> bool:
+        return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
+
+    things, ties = dict[str, Entity](), dict[tuple[str, str, str], Relation]()
+    for each in filter(lambda thing: is_said(thing.name), entities):
+        kept = Entity(each.name, presentable(each.type), presentable(each.description))
+        things.setdefault(entity_id(each.name), kept)
+    for tie in relations:
+        if is_said(tie.source) and is_said(tie.target) and presentable(tie.relation) == tie.relation:
+            ties.setdefault((entity_id(tie.source), tie.relation, entity_id(tie.target)), tie)
+    return tuple(things.values()), tuple(ties.values())

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.watermark import DIGEST_BYTES, digests, places
+from forged.capture.intake import digests, places
 from forged.conversation import Utterance
-from forged.state import Watermark
+from forged.state import DIGEST_BYTES, Watermark
 from forged.state.heard import MOST_MESSAGES
 
 

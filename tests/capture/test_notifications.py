@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from forged.capture.news import LOCAL, News, unanswered
+from forged.capture.notifications import LOCAL, Notifications, unanswered
 from forged.capture.values import Refused
 from forged.conversation import Utterance
 from forged.files import Root
@@ -21,9 +21,9 @@ def document(name: str, text: str, why: str = "", **fields: object) -> Document:
     return Document(REPO, replace(memory(name, text), **fields), why)
 
 
-def told(*, classifier: str = "") -> tuple[News, Judged]:
+def told(*, classifier: str = "") -> tuple[Notifications, Judged]:
     judged = Judged(Database("/nowhere/state.db"), clock=lambda: 0.0)
-    return News(judged, classifier=classifier), judged
+    return Notifications(judged, classifier=classifier), judged
 
 
 def event(session: str = "s", **fields: object) -> Event:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.capture import known as known_memories
-from forged.capture import likely
-from forged.capture.documents import MAX_CONTENT_BYTES, ForgottenSince, decide
+from forged.capture import existing
+from forged.capture.deciding import ForgottenSince
 from forged.capture.rules import replacement as newest
-from forged.capture.values import Classified, Proposal, Tally
+from forged.capture.values import MAX_CONTENT_BYTES, Classified, Proposal, Tally
 from forged.conversation import Utterance
 from forged.files.frontmatter import parse, render
 from forged.files.roots import Root
@@ -32,6 +31,7 @@ from forged.memory import (
 )
 from forged.state import Document, Event
 from forged.state.digests import digest
+from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.faults.amount import times
 
@@ -469,9 +469,8 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
         asked.append(tuple(older))
         return replaced_by(newer, older, **given)
 
-    for module in (likely, known_memories):
-        monkeypatch.setattr(module, "replaced_by", counted)
-    held = likely.Likely()
+    monkeypatch.setattr(existing, "replaced_by", counted)
+    held = existing.TentativeStatements()
     held.add(REPO, npm)
     there = "The logo is green." if not known else npm
     documents, _ = decide(
@@ -480,11 +479,11 @@ def test_what_a_proposal_takes_the_place_of_is_looked_up_once(monkeypatch, known
         {REPO: [memory("mem_0", there, scope="repo")]},
         nothing_forgotten,
         NOW,
-        likely=held,
+        tentative=held,
     )
     assert [each.memory.supersedes for each in documents] == ["mem_0" if known else None]
     assert sorted(asked) == sorted([(there,), (npm,)])
-    assert held.like([REPO], pnpm) == likely.Held(REPO, npm, stands=pnpm)
+    assert held.like([REPO], pnpm) == existing.TentativeStatement(REPO, npm, stands=pnpm)
 
 
 # --- past sessions -----------------------------------------------------------------------------------

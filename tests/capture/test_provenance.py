@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.documents import decide
 from forged.capture.prompt import user_prompt
 from forged.capture.statements import Provenance, statements
 from forged.capture.values import Classified, Proposal
@@ -13,6 +12,7 @@ from forged.files import Root
 from forged.memory import Category, Origin, Scope
 from forged.state import Event
 from forged.text.tool_markup import without_tool_text
+from tests.capture.comparing import decide
 from tests.capture.test_statements import cases
 
 PAGE = """from slack:

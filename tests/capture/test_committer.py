@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.capture.keeper import Keeper, Put
+from forged.capture.committer import CommitResult, Committer
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.conversation import Utterance
 from forged.counters import Metrics
@@ -36,7 +36,7 @@ ZURICH = Proposal("The user lives in Zurich and works at night.", "user", "user-
 
 
 class Scene:
-    """A keeper with a real writer over two roots, and the state that both use."""
+    """A committer with a real writer over two roots, and the state that both use."""
 
     def __init__(self, tmp_path: Path, state, *, lexical: bool) -> None:
         self.repo, self.user = roots_in(tmp_path)
@@ -45,19 +45,19 @@ class Scene:
         self.indexer = Indexer(embedder=None, lexical=lexical, metrics=Metrics(), trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.writer = Writer(str(tmp_path / "state/trash"), self.trust, state.requests, state.intents)
-        self.keeper = Keeper(self.indexer, self.writer, state.forgotten, state.to_review)
+        self.committer = Committer(self.indexer, self.writer, state)
 
     def event(self, *said: str, **fields) -> Event:
         window = tuple(Utterance("user", text) for text in said or ("Indent with tabs.",))
         return Event(**{"roots": (self.repo, self.user), "window": window, "session_id": "s1"} | fields)
 
     async def decided(self, *proposals: Proposal, event: Event | None = None):
-        return await self.keeper.decide(event or self.event(), Classified(proposals))
+        return await self.committer.decide(event or self.event(), Classified(proposals))
 
-    async def kept(self, *proposals: Proposal, event: Event | None = None) -> Put:
+    async def kept(self, *proposals: Proposal, event: Event | None = None) -> CommitResult:
         event = event or self.event()
         documents, _ = await self.decided(*proposals, event=event)
-        return await self.keeper.put(documents, event.tops)
+        return await self.committer.put(documents, event.tops)
 
     async def forget(self, content: str) -> None:
         """As the daemon does it."""
@@ -100,7 +100,7 @@ def scene(tmp_path):
 
 
 async def test_what_is_decided_is_put_in_place_where_it_belongs(scene):
-    assert await scene.kept(TABS, ZURICH) == Put(2)
+    assert await scene.kept(TABS, ZURICH) == CommitResult(2)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
 
 
@@ -122,7 +122,7 @@ async def test_what_was_written_a_moment_ago_counts_though_no_map_shows_it(scene
     index = scene.indexer.open(scene.repo)
     shown = msgspec.structs.replace(index.map, memories=()) if index.map else None
     index.map, index.generations.visible = shown, 0
-    scene.keeper._see = lambda _: _seen(index.map)
+    scene.committer._see = lambda _: _seen(index.map)
 
     assert await scene.decided(TABS) == ((), Tally(duplicates=1))
 
@@ -153,7 +153,7 @@ async def test_what_does_not_count_is_neither_compared_with_nor_replaced_nor_a_h
         (TABS.content, None),
         (SPACES.content, None),
     ]
-    assert await scene.keeper.heads(scene.event(), ["tabs"]) == ()
+    assert await scene.committer.heads(scene.event(), ["tabs"]) == ()
 
 
 async def test_heads_that_name_something_are_found_however_many_others_there_are(scene):
@@ -164,7 +164,7 @@ async def test_heads_that_name_something_are_found_however_many_others_there_are
     put(root, memory("mem_new", "We use NPM and nothing else.\nnpx", supersedes="mem_old", version=2))
     put(root, memory("mem_far", "Something else.\nnpm is in the second line."))
 
-    found = await scene.keeper.heads(scene.event(), ["npm", "no such thing"])
+    found = await scene.committer.heads(scene.event(), ["npm", "no such thing"])
     assert found == (KnownMemory("mem_new", "repo", "patterns", "We use NPM and nothing else."),)
 
 
@@ -208,7 +208,7 @@ async def test_what_a_person_says_after_it_was_forgotten_is_kept_and_told(scene,
 
     documents, tally = await scene.decided(TABS, event=event)
     assert (len(documents), tally.said_again, tally.duplicates) == (kept, kept, 1 - kept)
-    await scene.keeper.put(documents, event.tops)
+    await scene.committer.put(documents, event.tops)
     assert scene.contents(scene.repo) == [TABS.content] * kept
 
 
@@ -217,7 +217,7 @@ async def test_what_is_forgotten_between_decision_and_file_is_not_written(scene)
     documents, _ = await scene.decided(TABS, ZURICH, event=event)
     await scene.state.forgotten.add(scene.repo.top, ["indent Go code, with tabs"])
 
-    assert await scene.keeper.put(documents, event.tops) == Put(1)
+    assert await scene.committer.put(documents, event.tops) == CommitResult(1)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([], [ZURICH.content])
 
 
@@ -232,7 +232,7 @@ async def test_a_version_is_based_on_the_head_that_is_there_when_it_is_written(s
     await scene.writer.add(
         scene.indexer.open(scene.repo), memory("mem_b", "Tabs are out.", supersedes=tabs.id, version=2)
     )
-    await scene.keeper.put(documents, ())
+    await scene.committer.put(documents, ())
 
     links = {found.id: (found.version, found.supersedes) for found in scene.memories(scene.repo)}
     assert links == {tabs.id: (1, None), "mem_b": (2, tabs.id), documents[0].memory.id: (3, "mem_b")}
@@ -244,7 +244,7 @@ async def test_what_was_to_be_replaced_and_is_gone_leaves_the_new_one_alone(scen
     documents, _ = await scene.decided(msgspec.structs.replace(SPACES, supersedes=tabs.id))
     await scene.forget(TABS.content)
 
-    assert await scene.keeper.put(documents, ()) == Put(1)
+    assert await scene.committer.put(documents, ()) == CommitResult(1)
     (found,) = scene.memories(scene.repo)
     assert (found.content.strip(), found.version, found.supersedes) == (SPACES.content, 1, None)
 
@@ -255,11 +255,11 @@ async def test_what_was_to_be_replaced_and_is_gone_leaves_the_new_one_alone(scen
 async def test_what_was_put_in_place_is_put_again_to_no_effect(scene):
     event = scene.event()
     documents, _ = await scene.decided(TABS, ZURICH, event=event)
-    await scene.keeper.put(documents, event.tops)
+    await scene.committer.put(documents, event.tops)
     (path,) = Path(scene.repo.top).glob(".forge/memory/*.md")
     path.unlink()  # as if the daemon had been killed after the other file
 
-    assert await scene.keeper.put(documents, event.tops) == Put(2)
+    assert await scene.committer.put(documents, event.tops) == CommitResult(2)
     assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
 
 
@@ -272,13 +272,13 @@ async def test_a_memory_that_cannot_be_written_stops_no_other_and_is_complained_
     obstacle = block(scene.user)
     documents, _ = await scene.decided(*proposals)
     for _ in range(3):
-        assert (await scene.keeper.put(documents, ())).reason == reason
+        assert (await scene.committer.put(documents, ())).reason == reason
     assert scene.contents(scene.repo) == [TABS.content] * (TABS in proposals)
     assert caplog.text.count("memory not written memory=mem_") == 1
     assert "Zurich" not in caplog.text
 
     obstacle.unlink()
-    assert await scene.keeper.put(documents, ()) == Put(len(proposals))
+    assert await scene.committer.put(documents, ()) == CommitResult(len(proposals))
     assert scene.contents(scene.user) == [ZURICH.content]
 
 
@@ -293,29 +293,29 @@ async def test_a_disk_that_is_full_is_waited_for_though_another_document_went_th
         return real(*args, **kwargs)
 
     monkeypatch.setattr(os, "link", full)
-    assert (await scene.keeper.put(documents, ())).reason == "storage"
-    assert await scene.keeper.put(documents, ()) == Put(2)
+    assert (await scene.committer.put(documents, ())).reason == "storage"
+    assert await scene.committer.put(documents, ()) == CommitResult(2)
 
 
 async def test_event_of_which_no_root_is_there_any_more_says_so(scene):
     documents, _ = await scene.decided(TABS)
     Path(scene.repo.top).rmdir()
-    assert (await scene.keeper.put(documents, ())).reason == "gone"
+    assert (await scene.committer.put(documents, ())).reason == "gone"
 
     Path(scene.repo.top).mkdir()
-    assert (await scene.keeper.put(documents, ())).written == 1
+    assert (await scene.committer.put(documents, ())).written == 1
 
 
 async def test_document_that_no_disk_could_take_is_given_up(scene):
     bad = Memory("not/an/id", "text", "", "", 1, "repo", "patterns", "s1", "cadence")
 
-    assert await scene.keeper.put((Document(scene.repo, bad),), ()) == Put(0, ("not/an/id",))
+    assert await scene.committer.put((Document(scene.repo, bad),), ()) == CommitResult(0, ("not/an/id",))
 
 
 async def test_root_that_cannot_be_listed_counts_as_empty(scene):
     block(scene.user)
 
-    assert await scene.kept(TABS) == Put(1)
+    assert await scene.kept(TABS) == CommitResult(1)
 
 
 # --- a chain that two write at once -------------------------------------------------------------------------
@@ -360,7 +360,7 @@ async def test_rows_are_asked_for_of_proposals_and_of_what_comes_nearest_to_them
     root = Path(scene.repo.top)
     for number in range(60):
         put(root, memory(f"mem_{number}", f"Errors of kind {number} go to team {number}."))
-    model = scene.keeper._vectors = Model()
+    model = scene.committer._vectors = Model()
     errors = Proposal("Errors of kind 7 go to team 8 now.", "repo", "project-conventions")
     await scene.decided(errors)
 
@@ -375,10 +375,10 @@ async def test_of_a_long_memory_the_row_is_of_its_beginning(scene, size):
     rest = "The walrus sings of the seven seas. " * (size // 36)
     put(Path(scene.repo.top), memory("mem_1", f"\n\n We use npm in this repo.\n\n{rest}"))
     put(Path(scene.repo.top), memory("mem_2", "9" * size))
-    model = scene.keeper._vectors = Model()
+    model = scene.committer._vectors = Model()
     pnpm = Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
     typed = Classified((pnpm,), author=Origin.TYPED)
-    documents, _ = await scene.keeper.decide(scene.event(pnpm.content), typed)
+    documents, _ = await scene.committer.decide(scene.event(pnpm.content), typed)
 
     _, near = model.asked
     assert any(each.startswith("We use npm in this repo.") for each in near)
@@ -388,11 +388,11 @@ async def test_of_a_long_memory_the_row_is_of_its_beginning(scene, size):
 
 @pytest.mark.parametrize("answers", ["none", "never"])
 async def test_without_rows_or_in_want_of_time_words_decide(scene, monkeypatch, answers):
-    monkeypatch.setattr("forged.capture.keeper._ROWS_S", 0.05)
+    monkeypatch.setattr("forged.capture.existing._ROWS_S", 0.05)
     put(Path(scene.repo.top), memory("mem_1", "We use npm in this repo."))
-    scene.keeper._vectors = Model(answers)
+    scene.committer._vectors = Model(answers)
     pnpm = Proposal("We use pnpm in this repo now, npm is out.", "repo", "project-conventions")
     typed = Classified((pnpm,), author=Origin.TYPED)
-    documents, _ = await scene.keeper.decide(scene.event(pnpm.content), typed)
+    documents, _ = await scene.committer.decide(scene.event(pnpm.content), typed)
 
     assert [document.memory.supersedes for document in documents] == ["mem_1"]

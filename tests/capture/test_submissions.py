@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from forged.capture.hearing import Spoken
-from forged.capture.queue import IDLE_S
-from forged.capture.slices import WINDOW_LIMIT
+from forged.capture.intake import Submission
+from forged.capture.queue import IDLE_S, WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.state import CutCount
 from forged.text.forgetting import words_of
@@ -18,10 +17,10 @@ from tests.support.clock import later, until
 LONG = "word " * (WINDOW_LIMIT // 10)  # half a slice
 
 
-def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Spoken:
+def spoken(one: Capture, *texts: str, session: str = "s", **fields) -> Submission:
     roles = ("user", "assistant")
     said = tuple(Utterance(roles[at % 2], text) for at, text in enumerate(texts))
-    return Spoken(
+    return Submission(
         **{"kind": "turn", "session_id": session, "roots": (one.repo, one.user), "said": said} | fields
     )
 
@@ -105,7 +104,7 @@ async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
 
 
 async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
-    one.pipeline.hear.__self__._clock = iter([100, 200, 300]).__next__
+    one.pipeline._intake._clock = iter([100, 200, 300]).__next__
     await hear(one, "a", "b")
     await hear(one, "a", "b", "c")
     await hear(one, "a", "b", "c", "d", kind="compaction")
@@ -117,7 +116,7 @@ async def test_a_message_keeps_the_time_at_which_it_was_first_heard(one):
 @pytest.mark.parametrize("clock", [(100, 100, 100), (100, 100.0004, 100.0009), (100, 90, 95)], ids=str)
 async def test_turns_are_heard_one_after_the_other_whatever_the_clock_says(one, clock):
     """It may be read twice in a millisecond, or step back: `undo` knows the last turn by its time."""
-    one.pipeline.hear.__self__._clock = iter(clock).__next__
+    one.pipeline._intake._clock = iter(clock).__next__
     await hear(one, "a", "b", "c", "d")
     await hear(one, "c", "d", "e", "f")
     await hear(one, "c", "d", "e", "f", "g", "h")
@@ -237,7 +236,7 @@ async def test_what_there_is_no_room_for_is_refused_whole_and_heard_the_next_tim
 # --- sent again, and in parts ---------------------------------------------------------------------------
 
 
-def parts(one: Capture, *texts: str, event_id: str = "e1", **fields) -> list[Spoken]:
+def parts(one: Capture, *texts: str, event_id: str = "e1", **fields) -> list[Submission]:
     """A compaction in parts of one message each."""
     given = {"kind": "compaction", "event_id": event_id, "parts": len(texts)} | fields
     return [spoken(one, text, part=at, **given) for at, text in enumerate(texts)]
@@ -287,7 +286,7 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
     words = [(await one.pipeline.hear(part)).word for part in (*sent, sent[2])]
     assert words == ["accepted", "accepted", "coalesced", "coalesced"]
     await later(1)
-    await until(lambda: not one.pipeline._keeping.is_due)
+    await until(lambda: not one.pipeline._flusher.is_due)
     await one.stop()
 
     async with captured(one.top, model=True, batch_turns=4) as again:
@@ -298,10 +297,10 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
 async def test_the_pieces_of_a_message_are_told_to_be_pieces(one):
     first, second = parts(one, "a " * 20_000 + "b " * 20_000, "b " * 20_000 + "c " * 20_000)
     await one.pipeline.hear(
-        Spoken(**{name: getattr(first, name) for name in first.__struct_fields__} | {"goes_on": True})
+        Submission(**{name: getattr(first, name) for name in first.__struct_fields__} | {"goes_on": True})
     )
     await one.pipeline.hear(
-        Spoken(**{name: getattr(second, name) for name in second.__struct_fields__} | {"begun": True})
+        Submission(**{name: getattr(second, name) for name in second.__struct_fields__} | {"begun": True})
     )
 
     events = one.pipeline._queue.events()

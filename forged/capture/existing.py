@@ -1,0 +1,437 @@
+"""Existing memories: what an event's proposals are compared with, by id, by text and by slot.
+
+`existing_memories` builds the set once for an event, of the maps that it sees and of what no map shows yet:
+what says the like of a proposal, what its row is near to, what came from the same session, and all versions
+of what a proposal names. `ExistingMemories` says which of them a proposal names, says again, replaces or
+contradicts; what is decided counts as existing for the rest of the event. `TentativeStatements` are what was
+said before and is not sure to be worth keeping. Ten thousand memories cost some milliseconds a proposal.
+Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice, zip_longest
+
+import msgspec
+import numpy as np
+
+from forged.capture.forwarded import words_said
+from forged.capture.off_record import words_to_forget
+from forged.capture.rules.replacement import (
+    NO_ROWS,
+    RowsOf,
+    differs_from,
+    is_evident,
+    may_replace,
+    replaced_by,
+)
+from forged.capture.rules.slots import is_about_the_same, opening
+from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
+from forged.capture.vectors import VectorsOf
+from forged.config import LOCAL
+from forged.files import Root
+from forged.map import Chains, VectorMap, link, search_maps
+from forged.memory import Memory, Scope
+from forged.models import query_vectors
+from forged.scopes import View
+from forged.state import Event
+from forged.text.same_text import Texts
+
+# A text that says the same has nearly all words in common, so it is among the very first.
+_NEAREST = 40
+_MOST_OF_SESSION = 200
+_MOST_NAMED = 100
+# Without an index of words: how much longer one of two texts can be that say the same, a lead-in included.
+_STRETCH, _LEAD_IN = 1.5, 80
+# Characters of a text that can say the same as a proposal, which has half of that at most.
+_MOST_ALIKE = 2 * MAX_CONTENT_BYTES
+# For the rows of all texts that are compared; of a proposal, and of all.
+_ROWS_S, _MOST_NEAR, _MOST_COMPARED = 10.0, 24, 192
+# Of the words of a sentence that asks to forget, what a memory must have to be meant.
+_MEANT = 0.5
+# Characters of a text that its row is of: as long as a statement that is kept, and 50 ms of a core.
+_MOST_IN_ROW = 600
+# Words of its subject that a text shares with the head of what it replaces.
+_OF_HEAD = 2
+# Tentative statements of a root, in doubt and without, and roots.
+_MOST_TENTATIVE, _MOST_ROOTS = 40, 64
+# Nats: nothing that anybody was shown is hidden by a mistake here.
+_SAFE = 0.25
+
+
+class TentativeStatement(msgspec.Struct, frozen=True):
+    """A text that was said of a root, the doubt against it, and what `stands` for it, at first itself."""
+
+    root: Root
+    text: str
+    doubt: float = 0.0
+    stands: str = ""
+
+
+class TentativeStatements:
+    """Statements that are not sure to be worth keeping: the next word about each tells. One for the daemon.
+
+    Of each root the newest texts, in the memory of the daemon alone: a restart forgets them, and nobody is
+    ever shown one. A text that takes the place of one is worth keeping: who says another thing about the same
+    means it to last. From then on it stands for the first one, so that a third word comes to it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Root, dict[str, TentativeStatement]] = {}
+
+    def add(self, root: Root, text: str, *, doubt: float = 0.0) -> None:
+        """Hold on to a text, of a root that counts as the newest from now on."""
+        held = self._held[root] = self._held.pop(root, {})
+        held.setdefault(text, TentativeStatement(root, text, doubt, text))
+        alike = [each.text for each in held.values() if bool(each.doubt) == bool(doubt)]
+        if len(alike) > _MOST_TENTATIVE:
+            del held[alike[0]]
+        if len(self._held) > _MOST_ROOTS:
+            del self._held[next(iter(self._held))]
+
+    def texts(self, roots: Sequence[Root]) -> list[str]:
+        """Return all that is held of the roots."""
+        return [text for root in roots for text in self._held.get(root, {})]
+
+    def like(
+        self, roots: Sequence[Root], content: str, *, rows: RowsOf = NO_ROWS, doubt: float = 0.0
+    ) -> TentativeStatement | None:
+        """Return the text of any of the roots whose place another one takes, against so much doubt."""
+        of_all = [each for root in roots for each in self._held.get(root, {}).values()]
+        older = [each for each in of_all if each.text != content]
+        doubts = [each.doubt for each in older]
+        # Of what was hardly meant to last few are like another thing by accident.
+        among = max(1.0, sum(math.exp(-each) for each in doubts))
+        texts, doubt = [each.text for each in older], doubt - _SAFE
+        place = replaced_by(content, texts, rows=rows, doubt=doubt, doubts=doubts, among=among)
+        return None if place is None else older[place]
+
+    def take(self, held: TentativeStatement, content: str) -> None:
+        """Have `content` stand for a text."""
+        self._held[held.root][held.text] = TentativeStatement(held.root, held.text, stands=content)
+
+
+class ExistingMemories:
+    """The memories that the proposals of one event are compared with; their chains say which of them hold.
+
+    by_root: of each root, in all versions; of many, those that say something like a proposal or are named by
+        one.
+    tentative: what was said before and was not sure to be worth keeping.
+    rows: the local model's rows of these texts and of the proposals, by their openings; none where one lacks.
+    """
+
+    def __init__(
+        self,
+        event: Event,
+        by_root: Mapping[Root, Sequence[Memory]],
+        tentative: TentativeStatements,
+        rows: RowsOf = NO_ROWS,
+    ) -> None:
+        self.roots = event.roots
+        self._session_id = event.session_id or "unknown"
+        self._by_root = by_root
+        self.tentative = tentative
+        self.rows = rows
+        self._decided: dict[Root, list[Memory]] = {}
+
+    def decided(self, root: Root, memory: Memory) -> None:
+        """Count a memory as existing from now on."""
+        self._decided.setdefault(root, []).append(memory)
+        self._texts.add(memory.content)
+
+    # --- by id ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def ids(self) -> dict[Root, frozenset[str]]:
+        """The ids of those that were there before, of each root; they mean nothing in another."""
+        return {root: frozenset(memory.id for memory in self._before(root)) for root in self.roots}
+
+    def named(self, root: Root, memory_id: str) -> Memory:
+        """Return one of those that were there before."""
+        return next(each for each in self._before(root) if each.id == memory_id)
+
+    def head(self, root: Root, memory_id: str) -> Memory:
+        """Return the newest version of one that is known."""
+        versions, chains = self.versions(root)
+        head = chains.head(memory_id)
+        return next(each for each in versions if each.id == head)
+
+    def versions(self, root: Root) -> tuple[list[Memory], Chains]:
+        """Return all that is known and decided: who changes an older version's mind changes its head's."""
+        memories = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
+        return list(memories.values()), link(memories.values())
+
+    def _before(self, root: Root) -> Sequence[Memory]:
+        return self._by_root.get(root, ())
+
+    # --- by text --------------------------------------------------------------------------------------
+
+    def says(self, content: str) -> bool:
+        """Return True if a memory that holds says the same, or one of this session that was replaced.
+
+        A window is sent whole every turn: the statement that was replaced is still in it.
+        """
+        return self._texts.has_like(content)
+
+    @cached_property
+    def _texts(self) -> Texts:
+        valid = (each for root in self.roots for each in self._valid(root))
+        return Texts(each.content for each in valid if len(each.content) <= _MOST_ALIKE)
+
+    def _valid(self, root: Root) -> Iterator[Memory]:
+        chains = link(self._before(root))
+        return (
+            memory
+            for memory in self._before(root)
+            if chains.is_head(memory.id) or memory.session_id == self._session_id
+        )
+
+    # --- by slot --------------------------------------------------------------------------------------
+
+    def contradicted(self, root: Root, content: str) -> Memory | None:
+        """Return the head that typed words may gainsay, although nobody can be sure."""
+        versions, chains = self.versions(root)
+        heads = [memory for memory in versions if chains.is_head(memory.id)]
+        place = differs_from(content, [head.content for head in heads], rows=self.rows)
+        return None if place is None else heads[place]
+
+
+class Match:
+    """What a proposal takes the place of: looked up once, when it is first asked for, as it takes long."""
+
+    def __init__(
+        self,
+        existing: ExistingMemories,
+        root: Root | None,
+        proposal: Proposal,
+        content: str,
+        *,
+        by_model: bool,
+    ) -> None:
+        """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
+        self._existing = existing
+        self._root = root
+        self._named = proposal.supersedes
+        self.doubt = proposal.doubt
+        self._plainly = proposal.only_replaces
+        self._content = content
+        self._by_model = by_model
+
+    @cached_property
+    def before(self) -> TentativeStatement | None:
+        """What was said before and not sure to be worth keeping, nor of which root; this takes its place."""
+        if self._by_model:
+            return None
+        existing = self._existing
+        return existing.tentative.like(existing.roots, self._content, rows=existing.rows, doubt=self.doubt)
+
+    @cached_property
+    def head(self) -> Memory | None:
+        """The head that it takes the place of: what it names, or of typed words what they gainsay."""
+        existing, root, named = self._existing, self._root, self._named
+        if root is None:
+            return None
+        if named in existing.ids[root]:
+            head = existing.head(root, named)
+            # Somebody may have replaced meanwhile what the model was shown: it is one thing all the same.
+            texts = (existing.named(root, named).content, head.content)
+            is_sure = any(may_replace(self._content, each, rows=existing.rows) for each in texts)
+            return head if is_sure or not self._by_model else None
+        return None if self._by_model else self._gainsaid(root)
+
+    def _is_of(self, head: Memory) -> bool:
+        """Return whether a text that replaces an older version is about its head too: chains drift."""
+        is_same = is_about_the_same(self._content, head.content, least=_OF_HEAD)
+        return is_same or is_evident(self._content, head.content)
+
+    def _gainsaid(self, root: Root) -> Memory | None:
+        versions, chains = self._existing.versions(root)
+        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
+        rows, plainly = self._existing.rows, self._plainly
+        place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=heads, plainly=plainly)
+        if place is not None:
+            head = self._existing.head(root, versions[place].id)
+            return head if head.id == versions[place].id or self._is_of(head) else None
+        before = self.before
+        stand = (
+            each
+            for each in versions
+            if before
+            and each.content == before.stands
+            and is_evident(self._content, each.content, plainly=plainly)
+        )
+        return next((each for each in stand if chains.is_head(each.id)), None)
+
+
+# --- the set of an event ------------------------------------------------------------------------------
+
+
+async def existing_memories(
+    event: Event,
+    proposals: Sequence[Proposal],
+    view: View,
+    unshown: Mapping[Root, Sequence[Memory]],
+    *,
+    tentative: TentativeStatements,
+    vectors: VectorsOf,
+) -> ExistingMemories:
+    """Build the set for an event's proposals; `unshown` are memories of its roots that no map shows yet."""
+    rows = await _rows(event, proposals, view, unshown, tentative=tentative, vectors=vectors)
+    by_root = await asyncio.to_thread(_shown, event, proposals, view, unshown, rows)
+    return ExistingMemories(event, by_root, tentative, rows)
+
+
+def _shown(
+    event: Event,
+    proposals: Sequence[Proposal],
+    view: View,
+    unshown: Mapping[Root, Sequence[Memory]],
+    rows: RowsOf,
+) -> dict[Root, tuple[Memory, ...]]:
+    """All that the maps show for the proposals of each root, and what they do not show yet."""
+    session, by_root = event.session_id or "unknown", dict[Root, tuple[Memory, ...]]()
+    for root in event.roots:
+        homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
+        shown = [found for home in homes for found in _candidates(home, session, proposals, rows)]
+        by_root[root] = tuple({each.id: each for each in (*unshown[root], *shown)}.values())
+    return by_root
+
+
+async def _rows(
+    event: Event,
+    proposals: Sequence[Proposal],
+    view: View,
+    unshown: Mapping[Root, Sequence[Memory]],
+    *,
+    tentative: TentativeStatements,
+    vectors: VectorsOf,
+) -> RowsOf:
+    """The local model's rows of the proposals and of what comes nearest to them, by their openings.
+
+    None at all where one cannot be had.
+    """
+    contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
+    try:
+        async with asyncio.timeout(_ROWS_S):
+            rows = await _rows_of(contents, vectors)
+            if len(rows) != len(contents):
+                return NO_ROWS
+            texts = await asyncio.to_thread(_near_texts, event, view, rows)
+            texts += tentative.texts(event.roots)
+            texts += [each.content for memories in unshown.values() for each in memories]
+            texts = list(dict.fromkeys(map(opening, texts)))
+            found = await _rows_of(texts, vectors)
+            return rows | found if len(found) == len(texts) else NO_ROWS
+    except TimeoutError:
+        return NO_ROWS
+
+
+async def _rows_of(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]:
+    """The rows of different texts, each by how its text begins; none where one cannot be had."""
+    found = await vectors([opening(each, _MOST_IN_ROW) for each in texts])
+    return dict(zip(texts, found, strict=True)) if len(found) == len(texts) else {}
+
+
+def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
+    """The contents that come nearest to each of these texts, in its turn."""
+    most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
+    homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
+    near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
+    return [each.content for each in near]
+
+
+# --- of a map -----------------------------------------------------------------------------------------
+
+
+def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
+    """Return the heads whose first line names one of `names`; a hundred of each map and name."""
+    return tuple(dict.fromkeys(each for home in view.maps for each in _naming(home, names)))
+
+
+def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
+    """By the opening of a first line that is long."""
+    lines = [(opening(found.first_line), found) for found in home.memories if home.chains.is_head(found.id)]
+    lowered = [line.lower() for line, _ in lines]
+    for name in map(str.lower, names):
+        places = (place for place, line in enumerate(lowered) if name in line)
+        for line, found in (lines[place] for place in islice(places, _MOST_NAMED)):
+            yield KnownMemory(found.id, found.scope, found.category, line)
+
+
+def meant(view: View, text: str) -> tuple[Root, Memory] | None:
+    """Return the head with most of the words of a sentence that asks to forget, of equals the newest."""
+    wanted = words_to_forget(text)
+    found = (
+        (len(wanted & words_said((each.content,))), each.created_at, Root(home.root, Scope(home.scope)), each)
+        for home in view.maps
+        for each in _nearest(home, text, b"", _MOST_NEAR)
+        if home.chains.is_head(each.id)
+    )
+    best = max(found, key=lambda each: each[:2], default=None)
+    return best[2:] if best is not None and wanted and best[0] >= _MEANT * len(wanted) else None
+
+
+def _candidates(
+    home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: RowsOf
+) -> list[Memory]:
+    """Memories of a map that proposals of a session are compared with, and all versions of what they name.
+
+    Compared with is what says the like, with all its versions, what its row is near to, and what came from
+    the same session.
+    """
+    found = {each.id: each for each in _of_session(home, session_id)}
+    for proposal in proposals:
+        row = rows.get(opening(proposal.content.strip()), b"")
+        like = (*_like(home, proposal.content), *_near_by_row(home, row))
+        named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
+        found |= {each.id: each for each in _versions(home, named)}
+    return list(found.values())
+
+
+def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memory]:
+    """At most so many memories that come nearest to a text by words and by its row, with their versions."""
+    by_words = _by_words(home, content) if home.has_words else ()
+    turns = chain.from_iterable(zip_longest(by_words, _near_by_row(home, row)))
+    ids = dict.fromkeys(each.id for each in turns if each is not None)
+    found = {each.id: each for each in _versions(home, islice(ids, most))}
+    return list(found.values())[:most]
+
+
+def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
+    versions = (home.find(version) for each in ids for version in home.chains.chain(each))
+    return (each for each in versions if each is not None)
+
+
+def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
+    """What is near by vectors, where the map has those of the model that made the row."""
+    key = next((leg.key for leg in home.dense if leg.key.startswith(f"{LOCAL}\n")), None)
+    if not row or key is None:
+        return
+    vectors = query_vectors(np.frombuffer(row, np.float32)[None])
+    found = search_maps((home,), texts=(), vectors=vectors, lexical_weight=0.0, key=key)
+    yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
+
+
+def _of_session(home: VectorMap, session_id: str) -> list[Memory]:
+    own = [found for found in home.memories if found.session_id == session_id]
+    return sorted(own, key=operator.attrgetter("created_at"))[-_MOST_OF_SESSION:]
+
+
+def _like(home: VectorMap, content: str) -> Iterator[Memory]:
+    return _by_words(home, content) if home.has_words else _of_like_length(home, content)
+
+
+def _by_words(home: VectorMap, content: str) -> Iterator[Memory]:
+    found = search_maps((home,), texts=(content,), vectors=None, lexical_weight=1.0)
+    return (home.at(candidate.row) for candidate in found.best(_NEAREST))
+
+
+def _of_like_length(home: VectorMap, content: str) -> Iterator[Memory]:
+    size = len(content)
+    least, most = (size - _LEAD_IN) / _STRETCH, size * _STRETCH + _LEAD_IN
+    return (found for found in home.memories if least <= len(found.content) <= most)
