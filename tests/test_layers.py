@@ -27,7 +27,7 @@ LAYERS = """
     hooks | transcripts
     config | entities | documents
     text
-    conversation | memory | counters | log | fair_queue | slots | activity | program | build_id
+    attributes | conversation | memory | counters | log | fair_queue | slots | activity | program | build_id
     errors
     =
 """
@@ -77,7 +77,7 @@ HOMES = {
         *(
             "forged.__main__",
             "forged.text.private",
-            "forged.scopes.resolve",  # compares what a client sees at a path as the contract says it
+            "forged.scopes.store",  # compares what a client sees at a path as the contract says it
             "forged.memory",  # its words are listed in the contract
             "forged.state.event_values",  # as are the kinds of what is captured
             "forged.daemon",

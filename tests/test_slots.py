@@ -16,10 +16,7 @@ from forged.errors import ProviderError
 from forged.fair_queue import Slots, logged, retrieved
 from forged.files.watcher import Watcher
 from forged.models.lane import Lane
-from forged.retrieval import recaller
-from forged.retrieval.rank import search_all
-from forged.retrieval.two_languages import TwoLanguages
-from forged.scopes import resolve
+from forged.scopes import search, store
 from forged.scopes.cjk_views import CjkViews
 from forged.writing.together import Together
 from tests.support.clock import turns
@@ -135,20 +132,18 @@ class _Failing:
 
     search = fail
 
-    async def in_all_scopes(self):
-        await recaller._all_until(self.deadline, {"one": self.fail(), "other": self.fail()})
+    async def in_all_stores(self):
+        searches = {"one": self.fail(), "other": self.fail()}
+        await search._until(self.deadline, searches, None, says_why=True)
 
-    async def in_all_sources(self):
-        await search_all(self, [self, self], self)
-
-    async def in_two_languages(self):
-        await TwoLanguages(self, self).search(self)
+    async def beside_a_search(self):
+        await search._until(self.deadline, {"one": self.fail()}, self.fail(), says_why=False)
 
     async def together(self):
         await Together(self.fail, 9).ask(1)
 
     async def one_look_for_all(self):
-        await resolve._Looks(self.fail, time.monotonic).find("key")
+        await store._Looks(self.fail, time.monotonic).find("key")
 
     async def in_a_lane(self):
         def call():
@@ -185,9 +180,8 @@ class _Willing:
 @pytest.mark.parametrize(
     "way",
     [
-        "in_all_scopes",
-        "in_all_sources",
-        "in_two_languages",
+        "in_all_stores",
+        "beside_a_search",
         "together",
         "one_look_for_all",
         "in_a_lane",

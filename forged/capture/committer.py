@@ -33,7 +33,7 @@ from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLon
 from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
-from forged.scopes import FileRoots, View
+from forged.scopes import FileStore, View
 from forged.state import Document, Event, Said, State
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
@@ -95,7 +95,7 @@ class Committer:
 
     async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None:
         """Return the memory that a sentence asks to forget, None if none has half of its words."""
-        view = await self._shown(FileRoots(self._indexer, roots))
+        view = await self._shown(FileStore(self._indexer, roots))
         return await asyncio.to_thread(meant, view, text)
 
     async def decide(self, event: Event, classified: Classified) -> tuple[Documents, Tally]:
@@ -137,11 +137,11 @@ class Committer:
             return msgspec.structs.replace(put, reason="storage", trouble=str(error))
 
     async def _see(self, event: Event) -> View:
-        return await self._shown(FileRoots(self._indexer, event.roots))
+        return await self._shown(FileStore(self._indexer, event.roots))
 
-    async def _shown(self, roots: FileRoots) -> View:
-        view = await roots.see(sys.maxsize, time.monotonic() + _FRESH_S)
-        return await roots.see(0, time.monotonic() + _FIRST_S) if view.waiting else view
+    async def _shown(self, store: FileStore) -> View:
+        view = await store.view(sys.maxsize, time.monotonic() + _FRESH_S)
+        return await store.view(0, time.monotonic() + _FIRST_S) if view.waiting else view
 
     def _decided(
         self, event: Event, classified: Classified, existing: ExistingMemories

@@ -171,7 +171,7 @@ def build(
         indexer=indexer,
         watcher=watcher,
         retriever=retriever,
-        resolver=Resolver(user_top(env), config, indexer),
+        resolver=Resolver(user_top(env), config, indexer, state=state, sessions=(sessions, session_views)),
         writer=writer,
         trust=trust,
         refused_writes=RefusedWrites(metrics, state),

@@ -20,7 +20,7 @@ from forged.maps import Indexer
 from forged.memory import Memory, time_ns
 from forged.models import cleaned
 from forged.retrieval import Ask, Retriever, Sources
-from forged.scopes import FileRoots, View
+from forged.scopes import FileStore, View
 from forged.state import Event
 
 MOST_HEADS = 60
@@ -32,7 +32,7 @@ _FRESH_S = 1.0
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
     """At most 60 heads of the event's roots, in 2 s."""
     now = time.monotonic()
-    view = await FileRoots(indexer, event.roots).see(sys.maxsize, now + _FRESH_S)
+    view = await FileStore(indexer, event.roots).view(sys.maxsize, now + _FRESH_S)
     found = await _found(event, view, retriever, now + _PATIENCE_S) if view.legs else ()
     return await asyncio.to_thread(_listed, found, view)  # 25 ms with ten thousand memories
 

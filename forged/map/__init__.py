@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from forged.map.lexical import LexicalLeg
     from forged.map.search import CANDIDATES, Candidate, Cosines, Found, compared, search_maps
-    from forged.map.vector_map import Cues, Part, Traits, VectorMap
+    from forged.map.vector_map import Cues, Part, Traits, VectorMap, newest
 
 __all__ = [
     "CANDIDATES",
@@ -57,6 +57,7 @@ __all__ = [
     "is_near",
     "leads",
     "link",
+    "newest",
     "replaced_by",
     "room",
     "search_maps",
@@ -76,5 +77,5 @@ __getattr__ = door(
     ),
     lexical=("LexicalLeg",),
     search=("CANDIDATES", "Candidate", "Cosines", "Found", "compared", "search_maps"),
-    vector_map=("Cues", "Part", "Traits", "VectorMap"),
+    vector_map=("Cues", "Part", "Traits", "VectorMap", "newest"),
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import Shared
     from forged.postgres.stock import ServerDocument, ServerDocuments
+    from forged.postgres.store import SharedStore
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ServerInfo",
     "Settings",
     "Shared",
+    "SharedStore",
     "Stored",
     "check",
     "connect",
@@ -58,5 +60,6 @@ __getattr__ = door(
     machines=("Machines", "OwnMarks"),
     shared=("Shared",),
     stock=("ServerDocument", "ServerDocuments"),
+    store=("SharedStore",),
     values=("Settings", "Stored", "settings_of"),
 )

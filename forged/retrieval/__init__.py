@@ -7,28 +7,17 @@ what is kept.
 
 from forged.retrieval.continuing import before, goes_on
 from forged.retrieval.injection import Injection, render
-from forged.retrieval.pipeline import FIRST_BUILD
-from forged.retrieval.recall import Facts, Known, Limits, Recollection, combined, compared_by, is_asked_for
-from forged.retrieval.recaller import Place, Recollected
 from forged.retrieval.retriever import Retriever
 from forged.retrieval.sessions import Said, Turn, said
 from forged.retrieval.standing import personas, standing
-from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import TurnKey
-from forged.retrieval.values import Answer, Ask, Sources
+from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning
 
 __all__ = [
-    "FIRST_BUILD",
     "Answer",
     "Ask",
-    "Facts",
     "Injection",
-    "Known",
-    "Limits",
     "ModelsInUse",
-    "Place",
-    "Recollected",
-    "Recollection",
     "Retriever",
     "Said",
     "Sources",
@@ -36,10 +25,7 @@ __all__ = [
     "Turn",
     "TurnKey",
     "before",
-    "combined",
-    "compared_by",
     "goes_on",
-    "is_asked_for",
     "personas",
     "render",
     "said",

@@ -21,15 +21,12 @@ from forged import conversation
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import Purpose, Vectors
+from forged.models import Embedder, Kind, Purpose, Vectors, first_layers, gives_layers, query_vectors
 from forged.retrieval import hyde
-from forged.retrieval.queries import Queried, queried
-from forged.retrieval.rank import search_all
-from forged.retrieval.tuning import ModelsInUse, Tuning
 from forged.retrieval.turns import Course
-from forged.retrieval.two_languages import TwoLanguages
-from forged.retrieval.values import Answer, Ask, See, Sources, near
-from forged.scopes import GIVEN, CjkSource, FileSource, OtherSource, Question, Rows, Source, View, Waiting
+from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, near
+from forged.scopes import FIRST_BUILD, GIVEN, CjkSource, Question, Rows, StoreSearch, View
+from forged.text.chat import is_chat
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +35,6 @@ LATE_S = 15.0
 _MOMENT_S = 0.05
 # What the direct strategy may take in place of hypotheses that came to nothing late.
 _DIRECT_S = 0.5
-FIRST_BUILD = "first build is running"
 NO_MEMORIES = "no memories yet"
 NO_MESSAGE = "there is no message to find memories for"
 IDLE = "the message says nothing that there could be evidence for (memory.retrieval_min_score)"
@@ -64,11 +60,22 @@ class Pipeline:
         self._tuning = tuning
         self._metrics = metrics
         self.falls_back = tuning.strategy == "auto"
-        self._waiting: list[Waiting] = []
-        self.search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self.stores = StoreSearch(
+            lexical_weight=tuning.lexical_weight,
+            thread=self._thread,
+            second=self._second if models.cjk is not None else None,
+        )
 
     def close(self) -> None:
-        self.search_thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
+        """What the model for Chinese, Japanese and Korean knows of a view, if it knows anything."""
+        cjk = self._models.cjk
+        if cjk is None or cjk.beside(view) is None:
+            return None
+        return CjkSource(cjk, view, tops, self._thread), cjk.identity.key
 
     def should_look(self, within_s: float) -> bool:
         """Whether a model that is skipped may be asked now how it fares, beside who has so many seconds."""
@@ -205,14 +212,9 @@ class Pipeline:
             explains=ask.explains,
             heard=frozenset(ask.heard),
             strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
+            generation=ask.min_generation,
         )
-        files, late = self._files(view), tuple[str, ...]()
-        both = self._with_cjk(files, view, sources.tops)
-        if sources.others:
-            rows, late = await search_all(both or files, sources.others, question)
-        else:
-            rows = await (both or files).search(question)
-        late = (*both.late, *late) if both is not None else late
+        rows = await self.stores.search(sources.others, question, own=view, tops=sources.tops)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
         held_back = self._held_back(rows, question)
@@ -223,22 +225,15 @@ class Pipeline:
         nothing = "" if rows.ranked or given else held_back or _nothing_found(view)
         return Answer(
             status="ok" if rows.ranked else "empty",
-            reason="; ".join(filter(None, (given, because or lacking or nothing, *late))),
+            reason="; ".join(filter(None, (given, because or lacking or nothing, *rows.missing))),
             ranked=rows.ranked,
             stayed=rows.stayed,
             strategy=strategy,
             legs=tuple(leg for leg in view.legs if leg == "lexical" or question.vectors is not None),
             hypotheses=queries if strategy != "direct" else (),
             generation=view.generation,
-            degraded=bool(because or lacking or late),
+            degraded=bool(because or lacking or rows.missing),
         )
-
-    def _with_cjk(self, files: Source, view: View, tops: tuple[str, ...]) -> TwoLanguages | None:
-        """The files and what a second model knows of the view, if it knows anything."""
-        cjk = self._models.cjk
-        if cjk is None or cjk.beside(view) is None:
-            return None
-        return TwoLanguages(files, CjkSource(cjk, view, tops, self.search_thread))
 
     def _is_idle(self, ask: Ask) -> bool:
         """Whether a message says nothing that a memory could be about, where a gate is wanted."""
@@ -259,21 +254,6 @@ class Pipeline:
         legs = tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view))
         generation = view.generation
         return Answer(status="empty", reason=reason, strategy="direct", legs=legs, generation=generation)
-
-    def _files(self, view: View) -> FileSource:
-        weight = self._tuning.lexical_weight
-        return FileSource(view, lexical_weight=weight, thread=self.search_thread, among=self._waiting)
-
-    def beside(self, name: str, see: See) -> OtherSource:
-        """A scope beside the file roots as a source."""
-        weight = self._tuning.lexical_weight
-        return OtherSource(
-            name,
-            see,
-            lexical_weight=weight,
-            thread=self.search_thread,
-            whole=lambda files, view: self._with_cjk(files, view, ()) or files,
-        )
 
     def _is_learning(self, view: View) -> bool:
         """Whether only words can tell what concerns a message, where it is not said that they shall not."""
@@ -360,3 +340,33 @@ def held_by(error: ProviderError | TimeoutError) -> str:
 
 def reason_of(error: ProviderError | TimeoutError) -> str:
     return error.reason if isinstance(error, ProviderError) else "timeout"
+
+
+# --- queries as a model sees them ------------------------------------------------------------------------
+
+
+class Queried(msgspec.Struct, frozen=True):
+    """Unit vectors of some texts, and of each the layers before it where the model gives them out."""
+
+    texts: tuple[str, ...] = ()
+    vectors: Vectors | None = None
+    before: Vectors | None = None
+
+    def is_chat(self, message: str) -> bool:
+        """Whether a message is chat, by its layers if it is one of the texts."""
+        if self.before is None or message not in self.texts:
+            return is_chat(message)
+        return is_chat(message, self.before[self.texts.index(message)].tolist())
+
+
+async def queried(embedder: Embedder, texts: Sequence[str], purpose: Purpose, deadline: float) -> Queried:
+    """Ask for the vectors of texts as queries. Raises what the embedder raises.
+
+    The local model's layers say whether a message is chat, and the last of them is its vector: both come of
+    one pass. Of any other model there is the vector, and words say whether it is chat.
+    """
+    kind: Kind = "layers" if gives_layers(embedder.key, embedder.engine) else "query"
+    rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)
+    if kind == "query":
+        return Queried(tuple(texts), rows)
+    return Queried(tuple(texts), query_vectors(rows), first_layers(rows))

@@ -1,163 +1,87 @@
-"""What the searches of several scopes found, as one list: pure functions over values.
+"""A recall: the query's vector once, and one search of its stores, each with a limit of its own.
 
-Each scope has been searched by itself, in files, in memory or on a server. No memory comes twice, of each
-scope come so many as its limit says, and of the user's and the agent's together so many as another one says.
-Where all rows have a vector of one model they are ordered by their distance to the query, the nearest first.
-Where one has none, or vectors are of two models, distances say nothing of one another, and the places in the
-lists decide (reciprocal rank fusion). Of equals the first list's come first, in its order.
+In go a query and the stores that may answer it; out come `Rows`, in which a store that could not take part as
+it should is named: that delays no other, and is no error. A store is asked by distance alone where all that
+it holds has a vector of the model that answers; where vectors are missing, or the query has none in time,
+words decide in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Protocol
+import asyncio
+import time
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forged.memory import Scope
-from forged.retrieval.rank import reciprocal
-from forged.scopes import Ranked
-from forged.text.cjk import is_cjk
+from forged.errors import ProviderError
+from forged.models import Purpose, Vectors, RetryBudget
+from forged.retrieval.pipeline import queried, reason_of
+from forged.retrieval.values import ModelsInUse, near
+from forged.scopes import Limits, Question, Rows, SearchedStore, Store, StoreSearch
 
-# What outlives a session and is of somebody: at most so many of these together.
-LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a memory beside its text. Times are RFC 3339, "" where there is none.
-
-    `chunk_index` is the place in the document `document_id`, -1 for what is no part of one.
-    """
-
-    memory_type: str = ""
-    importance: float = 1.0
-    access_count: int = 0
-    last_accessed: str = ""
-    expires_at: str = ""
-    metadata: Mapping[str, Any] = _NOTHING
-    agent_id: str = ""
-    user_id: str = ""
-    source: str = ""
-    document_id: str = ""
-    chunk_index: int = -1
+# A store that is there shows what it has within such a moment.
+_MOMENT_S = 0.05
 
 
-class Recollection(msgspec.Struct, frozen=True):
-    """One memory that was found, with what is known of it.
+class Recaller:
+    """Carries out recalls; one for the daemon."""
 
-    `model` is what its vector was compared by; `score` orders the list that `combined` makes. `path` says
-    over what a query led to it that it may share no word with.
-    """
+    def __init__(self, models: ModelsInUse, search: StoreSearch) -> None:
+        self._models = models
+        self._search = search
 
-    ranked: Ranked
-    facts: Facts = Facts()
-    model: str = ""
-    score: float = 0.0
-    path: str = ""
+    async def recall(
+        self,
+        query: str,
+        stores: Sequence[Store],
+        limits: Limits,
+        *,
+        admits: Callable[[str, str], bool],
+        deadline: float,
+        tops: tuple[str, ...],
+    ) -> tuple[Rows, float]:
+        """Search all stores until `deadline`; also how long the query's vector took, in milliseconds.
 
-    @property
-    def distance(self) -> float | None:
-        """Cosine distance to the query, smaller is nearer; None without a vector."""
-        cosine = self.ranked.cosine
-        return None if cosine is None else 1.0 - cosine
+        `tops` are the roots of whoever asks, and `admits` says by root and id what may be found.
+        """
+        began = time.monotonic()
+        try:
+            vectors, lacks = await self._vectors(query, stores, deadline, tops), ""
+        except (ProviderError, TimeoutError) as error:
+            vectors, lacks = None, f"no vector of the query ({reason_of(error)}); answered by words"
+        embedding_ms = round((time.monotonic() - began) * 1000, 3)
+        question = Question(
+            texts=(query,),
+            message=query,
+            vectors=vectors,
+            top_k=0,
+            hop_depth=0,
+            deadline=near(deadline),
+            admits=admits,
+            limits=limits,
+        )
+        rows = await self._search.search(stores, question, tops=tops, until=deadline)
+        missing = tuple(filter(None, (lacks, *rows.missing)))
+        return msgspec.structs.replace(rows, missing=missing), embedding_ms
 
-    @property
-    def same(self) -> tuple[str, str]:
-        """Equal for two finds of one memory, in a file and on a server."""
-        return self.ranked.memory.scope, self.ranked.memory.id
-
-
-def compared_by(key: str | None, content: str) -> str:
-    """Equal for two texts whose distances to a query can be compared: one model, and one script."""
-    return f"{key} {'cjk' if is_cjk(content) else 'other'}"
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How many memories of each scope a recall may hold, and of the user's and the agent's together."""
-
-    of: Mapping[Scope, int]
-    long_term: int = 10
-
-
-def combined(
-    lists: Sequence[Sequence[Recollection]], limits: Limits, reached: Sequence[Recollection] = ()
-) -> tuple[Recollection, ...]:
-    """One list of many, each of which has the best first; what was `reached` otherwise is merged by rank."""
-    ordered = _as_one(lists)
-    if reached:
-        ordered = _merged(ordered, reached)
-    return tuple(_within(ordered, limits))
-
-
-def _merged(ordered: Sequence[Recollection], reached: Sequence[Recollection]) -> list[Recollection]:
-    paths = {each.same: each.path for each in reached}
-    scores = reciprocal([[each.same for each in rows] for rows in (ordered, reached)])
-    found = {each.same: each for each in (*reached, *ordered)}.values()
-    scored = [
-        msgspec.structs.replace(each, score=scores[each.same], path=paths.get(each.same, ""))
-        for each in found
-    ]
-    return sorted(scored, key=lambda each: -each.score)
-
-
-def _as_one(lists: Sequence[Sequence[Recollection]]) -> list[Recollection]:
-    single = _each_once(lists)
-    found = [each for rows in single for each in rows]
-    models = {each.model for each in found}
-    if len(models) == 1 and all(each.distance is not None for each in found):
-        scores = {each.same: each.ranked.cosine or 0.0 for each in found}
-    else:
-        scores = reciprocal([[each.same for each in rows] for rows in single])
-    scored = (msgspec.structs.replace(each, score=scores[each.same]) for each in found)
-    return sorted(scored, key=lambda each: -each.score)
-
-
-def _each_once(lists: Sequence[Sequence[Recollection]]) -> list[list[Recollection]]:
-    seen, single = set[tuple[str, str]](), list[list[Recollection]]()
-    for rows in lists:
-        fresh = [each for each in rows if each.same not in seen]
-        seen.update(each.same for each in fresh)
-        single.append(fresh)
-    return single
-
-
-def _within(ordered: Sequence[Recollection], limits: Limits) -> Iterator[Recollection]:
-    left, long_term = dict(limits.of), limits.long_term
-    for each in ordered:
-        scope = Scope(each.ranked.memory.scope)
-        is_long_term = scope in LONG_TERM
-        if left.get(scope, 0) > 0 and (long_term > 0 or not is_long_term):
-            left[scope] -= 1
-            long_term -= is_long_term
-            yield each
-
-
-class Known(Protocol):
-    """What filters look at of a memory."""
-
-    @property
-    def importance(self) -> float: ...
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-
-def is_asked_for(facts: Known, filters: Mapping[str, Any], least_importance: float) -> bool:
-    """Whether a memory has every one of these values in its metadata, and is important enough."""
-    if facts.importance < least_importance:
-        return False
-    known = facts.metadata
-    return all(key in known and _is_same(known[key], value) for key, value in filters.items())
-
-
-def _is_same(one: object, other: object) -> bool:
-    """JSON equality: 1 is 1.0, and true is not 1, at any depth."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return one == other
+    async def _vectors(
+        self, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
+    ) -> Vectors | None:
+        """The query's vector (1, d), if there is anything to compare it with. Raises ProviderError."""
+        embedder = self._models.embedder
+        if embedder is None:
+            return None
+        moment = min(time.monotonic() + _MOMENT_S, deadline)
+        views = await asyncio.gather(*(each.view(0, moment) for each in stores))
+        is_wanted = any("dense" in view.legs or view.waiting for view in views)
+        if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
+            return None
+        waiting = RetryBudget(deadline)
+        self._models.embedding_health.admit(waiting)
+        async with asyncio.timeout_at(near(deadline)):
+            found = await queried(embedder, (query,), Purpose("query", tops, waiting), near(deadline))
+        if found.vectors is not None:
+            for view in views:
+                view.used(found.vectors.shape[1])
+        return found.vectors

@@ -18,19 +18,17 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.fair_queue import retrieved
 from forged.models import RetryBudget
-from forged.retrieval.pipeline import FIRST_BUILD, Pipeline, held_by, reason_of
-from forged.retrieval.queries import Queried
-from forged.retrieval.recaller import Recaller
-from forged.retrieval.tuning import ModelsInUse, Tuning
+from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
+from forged.retrieval.recall import Recaller
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
-from forged.retrieval.values import Answer, Ask, See, Sources, left, near, reserve
-from forged.scopes import Source
+from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, left, near, reserve
+from forged.scopes import FIRST_BUILD
 
 
 class Retriever:
     """Answers asks; shared by all connections of the daemon. `turns` is what it keeps of them.
 
-    `recaller` asks the scopes of a recall, by the same models.
+    `recall` searches the stores of a recall, by the same models.
     """
 
     def __init__(self, *, models: ModelsInUse, tuning: Tuning, metrics: Metrics) -> None:
@@ -38,9 +36,7 @@ class Retriever:
         self._pipeline = Pipeline(models=models, tuning=tuning, metrics=metrics)
         self._falls_back = self._pipeline.falls_back
         self._looking: asyncio.Task[Answer] | None = None
-        self.recaller = Recaller(
-            models, lexical_weight=tuning.lexical_weight, thread=self._pipeline.search_thread
-        )
+        self.recall = Recaller(models, self._pipeline.stores).recall
 
     async def retrieve(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> tuple[Answer, bool]:
         """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before.
@@ -86,10 +82,6 @@ class Retriever:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"
         return Answer(status=status, reason=because, generation=view.generation)
-
-    def beside(self, name: str, see: See) -> Source:
-        """A scope beside the file roots as one of the `others` of `Sources`."""
-        return self._pipeline.beside(name, see)
 
     def close(self) -> None:
         """Stop what runs late."""

@@ -1,4 +1,4 @@
-"""What a retrieval is asked, what it may search and what it answers: the values of the pipeline."""
+"""What a retrieval is asked, what it may search and what it answers, and what shapes all retrievals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import cached_property
 import msgspec
 
 from forged.conversation import Utterance
+from forged.models import ChatModel, Embedder, Health
 from forged.retrieval.continuing import only_goes_on, says_nothing
-from forged.scopes import Ranked, Source, Stayed, View
+from forged.scopes import CjkViews, Ranked, Stayed, Store, View
 
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
@@ -72,11 +73,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Sources(msgspec.Struct, frozen=True, eq=False):
-    """All that a request may search: the file roots at `tops`, seen by `see`, and the others beside them."""
+    """All that a request may search: the file roots at `tops`, seen by `see`, and other stores."""
 
     tops: tuple[str, ...]
     see: See
-    others: tuple[Source, ...] = ()
+    others: tuple[Store, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,36 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
             left = [each for key, each in reversed(stayed.items()) if key not in came]
             msgspec.structs.force_setattr(self, "stayed", tuple(left))
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of the configuration that shapes a retrieval.
+
+    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
+    """
+
+    strategy: str
+    hypothesis_count: int
+    lexical_weight: float
+    min_score: float
+
+    @property
+    def asks_for_the_message(self) -> bool:
+        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
+        return self.strategy != "hyde" or self.lexical_weight > 0
+
+
+class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The models of a retrieval, each None where there is none, and how they fare.
+
+    `cjk` has the memories that are in Chinese, Japanese or Korean, where these have a model of their own.
+    """
+
+    embedder: Embedder | None = None
+    chat: ChatModel | None = None
+    embedding_health: Health = msgspec.field(default_factory=Health)
+    hyde_health: Health = msgspec.field(default_factory=Health)
+    cjk: CjkViews | None = None
 
 
 def near(deadline: float) -> float:

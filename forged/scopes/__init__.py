@@ -1,41 +1,48 @@
-"""What a request may search: the roots of its workspace, and whatever other source is asked beside them."""
+"""Stores: what a request may search, and the one search over all of them."""
 
 from forged.scopes.cjk_views import CjkSource, CjkViews
-from forged.scopes.file_source import FileSource
-from forged.scopes.listing import newest
-from forged.scopes.others import NotRead, OneSession, OtherScope, OtherSource
-from forged.scopes.over_entities import OverEntities
-from forged.scopes.resolve import Resolver, Workplace
+from forged.scopes.file_search import FileSource
+from forged.scopes.search import FIRST_BUILD, Source, StoreSearch
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
 from forged.scopes.session_views import SessionViews, root_of_session
-from forged.scopes.source import GIVEN, Question, Ranked, Rows, Source, Stayed
-from forged.scopes.together import Waiting
-from forged.scopes.view import FileRoots, View
+from forged.scopes.store import FileStore, Resolver, SearchedStore, Store, Workplace, facts_in_session
+from forged.scopes.values import (
+    GIVEN,
+    Limits,
+    Question,
+    Ranked,
+    Rows,
+    Stayed,
+    View,
+    compared_by,
+    is_asked_for,
+)
 
 __all__ = [
+    "FIRST_BUILD",
     "GIVEN",
     "CjkSource",
     "CjkViews",
-    "FileRoots",
     "FileSource",
-    "NotRead",
-    "OneSession",
-    "OtherScope",
-    "OtherSource",
-    "OverEntities",
+    "FileStore",
+    "Limits",
     "Question",
     "Ranked",
     "Resolver",
     "Rows",
+    "SearchedStore",
     "SessionMemories",
     "SessionMemory",
     "SessionViews",
     "Source",
     "Stayed",
+    "Store",
+    "StoreSearch",
     "View",
-    "Waiting",
     "Workplace",
+    "compared_by",
+    "facts_in_session",
     "in_session",
-    "newest",
+    "is_asked_for",
     "root_of_session",
 ]

@@ -27,9 +27,8 @@ from forged.map import DenseLeg, VectorMap, link
 from forged.maps import BaselineLearner, BuildEvent, EmbeddingRun, Identity, Remembered, RowMaker, text_hash
 from forged.memory import Memory
 from forged.models import Embedder, Health, Purpose, RetryBudget, Vectors, cleaned
-from forged.scopes.file_source import FileSource
-from forged.scopes.source import Question, Ranked, Rows
-from forged.scopes.view import View
+from forged.scopes.file_search import FileSource
+from forged.scopes.values import Question, Ranked, Rows, View
 
 logger = logging.getLogger(__name__)
 

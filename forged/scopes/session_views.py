@@ -20,7 +20,7 @@ from forged.map import DenseLeg, VectorMap, link
 from forged.maps import EmbeddingRun, Indexer, RowMaker, text_hash
 from forged.models import Purpose, Vectors, cleaned
 from forged.scopes.session_memories import SessionMemories, SessionMemory
-from forged.scopes.view import View
+from forged.scopes.values import View
 
 logger = logging.getLogger(__name__)
 

@@ -89,9 +89,10 @@ class Parts:
             ),
             metrics=metrics,
         )
-        self.resolver = Resolver(str(home), config, self.indexer)
         self.session_memories = SessionMemories(clock=clock)
         self.session_views = SessionViews(self.session_memories, self.indexer)
+        sessions = (self.session_memories, self.session_views)
+        self.resolver = Resolver(str(home), config, self.indexer, state=self.state, sessions=sessions)
         writer = Writer(str(home / "state/trash"), self.trust, self.state.requests, self.state.intents)
         self.capture = Pipeline(
             settings=WorkerSettings(),

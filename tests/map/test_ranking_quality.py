@@ -17,7 +17,7 @@ import pytest
 
 from forged.map.search import search_maps
 from forged.scopes import View
-from forged.scopes.heads import rank
+from forged.scopes.file_search import rank
 from tests.data.maps import vector_map
 from tests.evaluation import jsonl_set, scores
 from tests.evaluation.dataset import Dataset

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
-from forged.map import Baseline, search_maps, threshold, verdicts, weigh
+from forged.map import Baseline, newest, search_maps, threshold, verdicts, weigh
 from forged.maps import layout
 from forged.maps.builder import Builder
 from forged.maps.identity import Identity
 from forged.memory import Scope
-from forged.scopes.listing import newest
 from forged.trust import Admitted
 from tests.data.memories import memory
 from tests.faults.amount import times

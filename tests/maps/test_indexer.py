@@ -18,7 +18,7 @@ from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
 from forged.memory import Scope
 from forged.models import Health
-from forged.scopes import FileRoots
+from forged.scopes import FileStore
 from forged.state import State
 from forged.text.everyday import MESSAGES
 from forged.trust import TrustRegistry
@@ -40,7 +40,7 @@ def other(tmp_path):
 
 
 async def seen(indexer, roots, generation=0, deadline=None):
-    return await FileRoots(indexer, roots).see(generation, deadline or soon())
+    return await FileStore(indexer, roots).view(generation, deadline or soon())
 
 
 def shown(index):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from forged.models import Purpose
-from forged.retrieval import queries
-from forged.retrieval.queries import Queried, queried
+from forged.retrieval import pipeline
+from forged.retrieval.pipeline import Queried, queried
 from tests.support.clock import PATIENCE_S
 
 ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
@@ -55,7 +55,7 @@ def test_any_other_is_asked_for_vectors_alone(key, engine):
 
 def test_a_message_is_judged_by_its_own_layers_and_by_words_where_it_has_none(monkeypatch):
     heard: list[tuple[object, ...]] = []
-    monkeypatch.setattr(queries, "is_chat", lambda *told: bool(heard.append(told)))
+    monkeypatch.setattr(pipeline, "is_chat", lambda *told: bool(heard.append(told)))
     before = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     Queried(("a guess", "lol"), before, before).is_chat("lol")
     Queried(("a guess", "lol"), before, before).is_chat("another")

@@ -15,7 +15,7 @@ from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
 from forged.models import Completion, Health
-from forged.retrieval import ModelsInUse, Retriever, Tuning, queries
+from forged.retrieval import ModelsInUse, Retriever, Tuning, pipeline
 from forged.retrieval.pipeline import CHAT
 from forged.retrieval.turns import TurnKey
 from forged.retrieval.values import Answer, Ask, Sources
@@ -444,7 +444,7 @@ async def test_a_search_embeds_the_callers_hypotheses_beside_the_message_and_ask
 
 
 async def test_what_is_chat_gets_nothing_but_what_is_searched_for(monkeypatch):
-    monkeypatch.setattr(queries, "is_chat", lambda message, row=(): message == "my walrus naps")
+    monkeypatch.setattr(pipeline, "is_chat", lambda message, row=(): message == "my walrus naps")
     asked = ask(window=said("my walrus naps"))
     of = gated()
     (answer, _), listed = await of.retrieve(asked, seeing(READ)), await of.search(asked, seeing(READ))
@@ -719,14 +719,33 @@ def test_a_large_search_leaves_the_loop_free():
 
 
 class Scripted:
-    """A source that finds `rows`, raises `error`, or never answers if there is neither."""
+    """A store that finds `rows`, raises `error`, or never answers if there is neither."""
+
+    scope = owner = ""
+
+    def maps(self):
+        return ()
+
+    def attributes(self, found):
+        del found
+
+    def use(self, found):
+        del found
+
+    async def view(self, generation, deadline):
+        del generation, deadline
+        return View(())
+
+    async def reached(self, question):
+        del question
+        return ()
 
     def __init__(self, name: str, *rows: Ranked, error: Exception | None = None) -> None:
         self.name, self.rows, self.error = name, rows, error
         self.questions: list[Question] = []
         self.cancelled = 0
 
-    async def search(self, question: Question) -> Rows:
+    async def nearest(self, question: Question) -> Sequence[Rows]:
         self.questions.append(question)
         if self.error is not None:
             raise self.error
@@ -736,7 +755,7 @@ class Scripted:
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
-        return Rows(self.rows)
+        return (Rows(self.rows),)
 
 
 def shared(name: str) -> Ranked:
@@ -783,7 +802,7 @@ def test_a_source_that_fails_is_named_and_left_out_and_the_others_answer(caplog)
 
     assert (answer.status, answer.reason, answer.degraded) == ("ok", "org failed", True)
     assert ids(answer) == ["a", "t1"]
-    assert "source=org reason=ConnectionError" in caplog.text
+    assert "store=org reason=ConnectionError" in caplog.text
     assert "secret" not in caplog.text
 
 

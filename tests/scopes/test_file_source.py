@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.map import Candidate, threshold
 from forged.scopes import GIVEN, FileSource, Question, View
-from forged.scopes.heads import rank
+from forged.scopes.file_search import rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

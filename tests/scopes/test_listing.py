@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import Part, Traits, VectorMap
+from forged.map import Part, Traits, VectorMap, newest
 from forged.map.chains import NO_CHAINS
 from forged.memory import time_ns
-from forged.scopes import newest
 from tests.data.memories import memory
 
 TIMES = st.sampled_from(

@@ -10,7 +10,7 @@ import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
 from forged.map import compared
-from forged.scopes import FileSource, Question, View, together
+from forged.scopes import FileSource, Question, View, file_search
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import turns
@@ -38,7 +38,7 @@ def products(monkeypatch):
         sizes.append(sum(map(len, asked)))
         return compared(maps, asked, key)
 
-    monkeypatch.setattr(together, "compared", counting)
+    monkeypatch.setattr(file_search, "compared", counting)
     return sizes
 
 
@@ -46,7 +46,7 @@ class Searches:
     """Searches of as many clients, begun while somebody else has the turn."""
 
     def __init__(self) -> None:
-        self.among: list[together.Waiting] = []
+        self.among: list[file_search.Waiting] = []
         self._line = FairQueue()
         QueueClient(self._line).begin(lambda: None)
 

@@ -28,8 +28,7 @@ from forged.files import Root
 from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.retrieval import FIRST_BUILD
-from forged.scopes import View, Workplace
+from forged.scopes import FIRST_BUILD, View, Workplace
 from forged.state import DeadEvent, Kind
 from forged.trust import elsewhere
 from forged.writing import Taking, new_batch

@@ -146,8 +146,8 @@ class Context(msgspec.Struct, frozen=True):
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
         added = place.files.added()
         if added > asked:
-            await place.files.see(added, now + _ADDED_S)
-        return await place.files.see(asked, now + PATIENCE_S)
+            await place.files.view(added, now + _ADDED_S)
+        return await place.files.view(asked, now + PATIENCE_S)
 
     async def resumed(self) -> None:
         """Wait at most 5 s until the daemon has finished what a kill interrupted. Raises NotReady."""

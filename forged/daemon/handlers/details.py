@@ -12,11 +12,11 @@ import msgspec
 from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import record
-from forged.daemon.handlers.facts import facts_in_session
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
+from forged.scopes import facts_in_session
 from forged.state import Detail, Said, metadata_problem, problem_of
 from forged.text.private import without_private
 from forged_client import protocol as wire
@@ -75,7 +75,7 @@ def full_record(context: Context, home: VectorMap, found: Memory) -> wire.Memory
 
 
 def _in_session(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
-    facts = facts_in_session(context.daemon, found.id)
+    facts = facts_in_session(context.daemon.session_memories, found.id)
     return msgspec.structs.replace(
         record(home, found),
         importance=facts.importance,

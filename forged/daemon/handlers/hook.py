@@ -33,7 +33,6 @@ from forged import __version__
 from forged.conversation import Utterance
 from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.other_scopes import with_others
 from forged.daemon.handlers.refusals import Disabled, InvalidRequest
 from forged.daemon.handlers.talks import Talk
 from forged.errors import ForgedError, WorkspaceError
@@ -142,9 +141,10 @@ async def _start(told: _Told) -> bytes:
     for root in told.place.roots:  # what is asked next is being read by then
         told.context.daemon.indexer.open(root)
     session = told.event.session_id
-    place = await with_others(told.context, told.place, agent=told.agent, session_id=session)
+    resolver = told.context.daemon.resolver
+    place = await resolver.with_others(told.place, agent=told.agent, session_id=session)
     for each in place.others:
-        each.files.maps()
+        each.maps()
     return b""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
@@ -10,13 +12,13 @@ from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
 from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.other_scopes import is_for, with_others
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
 from forged.daemon.handlers.trust import in_reply
+from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask, render
-from forged.scopes import Workplace
+from forged.scopes import Workplace, root_of_session
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -31,10 +33,12 @@ async def search(
         raise InvalidRequest("the query is empty; say what to look for")
     if request.limit <= 0:  # as in a list of no memories: nobody is asked for them
         return wire.Found(status="empty", reason=f"the limit is {request.limit}")
-    place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
+    place = await context.daemon.resolver.with_others(
+        place, agent=request.agent, session_id=request.session_id
+    )
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     ask = replace(ask, rated=request.rated, hypotheses=hypotheses)
-    answer = await context.daemon.retriever.search(ask, sources(context, place, ask))
+    answer = await context.daemon.retriever.search(ask, sources(place, ask))
     reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
@@ -46,6 +50,11 @@ async def search(
         notice=await in_reply(context, place),
     )
     return reply, answer.generation
+
+
+def _with_others(context: Context, place: Workplace, request: wire.Search | wire.Why) -> Awaitable[Workplace]:
+    resolver = context.daemon.resolver
+    return resolver.with_others(place, agent=request.agent, session_id=request.session_id)
 
 
 def _question(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:
@@ -65,10 +74,12 @@ async def why(
     """The last injection of a session, or what a query would find now."""
     notice = await in_reply(context, place)
     if (query := asked(request.query)).strip():
-        place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
+        place = await context.daemon.resolver.with_others(
+            place, agent=request.agent, session_id=request.session_id
+        )
         ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
         ask = replace(ask, explains=True)
-        answer = await context.daemon.retriever.search(ask, sources(context, place, ask), inject=True)
+        answer = await context.daemon.retriever.search(ask, sources(place, ask), inject=True)
         block = render(answer.ranked, place.settings.injection_token_budget)
         return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
     found = context.daemon.retriever.turns.last(request.session_id, place.tops)
@@ -93,7 +104,11 @@ def _of_whoever_asks(answer: Answer, included: int, request: wire.Why) -> tuple[
     """An answer without what is another agent's or session's own, and how much of it was included."""
 
     def shows(scope: str, root: str) -> bool:
-        return is_for(scope, root, agent=request.agent, session_id=request.session_id)
+        if scope == Scope.AGENT:
+            return bool(request.agent) and PurePath(root).name == request.agent
+        return scope != Scope.SESSION or (bool(request.session_id) and root == session)
+
+    session = root_of_session(request.session_id)
 
     shown = [shows(each.memory.scope, each.root) for each in answer.ranked]
     ranked = tuple(each for each, is_shown in zip(answer.ranked, shown, strict=True) if is_shown)

@@ -25,11 +25,10 @@ from forged.daemon.handlers.refusals import InvalidRequest, NotReady
 from forged.daemon.handlers.shared_documents import forget_pieces
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import MemoryNotFound, StoreError
-from forged.map import VectorMap, link
+from forged.map import VectorMap, link, newest
 from forged.maps import RootIndex
 from forged.memory import Memory, Origin, Scope
-from forged.retrieval import FIRST_BUILD
-from forged.scopes import View, Workplace, newest
+from forged.scopes import FIRST_BUILD, View, Workplace
 from forged.state import CutCount, Rewrite
 from forged.writing import UNREACHABLE, Gone, Taking, Trashed
 from forged_client import protocol as wire

@@ -1,9 +1,8 @@
 """`recall`: what a session, the user, an agent and the organization remember about a query, as one list.
 
-Each scope is a place that is searched by itself: a session in the daemon's memory, the others in files below
-the user's own directory; of what is shared a team's server is asked as well. Who names no session or agent is
-not answered from one, and an id that is not the user's finds nothing of the user's here. What was found is
-counted as used. Raised is InvalidRequest.
+Each scope is a store that gives a number of memories of its own; of what is shared a team's server is asked
+as well. Who names no session or agent is not answered from one, and an id that is not the user's finds
+nothing of the user's here. What was found is counted as used. Raised is InvalidRequest.
 """
 
 from __future__ import annotations
@@ -11,35 +10,31 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from forged import postgres
 from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.facts import facts_in_session, facts_of_file, note_used
 from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.recalled_rows import ServerRows
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
-from forged.files import Root, org_root
+from forged.files import org_root
 from forged.memory import Scope
-from forged.retrieval import (
+from forged.retrieval import render
+from forged.scopes import (
     FIRST_BUILD,
-    Facts,
-    Known,
     Limits,
-    Recollected,
-    Recollection,
-    combined,
+    Ranked,
+    Rows,
+    Store,
+    Workplace,
     is_asked_for,
-    render,
+    root_of_session,
 )
-from forged.retrieval import Place as Asked
-from forged.scopes import FileRoots, View, Workplace
 from forged.state import metadata_problem
 from forged_client import protocol as wire
 
@@ -54,51 +49,44 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     query, daemon = asked(request.query), context.daemon
     if not query.strip():
         raise InvalidRequest("the query is empty; say what to recall")
-    _check_filters(request.filters)
-    limits = _limits(daemon.config, place)
+    if problem := metadata_problem(request.filters):
+        raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")
+    limits = Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, daemon.config.scopes.max_results)
     scopes, deadline = _scopes(request, place), deadline_of(context, request.timeout_s, place)
-    answering = [each for scope in scopes if (each := await _place(context, place, request, scope))]
-    server = None if daemon.shared is None else ServerRows(daemon, daemon.shared, request, limits, deadline)
-    owners = server.owners(scopes) if server is not None else {}
-    found = await daemon.retriever.recaller.recall(
+    here = [scope for scope in scopes if await _may_answer(daemon, request, scope)]
+    stores = await daemon.resolver.stores(place, here, agent=request.agent_id, session_id=request.session_id)
+    server = _server(daemon, place, request, scopes, deadline)
+    found, embedding_ms = await daemon.retriever.recall(
         query,
-        answering,
+        (*stores, *server),
+        limits,
+        admits=_admits(daemon, request),
         deadline=deadline,
         tops=place.tops,
-        remote=partial(server.nearest, owners) if server is not None and owners else None,
-        over=partial(server.reached, owners, query, place.tops) if server is not None and owners else None,
     )
-    best = combined(found.lists, limits, found.reached)
-    note_used(daemon, best)
-    if server is not None:
-        server.note_used(best)
-    nothing = _nothing(request, found, here=bool(answering), there=bool(owners))
-    return _reply(context, budget_of(request.token_budget, place), found, best, nothing)
-
-
-def _reply(
-    context: Context, budget: int, found: Recollected, best: Sequence[Recollection], nothing: str
-) -> wire.Recalled:
-    block = render([each.ranked for each in best], budget)
-    status, reason = ("ok", "") if best else ("empty", nothing)
-    if not best and found.is_waiting:
+    block = render(found.ranked, budget_of(request.token_budget, place))
+    status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server))
+    if not found.ranked and found.unread:
         status, reason = "not_ready", FIRST_BUILD
+    recalled = [_recalled(each, (*stores, *server)) for each in found.ranked]
+    for store in (*stores, *server):
+        store.use(found.ranked)
     return wire.Recalled(
         status=status,
-        reason="; ".join(filter(None, (reason, *found.degraded))),
-        memories=fitting([_recalled(each) for each in best]),
+        reason="; ".join(filter(None, (reason, *found.missing))),
+        memories=fitting(recalled),
         text=block.text,
         included=block.included,
         omitted=block.omitted,
-        degraded=found.degraded,
-        legs=found.legs,
+        degraded=found.missing,
+        legs=tuple(sorted(found.legs, reverse=True)),
         elapsed_ms=elapsed_ms(context),
-        embedding_ms=found.embedding_ms,
+        embedding_ms=embedding_ms,
     )
 
 
-def _nothing(request: wire.Recall, found: Recollected, *, here: bool, there: bool) -> str:
-    """Return the reason for an empty result; `here` and `there` are the scopes of machine and server."""
+def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: tuple[Store, ...]) -> str:
+    """Return the reason for an empty result; `here` and `there` are the stores of machine and server."""
     if not (here or there):
         return _UNNAMED
     if not (found.held or there):
@@ -108,8 +96,8 @@ def _nothing(request: wire.Recall, found: Recollected, *, here: bool, there: boo
     return "nothing is remembered about this"
 
 
-def _recalled(each: Recollection) -> wire.RecalledMemory:
-    memory = each.ranked.memory
+def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.RecalledMemory:
+    memory = each.memory
     return wire.RecalledMemory(
         id=memory.id,
         scope=memory.scope,
@@ -118,16 +106,17 @@ def _recalled(each: Recollection) -> wire.RecalledMemory:
         distance=each.distance,
         created_at=memory.created_at,
         session_id=memory.session_id,
-        root=each.ranked.root,
+        root=each.root,
         path=each.path,
-        **_beside(each),
+        **_beside(each, stores),
     )
 
 
-def _beside(each: Recollection) -> dict[str, Any]:
+def _beside(each: Ranked, stores: tuple[Store, ...]) -> dict[str, Any]:
     """What is known beside the text; which part of a document it is, the memory itself says."""
-    facts, piece = msgspec.structs.asdict(each.facts), each.ranked.memory.piece
-    facts["metadata"] = dict(each.facts.metadata)
+    known = next(filter(None, (store.attributes(each) for store in stores)))
+    facts, piece = msgspec.structs.asdict(known), each.memory.piece
+    facts["metadata"] = dict(known.metadata)
     if piece is not None:
         facts |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     return facts
@@ -143,53 +132,12 @@ def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
     return tuple(scope for scope in (*_FOUR, Scope.REPO) if scope in (request.scopes or _FOUR))
 
 
-def _limits(config: Config, place: Workplace) -> Limits:
-    return Limits({**_MOST, Scope.REPO: place.settings.retrieval_top_k}, config.scopes.max_results)
-
-
-async def _place(context: Context, place: Workplace, request: wire.Recall, scope: Scope) -> Asked | None:
-    """Where memories of a scope lie for whoever asks; None if nowhere. Raises WorkspaceError for an agent."""
-    daemon, limit = context.daemon, _limits(context.daemon.config, place).of[scope]
-    if scope is Scope.SESSION:
-        return _session(daemon, request, limit) if request.session_id else None
-    root = await _root(daemon, place, request, scope)
-    if root is None or not await _is_there(daemon, root):
-        return None
-    files = FileRoots(daemon.indexer, (root,))
-    owner = request.agent_id if scope is Scope.AGENT else ""
-    facts = partial(facts_of_file, daemon, agent_id=owner)
-    return Asked(
-        scope, partial(files.see, 0), limit, facts, _admits(daemon, request, daemon.state.details.of)
-    )
-
-
-def _session(daemon: Daemon, request: wire.Recall, limit: int) -> Asked:
-    async def see(_: float) -> View:
-        return daemon.session_views.view(request.session_id)
-
-    def facts(_: str, memory_id: str) -> Facts:
-        return facts_in_session(daemon, memory_id)
-
-    def known(_: str, memory_id: str) -> Known | None:
-        return daemon.session_memories.find(memory_id)
-
-    return Asked(Scope.SESSION, see, limit, facts, _admits(daemon, request, known))
-
-
-async def _root(daemon: Daemon, place: Workplace, request: wire.Recall, scope: Scope) -> Root | None:
-    if scope is Scope.AGENT:
-        found = await daemon.resolver.roots_of_agent(request.agent_id) if request.agent_id else ()
-        return next(iter(found), None)
-    if scope is Scope.ORG:
-        return org_root(daemon.resolver.home)
-    if scope is Scope.USER and not is_this_user(daemon.config, request.user_id):
-        return None
-    return next((root for root in place.roots if root.scope is scope), None)
-
-
-async def _is_there(daemon: Daemon, root: Root) -> bool:
-    """Whether the documents have a place: no request makes the daemon watch a mere name."""
-    if root.scope is not Scope.ORG or any(index.root == root for index in daemon.indexer.indexes()):
+async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
+    """Whether a scope's files are of whom the request names, and there: no mere name is watched."""
+    if scope is Scope.USER:
+        return is_this_user(daemon.config, request.user_id)
+    root = org_root(daemon.resolver.home)
+    if scope is not Scope.ORG or any(index.root == root for index in daemon.indexer.indexes()):
         return True
     return await asyncio.to_thread(os.path.isdir, root.directories[0])
 
@@ -199,23 +147,42 @@ def is_this_user(config: Config, user_id: str) -> bool:
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
-# --- filters -------------------------------------------------------------------------------------------
+def _server(
+    daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
+) -> tuple[Store, ...]:
+    """The team's server, if it has anything of whoever is named."""
+    if (shared := daemon.shared) is None:
+        return ()
+    named = {
+        Scope.SESSION: request.session_id,
+        Scope.USER: request.user_id or shared.settings.user_id,
+        Scope.AGENT: request.agent_id,
+    }
+    theirs = [scope for scope in scopes if scope in shared.scopes]
+    owners = {scope: named.get(scope, "") for scope in theirs if scope is Scope.ORG or named.get(scope)}
+    if not owners:
+        return ()
+    identity = daemon.indexer.identity
+    store = postgres.SharedStore(
+        shared,
+        owners,
+        filters=request.filters,
+        least=daemon.config.scopes.min_importance,
+        deadline=deadline,
+        tops=place.tops,
+        key=identity.key if identity is not None else None,
+    )
+    return (store,)
 
 
-def _admits(
-    daemon: Daemon, request: wire.Recall, known: Callable[[str, str], Known | None]
-) -> Callable[[str, str], bool]:
-    """Whether a memory may be found; `known` is asked of many, so it says no more than is looked at."""
+def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
+    """Whether a memory may be found; many are asked for, so no more is looked at than filters need."""
     least, filters = daemon.config.scopes.min_importance, request.filters
+    details, memories = daemon.state.details, daemon.session_memories
+    session = root_of_session(request.session_id)
 
     def admits(root: str, memory_id: str) -> bool:
-        found = known(root, memory_id)
+        found = memories.find(memory_id) if root == session else details.of(root, memory_id)
         return found is not None and is_asked_for(found, filters, least)
 
     return admits
-
-
-def _check_filters(filters: Mapping[str, Any]) -> None:
-    """A filter has the form of metadata. Raises InvalidRequest."""
-    if problem := metadata_problem(filters):
-        raise InvalidRequest(f"these filters match nothing that can be stored: {problem}")

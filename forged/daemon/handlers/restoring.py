@@ -72,7 +72,7 @@ async def _told_again(
     """The reply about what is back, as it is now; `planned` names it."""
     named = [(each.id, each.scope) for each in planned.restorable]
     named += [(each.id, each.scope) for each in planned.memories]
-    view = await place.files.see(generation, time.monotonic() + PATIENCE_S)
+    view = await place.files.view(generation, time.monotonic() + PATIENCE_S)
     found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
     shown = fitting([full_record(context, *item) for _, items in found for item in items])
     missing = ", ".join(memory_id for memory_id, items in found if not items)

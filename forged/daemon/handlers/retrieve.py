@@ -17,7 +17,6 @@ from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.heard import asked, heard, without_echoes
-from forged.daemon.handlers.other_scopes import count_found, is_whole, with_others
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.sessions import (
     BLOCK_TOKENS,
@@ -55,14 +54,16 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     """The injection for one turn."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
-    place = await with_others(context, place, agent=request.agent, session_id=request.session_id)
+    place = await context.daemon.resolver.with_others(
+        place, agent=request.agent, session_id=request.session_id
+    )
     retriever, key = context.daemon.retriever, key_of(request, place, context.daemon.lists)
     answer, cached, question = _kept(context, place, key, request), True, None
     if answer is None or _is_of_another(context, place, request, key):
         question = await _ask(context, request, place, key)
         if answer and key and not question.ask.heard:  # what it leaves out as heard is gone from context
             retriever.turns.drop(key)
-        answer, cached = await retriever.retrieve(question.ask, sources(context, place, question.ask), key)
+        answer, cached = await retriever.retrieve(question.ask, sources(place, question.ask), key)
     notice = await in_reply(context, place, request.session_id)
     told, contents, heard = answer, tuple[str, ...](), 0
     captured = _captured(context, request)
@@ -87,7 +88,8 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
     turns.note(request.session_id, request.turn_id, place.tops, told, block.included, contents=contents)
     _count(context.daemon.metrics, told, retrieved.status, cached=cached)
     if not cached and request.mode != "plain":
-        count_found(context.daemon, told.ranked[heard : block.included])
+        for store in place.stores:
+            store.use(told.ranked[heard : block.included])
     return retrieved, answer.generation
 
 
@@ -159,7 +161,7 @@ def _kept(context: Context, place: Workplace, key: TurnKey | None, request: wire
         return None
     least = generation_of(context.daemon.epoch, request.min_generation)
     answer = context.daemon.retriever.turns.get(key, least)
-    if answer is not None and place.others and not is_whole(place, answer):
+    if answer is not None and place.others and not place.is_whole(answer.ranked):
         context.daemon.retriever.turns.drop(key)
         return None
     return answer
@@ -239,10 +241,8 @@ def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
     return tuple(islice(said, _MOST_HYPOTHESES))
 
 
-def sources(context: Context, place: Workplace, ask: Ask) -> Sources:
-    beside, generation = context.daemon.retriever.beside, ask.min_generation
-    others = tuple([beside(each.scope, partial(each.files.see, generation)) for each in place.others])
-    return Sources(place.tops, partial(place.files.see, generation), others)
+def sources(place: Workplace, ask: Ask) -> Sources:
+    return Sources(place.tops, partial(place.files.view, ask.min_generation), place.others)
 
 
 def _count(metrics: Metrics, answer: Answer, status: str, *, cached: bool) -> None:

@@ -275,7 +275,7 @@ def standing_in(state: State, place: Workplace, limit: int) -> Stands:
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:
     """What an agent was told about itself; nothing else beside the workspace's roots stands."""
-    homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.files.maps())
+    homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.maps())
     return [
         (home, each)
         for home in homes

@@ -98,8 +98,7 @@ def key_of(request: wire.Retrieve, place: Workplace, lists: Lists) -> TurnKey | 
         if not request.turn_id:
             before = messages[max(typed.place - _BEFORE, start) : typed.place]
             said = [text_of(each)[:_BEFORE_LENGTH] for each in before if is_said(each)]
-            asked += [typed.place - start, said, place.files.shown()]
-            asked += [each.files.shown() for each in place.others]
+            asked += [typed.place - start, said, place.shown()]
     return request.session_id, tops, request.turn_id, _digest(asked)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from forged.config import Config
 from forged.config.values import ScopesConfig
+from forged.scopes import FileStore, View
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_agent_memories import remembered
 from tests.daemon.parts import assembled
@@ -173,12 +174,13 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
 
 
 async def test_a_scope_that_is_not_read_yet_is_named_and_keeps_nobody_waiting(home, repo, monkeypatch):
-    from forged.scopes import NotRead, OtherSource
+    seen = FileStore.view
 
-    async def waiting(self, question):
-        raise NotRead("is read for the first time")
+    async def view(self, generation, deadline):
+        found = await seen(self, generation, deadline)
+        return View((), waiting=True) if self.scope == "org" else found
 
-    monkeypatch.setattr(OtherSource, "search", waiting)
+    monkeypatch.setattr(FileStore, "view", view)
     async with assembled(home, config=ALL) as parts:
         await remembered(parts, repo, "zebra of the repository", scope="repo", agent_id="")
         reply = await retrieved(parts, repo, "zebra", agent="claude", session_id="s")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from forged.config import MemoryConfig
 from forged.daemon.handlers import heard
 from forged.daemon.handlers.turn import LISTS, Lists, key_of
+from forged.map import VectorMap, link
 from forged.scopes import Workplace
 from forged_client.protocol import Message, Part, Retrieve
 
@@ -22,8 +23,8 @@ class StandInFiles:
     def __init__(self, *shown: int) -> None:
         self._shown = shown
 
-    def shown(self) -> tuple[int, ...]:
-        return self._shown
+    def maps(self) -> tuple[VectorMap, ...]:
+        return tuple(VectorMap("/repo", "repo", each, (), (), link(())) for each in self._shown)
 
 
 def place(*shown: int, tops: tuple[str, ...] = ("/repo", "/home"), **settings: object) -> Workplace:

@@ -1,15 +1,21 @@
-"""A view of the file roots of a request as a source: they are searched as if they were one store.
+"""The search of one view: its maps are searched as if they were one store.
 
-Out come the heads that answer best, gated where that is asked for, each with why it came, and what stayed
-out. A search that is long runs in the thread that is given, so that other requests are answered meanwhile.
+Out come the heads that answer best, each chain once, gated where that is asked for, each with why it came,
+then what their links lead to, and what stayed out. Superseded memories never show but as older versions of
+their head. A search that is long runs in the thread that is given, so that other requests are answered
+meanwhile. Questions that wait for their turn at the same time and see the same maps are compared with them
+together: whoever has its turn first finds the cosines of the others as well, up to a limit. Who gives up
+takes no further part. Nothing is raised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -23,7 +29,10 @@ from forged.map import (
     Cosines,
     Found,
     Reading,
+    VectorMap,
     Verdict,
+    compared,
+    hops,
     is_hopeless,
     is_near,
     leads,
@@ -31,10 +40,8 @@ from forged.map import (
     verdicts,
     weigh,
 )
-from forged.scopes.heads import Place, rank
-from forged.scopes.source import GIVEN, Question, Ranked, Rows, Stayed
-from forged.scopes.together import Waiting, joined
-from forged.scopes.view import View
+from forged.models import Vectors
+from forged.scopes.values import GIVEN, Key, Question, Ranked, Rows, Stayed, View
 
 # Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
 _INLINE_WORK = 20_000_000
@@ -42,9 +49,17 @@ _INLINE_WORK = 20_000_000
 _POOL = 2
 # So many cost no more than fewer. What a session has heard seldom takes the first places of a large store.
 _FREE = CANDIDATES // 2
+# Queries of one product: with more the next ping would wait longer, and little more is saved.
+_MOST = 16
 
-Key = tuple[str, str]
+Id = tuple[str, str]
 """A memory by the top of its root and the id of its newest version."""
+
+Place = tuple[int, int]
+"""A row of a map, by the map's place."""
+
+NOTHING_DECIDED: Mapping[Candidate, str] = MappingProxyType({})
+"""Why candidates came of a search without a gate."""
 
 
 class FileSource:
@@ -90,12 +105,12 @@ class FileSource:
         return Rows(kept, (*fit, *self._stayed(judged, kept, question)), reading.evidence)
 
     def _judged(
-        self, reading: Reading, candidates: Mapping[Key, Candidate], question: Question
-    ) -> dict[Key, Verdict]:
+        self, reading: Reading, candidates: Mapping[Id, Candidate], question: Question
+    ) -> dict[Id, Verdict]:
         """What becomes of each. What comes anyhow takes no place of others, and is found if enough speaks."""
         anyhow = [key for key in candidates if key in question.beside]
         others = [key for key in candidates if key not in anyhow]
-        judged = dict[Key, Verdict]()
+        judged = dict[Id, Verdict]()
         for keys, most in ((others, question.top_k), (anyhow, len(anyhow))):
             own = [candidates[key] for key in keys]
             found = verdicts(reading, own, question.least_evidence, turn=question.turn, most=most)
@@ -122,9 +137,7 @@ class FileSource:
         found = self._found(question, cosines)
         return found, weigh(found, self._view.baseline)
 
-    def _kept(
-        self, reading: Reading, judged: Mapping[Key, Verdict], question: Question
-    ) -> tuple[Ranked, ...]:
+    def _kept(self, reading: Reading, judged: Mapping[Id, Verdict], question: Question) -> tuple[Ranked, ...]:
         """What may be injected, with why, and what its links lead to for a reason of its own."""
         let_in = {each.candidate: each.came for each in judged.values() if not each.stayed}
         reading.evidences(self._led_to(let_in))  # at once: one by one that takes as long as a search
@@ -139,7 +152,7 @@ class FileSource:
         return [(place, row) for place, head in reached if (row := maps[place].row_of(head)) is not None]
 
     def _stayed(
-        self, judged: Mapping[Key, Verdict], kept: Sequence[Ranked], question: Question
+        self, judged: Mapping[Id, Verdict], kept: Sequence[Ranked], question: Question
     ) -> tuple[Stayed, ...]:
         """What was near the top and stayed out, with why; a link may have led to it all the same."""
         came, out = {each.key for each in kept}, list[Stayed]()
@@ -183,7 +196,7 @@ class FileSource:
             continued=question.continued,
         )
 
-    def _candidates(self, found: Found, question: Question, count: int) -> dict[Key, Candidate]:
+    def _candidates(self, found: Found, question: Question, count: int) -> dict[Id, Candidate]:
         """The best of `count` chains: versions of one memory may take all first places."""
         superseded = sum(len(each.chains.head_of) for each in self._view.maps)
         few = count + min(superseded, 3 * count)
@@ -198,14 +211,14 @@ class FileSource:
             more = 4 * k if question.admits is None else sum(each.starts[-1] for each in self._view.maps)
             k = most if k < most else max(k + 1, more)
 
-    def _key(self, candidate: Candidate) -> Key:
+    def _key(self, candidate: Candidate) -> Id:
         """Of the memory that a row is a version of."""
         home = self._view.maps[candidate.map_index]
         return home.root, home.chains.head(home.at(candidate.row).id)
 
-    def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> dict[Key, Candidate]:
+    def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> dict[Id, Candidate]:
         """The best candidate of each memory, whichever version it is; none that was heard or may not come."""
-        first, admits = dict[Key, Candidate](), question.admits
+        first, admits = dict[Id, Candidate](), question.admits
         for each in candidates:
             key = self._key(each)
             if key not in question.heard and (admits is None or admits(*key)):
@@ -256,3 +269,117 @@ def word(evidence: float, strong: float) -> str:
     if evidence >= strong:
         return "strong"
     return "near" if is_near(evidence, strong) else "weak"
+
+
+def _always(_source: Place, _target: Place) -> bool:
+    return True
+
+
+def rank(
+    view: View,
+    candidates: Sequence[Candidate],
+    *,
+    top_k: int,
+    hop_depth: int,
+    leads: Callable[[Place, Place], bool] = _always,
+    came: Mapping[Candidate, str] = NOTHING_DECIDED,
+) -> tuple[Ranked, ...]:
+    """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
+
+    `leads` says whether a hop may go from one head to another, and `came` why a candidate was let in.
+    """
+    best: dict[Key, Ranked] = {}
+    for candidate in candidates:
+        home = view.maps[candidate.map_index]
+        memory = home.at(candidate.row)
+        head = home.chains.head_of.get(memory.id)
+        key = (candidate.map_index, head or memory.id)
+        if key in best:
+            continue
+        why = came.get(candidate, "")
+        found = Ranked(memory, candidate.score, candidate.cosine, candidate.lexical, root=home.root, came=why)
+        best[key] = found if head is None else _as_head(view, key, found)
+        if len(best) == top_k:
+            break
+    if not any(each.memory.related for each in best.values()):
+        return tuple(best.values())
+
+    def led_to(key: Key) -> Iterator[Key]:
+        source = view.maps[key[0]].row_of(key[1])
+        for place, head in view.heads_led_to(key):
+            row = view.maps[place].row_of(head)
+            if source is not None and row is not None and leads((key[0], source), (place, row)):
+                yield place, head
+
+    reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
+    return (*best.values(), *(_as_head(view, each, via="hop") for each in reached))
+
+
+def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "search") -> Ranked:
+    """The head of a chain with its older versions, in the place of the version that was found."""
+    place, head = key
+    home = view.maps[place]
+    memory = home.find(head)
+    assert memory is not None, "chains and edges name memories of their own map"
+    beside = home.chains.beside(head)
+    others = [each for each in reversed(view.chain(home, head)) if each.id != head]
+    older = tuple(each for each in others if each.id not in beside)
+    rivals = tuple(each for each in others if each.id in beside)
+    found = found or Ranked(memory, 0.0, via=via, root=home.root, came=via)
+    return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)
+
+
+# --- questions that wait together ------------------------------------------------------------------------
+
+
+class Waiting:
+    """One question's vectors, and what they were found to be like."""
+
+    def __init__(
+        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+    ) -> None:
+        self.vectors = vectors
+        self.found: tuple[Cosines | None] | None = None
+        self._among = among
+        self._maps = maps
+        self._key = key
+
+    def cosines(self) -> Cosines | None:
+        """Compared now, with those that wait and ask the same maps, unless somebody has done it."""
+        if self.found is None:
+            group = self._group()
+            results = compared(self._maps, [each.vectors for each in group], self._key)
+            for each, result in zip(group, results, strict=True):
+                each.found = (result,)
+        assert self.found is not None, "its own is in the group"
+        return self.found[0]
+
+    def _group(self) -> list[Waiting]:
+        group, queries = [self], len(self.vectors)
+        for other in self._among:
+            alike = other is not self and other.found is None and self._is_alike(other)
+            if alike and queries + len(other.vectors) <= _MOST:
+                group.append(other)
+                queries += len(other.vectors)
+        return group
+
+    def _is_alike(self, other: Waiting) -> bool:
+        same = len(self._maps) == len(other._maps) and all(map(_is, self._maps, other._maps))
+        return same and self._key == other._key and self.vectors.shape[1] == other.vectors.shape[1]
+
+
+def _is(one: VectorMap, other: VectorMap) -> bool:
+    return one is other
+
+
+@contextlib.contextmanager
+def joined(
+    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+) -> Iterator[Waiting]:
+    """Wait among others until the end of the block."""
+    waiting = Waiting(among, maps, vectors, key)
+    among.append(waiting)
+    try:
+        yield waiting
+    finally:
+        among.remove(waiting)

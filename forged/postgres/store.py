@@ -1,0 +1,135 @@
+"""A team's rows as a store of a recall: what is nearest to a query, and what it leads to.
+
+A row was written by somebody else's daemon, so its text is shown without secrets, whatever that one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from forged.attributes import Facts
+from forged.map import VectorMap
+from forged.memory import Memory, Piece, Scope, Trigger, default_category
+from forged.models import cleaned
+from forged.postgres.relating import ReachedRow
+from forged.postgres.shared import Shared
+from forged.postgres.values import Stored
+from forged.scopes import Question, Ranked, Rows, View, compared_by, is_asked_for
+
+_MOST_NEAR = 5
+
+ROOT = "shared"
+"""What stands for the root of a row: no path, so that no file root is called like it."""
+
+
+class SharedStore:
+    """The rows of some owners, by scope, as one recall asks for them; searched where they lie."""
+
+    scope = owner = ""
+    name = ROOT
+
+    def __init__(
+        self,
+        shared: Shared,
+        owners: Mapping[Scope, str],
+        *,
+        filters: Mapping[str, Any],
+        least: float,
+        deadline: float,
+        tops: tuple[str, ...],
+        key: str | None,
+    ) -> None:
+        """`least` is the importance that a memory needs, `key` the model of the vectors that are asked."""
+        self._shared, self._owners = shared, dict(owners)
+        self._filters, self._least = filters, least
+        self._deadline, self._tops, self._key = deadline, tops, key
+        self._rows: dict[tuple[str, str], Stored] = {}
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        return ()
+
+    async def view(self, generation: int, deadline: float) -> View:
+        del generation, deadline
+        return View(())
+
+    async def nearest(self, question: Question) -> Sequence[Rows]:
+        """The rows nearest to a vector, a list for each scope. Raises SharedError."""
+        assert question.vectors is not None, "without a vector it is not asked"
+        assert question.limits is not None, "a recall has limits"
+        limits = {scope: question.limits.of[scope] for scope in self._owners}
+        found = await self._shared.recall(
+            self._owners, question.vectors[0], self._filters, limits, self._deadline, least=self._least
+        )
+        return [Rows(tuple(map(self._ranked, rows))) for rows in found.values()]
+
+    async def reached(self, question: Question) -> Sequence[Ranked]:
+        """The rows that a query leads to over what they speak of. Raises SharedError, ProviderError.
+
+        Half of those that may come at most speak of what is named themselves.
+        """
+        found = await self._shared.reached(
+            self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops
+        )
+        asked = [each for each in found if is_asked_for(each.row, self._filters, self._least)]
+        near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
+        return [self._led_to(each) for each in asked if each.hops or each.row.id in near]
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        row = self._row(found)
+        if row is None:
+            return None
+        return Facts(
+            memory_type=row.memory_type,
+            importance=row.importance,
+            access_count=row.access_count,
+            last_accessed=_time(row.last_accessed),
+            expires_at=_time(row.expires_at),
+            metadata=row.metadata,
+            agent_id=row.agent_id,
+            user_id=row.user_id,
+            source=row.source,
+        )
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        self._shared.hit([row for row in map(self._row, found) if row is not None])
+
+    def _row(self, found: Ranked) -> Stored | None:
+        return self._rows.get(found.same) if found.root == ROOT else None
+
+    def _ranked(self, row: Stored) -> Ranked:
+        cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory(row)
+        model = compared_by(self._key, memory.content)
+        found = Ranked(memory, cosine or 0.0, cosine=cosine, root=ROOT, model=model)
+        self._rows[found.same] = row
+        return found
+
+    def _led_to(self, reached: ReachedRow) -> Ranked:
+        found, path = self._ranked(reached.row), cleaned(reached.path)
+        return msgspec.structs.replace(found, score=reached.strength, via="entity", path=path)
+
+
+def _memory(row: Stored) -> Memory:
+    is_piece = bool(row.document_id)
+    return Memory(
+        id=row.id,
+        content=cleaned(row.content),
+        created_at=_time(row.created_at),
+        updated_at=_time(row.updated_at or row.created_at),
+        version=row.version,
+        scope=row.scope,
+        category=row.category or default_category(row.scope),
+        session_id=row.owner if row.scope == Scope.SESSION else "",
+        trigger=Trigger.EXPLICIT,
+        supersedes=row.supersedes or None,
+        piece=Piece(row.document_id, row.chunk_index, 0, row.source) if is_piece else None,
+    )
+
+
+def _time(at: datetime | None) -> str:
+    if at is None:
+        return ""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

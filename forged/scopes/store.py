@@ -1,0 +1,579 @@
+"""Stores: places of memories that can be searched, and from a workspace to the stores that it may see.
+
+A `Store` shows its memories as a `View`. `FileStore` has those in files: of a workspace (repository and user,
+whose words and vectors are weighed together), of an agent, of the documents. `SessionStore` has those of one
+session; a team's server is a `SearchedStore`, which answers by itself. A new scope is one more such class.
+
+`Resolver` takes the path that an agent says it works in, in whatever spelling; out comes a `Workplace`.
+WorkspaceError is raised when it is no directory that can be entered. A repository is somebody else's text on
+somebody's disk, so it is looked at in threads of this module's own and never on the event loop: 64 KiB of
+TOML took 336 ms. What was found is kept for 5 s, the roots by spelling and the settings by the repository's
+top, so twelve subdirectories of one clone look at its `.forge/config.toml` once; and that file is parsed once
+for each of its versions. Whoever asks for what is being looked at waits for that look, and the number of
+answers that are kept is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from forged import config
+from forged.attributes import Facts
+from forged.config import Config, MemoryConfig, RepoConfig
+from forged.errors import WorkspaceError
+from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_of_agent
+from forged.map import VectorMap
+from forged.maps import Indexer, RootIndex
+from forged.memory import Scope, utc
+from forged.scopes.session_memories import SessionMemories
+from forged.scopes.session_views import SessionViews, root_of_session
+from forged.scopes.values import Question, Ranked, Rows, View, nobody
+from forged.state import State
+from forged_client.envelope import identity_of
+
+KEPT_S = 5.0
+MOST_KEPT = 1024
+_MOST_SEEN = 64
+# Characters. No path is longer, and a spelling may hold any number of `/./`.
+_LONGEST = 4096
+# A disk that hangs holds one of them; the others go on.
+_THREADS = 4
+
+_T = TypeVar("_T")
+_Key = TypeVar("_Key")
+_Found = TypeVar("_Found")
+
+
+class Store(Protocol):
+    """A place of memories of one scope and owner.
+
+    `scope` is "" where there are several; `name` is what a reply calls it when it is missing.
+    """
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def owner(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        """The maps that are there now; a first build begins for what has none."""
+        ...
+
+    async def view(self, generation: int, deadline: float) -> View:
+        """What is visible of a generation, after waiting for that until `deadline`."""
+        ...
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        """What is known of a memory beside its text; None for one of another store."""
+        ...
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        """Count that these were found, as far as they are its own."""
+        ...
+
+
+@runtime_checkable
+class SearchedStore(Store, Protocol):
+    """A store that is searched where it lies; its views show nothing."""
+
+    async def nearest(self, question: Question) -> Sequence[Rows]:
+        """The best for a question, a list for each scope. May raise anything."""
+        ...
+
+    async def reached(self, question: Question) -> Sequence[Ranked]:
+        """What a question leads to over what memories speak of, the best first. May raise anything."""
+        ...
+
+
+class FileStore:
+    """Memories in the files of some roots, each opened when it is first looked at: that starts a build.
+
+    Those of several roots are searched as if they were one store.
+    """
+
+    def __init__(
+        self,
+        indexer: Indexer,
+        roots: Iterable[Root],
+        *,
+        scope: str = "",
+        owner: str = "",
+        state: State | None = None,
+    ) -> None:
+        """Without a `state` nothing is known of a memory beside its text."""
+        self.scope, self.owner = scope, owner
+        self.name = scope or "files"
+        self.roots = tuple(roots)
+        self._indexer = indexer
+        self._state = state
+        self._indexes: tuple[RootIndex, ...] = ()
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        return tuple(index.map for index in self._opened() if index.map is not None)
+
+    def added(self) -> int:
+        """The generation in which all memories are visible that this daemon added, 0 for none."""
+        return max((index.generations.added for index in self._opened()), default=0)
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        if self._state is None or all(root.top != found.root for root in self.roots):
+            return None
+        detail, access = self._state.details.of(*found.key), self._state.accesses.of(*found.key)
+        return Facts(
+            memory_type=detail.memory_type,
+            importance=detail.importance,
+            access_count=access.count,
+            last_accessed=utc(access.last / 1000) if access.last else "",
+            metadata=detail.metadata,
+            agent_id=self.owner or detail.agent_id,
+            user_id=detail.user_id,
+        )
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        if self._state is not None:
+            tops = {root.top for root in self.roots}
+            self._state.accesses.hit([each.key for each in found if each.root in tops])
+
+    def _opened(self) -> tuple[RootIndex, ...]:
+        self._indexes = self._indexes or tuple(map(self._indexer.open, self.roots))
+        return self._indexes
+
+    async def view(self, generation: int, deadline: float) -> View:
+        """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
+
+        0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
+        what is on disk: the view says what is missing.
+        """
+        indexes = self._opened()
+        for index in indexes:
+            while index.generations.tried < (goal := _goal(index, generation)):
+                if not await index.until_tried(goal, deadline):
+                    break
+        identity = self._indexer.identity
+        return View(
+            maps=tuple(index.map for index in indexes if index.map is not None),
+            generation=_shown_by_all(indexes),
+            waiting=any(index.generations.tried < _goal(index, 0) for index in indexes),
+            problem=_problem(indexes, generation),
+            baseline=self._indexer.learner.baseline,
+            held=next((index.progress.held for index in indexes if index.progress.held), ""),
+            unembedded=_unembedded(indexes),
+            is_uncalibrated=self._indexer.learner.is_wanting,
+            key=identity.key if identity is not None else None,
+            used=identity.used if identity is not None else nobody,
+            left_out=partial(_left_out, indexes),
+        )
+
+
+class SessionStore:
+    """What one session remembers; nobody has to wait for it."""
+
+    scope: str = Scope.SESSION
+    name: str = Scope.SESSION
+
+    def __init__(self, memories: SessionMemories, views: SessionViews, session_id: str) -> None:
+        self.owner = session_id
+        self._memories = memories
+        self._views = views
+        self._root = root_of_session(session_id)
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        return self._views.view(self.owner).maps
+
+    async def view(self, generation: int, deadline: float) -> View:
+        del generation, deadline
+        return self._views.view(self.owner)
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        for each in found:
+            if each.root == self._root:
+                self._memories.use(each.memory.id)
+
+
+def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
+    """What is known of a session's memory beside its text."""
+    row = memories.find(memory_id)
+    if row is None:  # it has expired while it was looked for
+        return Facts(importance=0.0)
+    known = memories.used(memory_id)
+    return Facts(
+        memory_type=row.memory_type,
+        importance=row.importance,
+        access_count=known.count,
+        last_accessed=utc(known.last) if known.last else "",
+        expires_at=utc(memories.expires(row)),
+        metadata=row.metadata,
+        agent_id=row.agent_id,
+        user_id=row.user_id,
+        source=row.source,
+    )
+
+
+class Workplace(msgspec.Struct, frozen=True, eq=False):
+    """A workspace, resolved: its roots (repo before user), their tops, and the settings that hold in it.
+
+    `files` is the store of those roots, `others` are those that are searched with it; `off` is why memory
+    is off here, or nothing.
+    """
+
+    roots: tuple[Root, ...]
+    files: FileStore
+    tops: tuple[str, ...]
+    settings: MemoryConfig
+    off: str = ""
+    warnings: tuple[str, ...] = ()
+    others: tuple[Store, ...] = ()
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return (self.files, *self.others)
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        """The maps that are there now, of all stores."""
+        own = self.files.maps()
+        return (*own, *(home for each in self.others for home in each.maps())) if self.others else own
+
+    def shown(self) -> tuple[tuple[str, int], ...]:
+        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        return tuple((home.root, home.generation) for home in self.maps())
+
+    def is_whole(self, found: Iterable[Ranked]) -> bool:
+        """Whether all that was found beside the workspace's roots is still there: a session's expires."""
+        homes, own = {home.root: home for home in self.maps()}, {root.top for root in self.roots}
+        return all(
+            (home := homes.get(each.root)) is not None and home.find(each.memory.id) is not None
+            for each in found
+            if each.root not in own
+        )
+
+
+class Resolver:
+    """Resolves workspaces for all requests of one daemon. To be used on its event loop."""
+
+    def __init__(
+        self,
+        home: str,
+        user: Config,
+        indexer: Indexer,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        state: State | None = None,
+        sessions: tuple[SessionMemories, SessionViews] | None = None,
+    ) -> None:
+        """`home` is the user's directory, `user` the configuration; a repository may set four keys of it.
+
+        Without `sessions` no session remembers anything.
+        """
+        self.home = home
+        self._user = user
+        self._indexer = indexer
+        self._state = state
+        self._sessions = sessions
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+        self._places = _Looks(self._place, clock)
+        self._repositories = _Looks(self._repository, clock)
+        self._agents = _Looks(self._agent, clock)
+        self._versions: OrderedDict[str, _Version] = OrderedDict()
+        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
+
+    async def agree(self, seen: Mapping[str, str]) -> None:
+        """Compare what a client sees at its paths with what is there for the daemon, by a fresh look.
+
+        A mismatch is looked at once more: a folder may have been replaced between the two looks. Raises
+        WorkspaceError where they mean different folders, as in containers that share a HOME.
+        """
+        if len(seen) > _MOST_SEEN:
+            raise WorkspaceError(f"a request may name {_MOST_SEEN} paths, and this one names {len(seen)}")
+        for _ in range(2):
+            found = await self._in_thread(partial(_identities, tuple(seen)))
+            _keep(self._agreed, frozenset(found.items()), self._clock() + KEPT_S)
+            if all(found[path] == seen[path] for path in seen):
+                return
+        path = next(path for path in seen if found[path] != seen[path])
+        raise WorkspaceError(_disagreement(path, found[path], seen[path]))
+
+    def agrees(self, seen: Mapping[str, str]) -> bool:
+        """Whether a look of the last seconds has found just this at these paths. Switches no task.
+
+        What the client sees is looked at with each request, so only a mount that changes for the daemon alone
+        is noticed later.
+        """
+        return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
+
+    def resolve(self, workspace: str) -> Awaitable[Workplace]:
+        """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
+        return self._places.find(workspace)
+
+    async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
+        """The place with the stores that the configuration wants retrieved with it.
+
+        An agent's memories are in the place of a request of that agent alone, a session's in one of it.
+        """
+        wanted = self._user.scopes.retrieved
+        if not wanted:
+            return place
+        named = agent if AGENT_ID.fullmatch(agent) else ""
+        scopes = [scope for scope in (Scope.SESSION, Scope.AGENT, Scope.ORG) if scope in wanted]
+        others = await self.stores(place, scopes, agent=named, session_id=session_id)
+        return msgspec.structs.replace(place, others=others)
+
+    async def stores(
+        self, place: Workplace, scopes: Iterable[Scope], *, agent: str, session_id: str
+    ) -> tuple[Store, ...]:
+        """The stores of some scopes in their order, those of who is named alone.
+
+        Raises WorkspaceError for what is no agent's id.
+        """
+        found = list[Store]()
+        for scope in scopes:
+            if scope is not Scope.SESSION:
+                roots = await self._roots_of(place, scope, agent)
+                owner = agent if scope is Scope.AGENT else ""
+                found += [self._files(roots[:1], scope, owner)] if roots else []
+            elif session_id and self._sessions is not None:
+                found.append(SessionStore(*self._sessions, session_id))
+        return tuple(found)
+
+    async def _roots_of(self, place: Workplace, scope: Scope, agent: str) -> tuple[Root, ...]:
+        if scope is Scope.AGENT:
+            return await self.roots_of_agent(agent) if agent else ()
+        if scope is Scope.ORG:
+            return self.roots_of_org()
+        return tuple(root for root in place.roots if root.scope is scope)
+
+    def _files(self, roots: Iterable[Root], scope: str = "", owner: str = "") -> FileStore:
+        return FileStore(self._indexer, roots, scope=scope, owner=owner, state=self._state)
+
+    async def within(
+        self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
+    ) -> Workplace:
+        """A place of one root alone: an agent's, which may have none yet, or the organization's.
+
+        Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
+        """
+        roots: tuple[Root, ...]
+        if scope == Scope.ORG:
+            made = await self._in_thread(partial(made_org_root, self.home)) if make else None
+            roots = self.roots_of_org() if made is None else (made,)
+        elif make:
+            roots = await self._in_thread(partial(_made, self.home, agent_id))
+            self._agents.drop(agent_id)
+        else:
+            roots = await self.roots_of_agent(agent_id)
+        return self._of(place, roots)
+
+    def without_roots(self, place: Workplace) -> Workplace:
+        """A place of no files at all."""
+        return self._of(place, ())
+
+    def _of(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
+        files, tops = self._files(roots), tuple(root.top for root in roots)
+        return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
+
+    def roots_of_agent(self, agent_id: str) -> Awaitable[tuple[Root, ...]]:
+        """The root of an agent, if it has one. Raises WorkspaceError for what is no id."""
+        return self._agents.find(agent_id)
+
+    def roots_of_org(self) -> tuple[Root, ...]:
+        """The root of the documents that all agents may read."""
+        return (org_root(self.home),)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _place(self, workspace: str) -> tuple[Workplace, float]:
+        found = await self._in_thread(partial(resolve, workspace, self.home))
+        # The work tree's own, which the store in a bare clone's git directory has not.
+        repos = [root for root in found if root.scope is Scope.REPO]
+        top = next((root.top for root in (*filter(_has_files, repos), *repos)), None)
+        if top is None:
+            return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
+        repository = await self._repositories.find(top)
+        return self._workplace(found, repository.settings, repository.warnings), repository.until
+
+    async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
+        root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
+        return (() if root is None else (root,)), self._clock() + KEPT_S
+
+    async def _repository(self, top: str) -> tuple[_Repository, float]:
+        version = await self._in_thread(partial(_read, top, self._versions.get(top)))
+        _keep(self._versions, top, version)
+        until = self._clock() + KEPT_S
+        settings = config.apply(self._user, version.asked)
+        return _Repository(settings, version.warnings, until), until
+
+    def _workplace(
+        self, found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...]
+    ) -> Workplace:
+        files, tops = self._files(found), tuple(root.top for root in found)
+        off = "" if settings.enabled else "memory.enabled is false"
+        return Workplace(found, files, tops, settings, off, warnings)
+
+    def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, look)
+
+
+def _has_files(root: Root) -> bool:
+    return root.has_files
+
+
+def _made(home: str, agent_id: str) -> tuple[Root, ...]:
+    root = root_of_agent(home, agent_id, make=True)
+    return () if root is None else (root,)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """One version of a repository's file: what tells it from the next, and what it asks for."""
+
+    identity: tuple[int, int, int] | None
+    asked: RepoConfig
+    warnings: tuple[str, ...]
+
+
+class _Repository(msgspec.Struct, frozen=True):
+    """The settings of one repository, and until when they need no new look."""
+
+    settings: MemoryConfig
+    warnings: tuple[str, ...]
+    until: float
+
+
+class _Looks(Generic[_T]):
+    """Answers of a slow look by key: each kept until a time that the look says, and one look at a time."""
+
+    def __init__(
+        self, look: Callable[[str], Awaitable[tuple[_T, float]]], clock: Callable[[], float]
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[_T, float]] = OrderedDict()
+        self._under_way: dict[str, asyncio.Future[tuple[_T, float]]] = {}
+
+    async def find(self, key: str) -> _T:
+        """The answer for a key. Raises what the look raises; a failure is not kept."""
+        if (known := self.known(key)) is not None:
+            return known
+        look = self._under_way.get(key)
+        if look is None:
+            look = self._under_way[key] = asyncio.ensure_future(self._look(key))
+            look.add_done_callback(partial(self._ended, key))
+        answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
+        return answer
+
+    def known(self, key: str) -> _T | None:
+        """The answer for a key if it is still good."""
+        kept = self._kept.get(key)
+        return kept[0] if kept is not None and self._clock() < kept[1] else None
+
+    def drop(self, key: str) -> None:
+        """Look again the next time."""
+        self._kept.pop(key, None)
+
+    def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
+        del self._under_way[key]
+        if not look.cancelled() and look.exception() is None and len(key) <= _LONGEST:
+            _keep(self._kept, key, look.result())
+
+
+def _identities(paths: tuple[str, ...]) -> dict[str, str]:
+    return {path: identity_of(path) if os.path.isabs(path) else "" for path in paths}
+
+
+def _disagreement(path: str, here: str, there: str) -> str:
+    """Why a path cannot be used, for who asked and who may have never heard of another daemon."""
+    if here and there:
+        what = f"{path!r} is another folder or file for the daemon than for you"
+    elif there:
+        what = f"{path!r} is not there for the daemon"
+    else:
+        what = f"{path!r} is there for the daemon and not for you"
+    return (
+        f"{what}: the daemon (pid {os.getpid()}) runs in another container, chroot or mount namespace. "
+        "Start one here: set XDG_STATE_HOME and XDG_RUNTIME_DIR to folders of this container "
+        "(`forgectl docs containers`)"
+    )
+
+
+def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
+    """Put an answer in, and drop the oldest while there are too many."""
+    kept[key] = answer
+    kept.move_to_end(key)
+    while len(kept) > MOST_KEPT:
+        kept.popitem(last=False)
+
+
+def _read(top: str, known: _Version | None) -> _Version:
+    """The file of a repository as it is now; `known` itself if that has not changed. Runs in a thread."""
+    identity = config.repo_identity(Path(top))
+    if known is not None and identity is not None and known.identity == identity:
+        return known
+    asked, warnings = config.repo_overrides(Path(top))
+    return _Version(identity, asked, warnings)
+
+
+# --- what of some roots is visible -----------------------------------------------------------------------
+
+
+def _goal(index: RootIndex, generation: int) -> int:
+    """The generation that a search has to wait for; of a root that shows nothing, whatever it changed to."""
+    is_empty = index.map is not None and not index.map.memories
+    return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
+
+
+def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
+    """Greatest generation of which nothing is missing: a root that lags behind holds the others back."""
+    all_of = [index.generations for index in indexes]
+    lagging = [each.visible for each in all_of if each.visible < each.wanted]
+    return min(lagging) if lagging else max((each.visible for each in all_of), default=0)
+
+
+def _left_out(indexes: Sequence[RootIndex]) -> str:
+    """Count in words the withheld files and those that are no memories, with the reason of one."""
+    withheld = sum(len(index.builder.withheld) for index in indexes)
+    snapshots = [index.builder.snapshot for index in indexes]
+    unread = [problem for each in snapshots if each is not None for problem in each.unread]
+    told = []
+    if withheld:
+        told.append(f"{withheld:,} may not be used now")  # why, the notice says
+    if unread:
+        files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
+        such_as = "" if len(unread) == 1 else "such as "
+        told.append(f"{files} not used ({such_as}{os.path.basename(unread[0].path)}: {unread[0].reason})")
+    return ", ".join(told)
+
+
+def _problem(indexes: Sequence[RootIndex], generation: int) -> str:
+    """Why a root has no map although that was tried, or shows less than was asked for; else nothing."""
+    for index in indexes:
+        if index.map is None and index.generations.tried and index.progress.error:
+            return index.progress.error
+    for index in indexes:
+        if index.progress.error and index.generations.visible < min(generation, index.generations.wanted):
+            return f"stale: {index.progress.error}"
+    return ""
+
+
+def _unembedded(indexes: Sequence[RootIndex]) -> str:
+    """What the last build failed of, of a root whose memories have no vectors; else nothing."""
+    for index in indexes:
+        if index.map is not None and index.map.memories and not index.map.dense and index.progress.error:
+            return index.progress.error
+    return ""
