@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from forged.errors import ProviderError
-from forged.models import Purpose, Vectors, RetryBudget
+from forged.models import Purpose, RetryBudget, Vectors
 from forged.retrieval.pipeline import queried, reason_of
 from forged.retrieval.values import ModelsInUse, near
 from forged.scopes import Limits, Question, Rows, SearchedStore, Store, StoreSearch

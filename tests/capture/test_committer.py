@@ -22,7 +22,7 @@ from forged.files import Root
 from forged.files.scan import scan
 from forged.maps.indexer import Indexer
 from forged.memory import Memory, Origin
-from forged.state import Document, Event
+from forged.state import Event
 from forged.trust import TrustRegistry
 from forged.writing import Taking, Writer
 from tests.data.memories import memory, put
@@ -99,11 +99,6 @@ def scene(tmp_path):
 # --- deciding -------------------------------------------------------------------------------------------
 
 
-async def test_what_is_decided_is_put_in_place_where_it_belongs(scene):
-    assert await scene.kept(TABS, ZURICH) == CommitResult(2)
-    assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
-
-
 async def test_what_is_kept_already_is_not_kept_again_in_like_words(either):
     """Among a thousand others that have some of its words."""
     scene, root = either, Path(either.repo.top)
@@ -131,16 +126,6 @@ async def _seen(*maps):
     from forged.scopes import View
 
     return View(tuple(found for found in maps if found is not None))
-
-
-async def test_a_superseded_text_of_the_session_is_known_and_of_another_it_is_news(scene):
-    await scene.kept(TABS)
-    (tabs,) = scene.memories(scene.repo)
-    await scene.kept(msgspec.structs.replace(SPACES, supersedes=tabs.id))
-    other = scene.event(session_id="another")
-
-    assert (await scene.decided(TABS))[1] == Tally(duplicates=1)
-    assert len((await scene.decided(TABS, event=other))[0]) == 1
 
 
 async def test_what_does_not_count_is_neither_compared_with_nor_replaced_nor_a_head(scene):
@@ -252,17 +237,6 @@ async def test_what_was_to_be_replaced_and_is_gone_leaves_the_new_one_alone(scen
 # --- documents that come again, and disks -------------------------------------------------------------------
 
 
-async def test_what_was_put_in_place_is_put_again_to_no_effect(scene):
-    event = scene.event()
-    documents, _ = await scene.decided(TABS, ZURICH, event=event)
-    await scene.committer.put(documents, event.tops)
-    (path,) = Path(scene.repo.top).glob(".forge/memory/*.md")
-    path.unlink()  # as if the daemon had been killed after the other file
-
-    assert await scene.committer.put(documents, event.tops) == CommitResult(2)
-    assert (scene.contents(scene.repo), scene.contents(scene.user)) == ([TABS.content], [ZURICH.content])
-
-
 @pytest.mark.parametrize(
     ("proposals", "reason"), [((ZURICH, TABS), "unwritten"), ((ZURICH,), "storage")], ids=["one", "all"]
 )
@@ -295,27 +269,6 @@ async def test_a_disk_that_is_full_is_waited_for_though_another_document_went_th
     monkeypatch.setattr(os, "link", full)
     assert (await scene.committer.put(documents, ())).reason == "storage"
     assert await scene.committer.put(documents, ()) == CommitResult(2)
-
-
-async def test_event_of_which_no_root_is_there_any_more_says_so(scene):
-    documents, _ = await scene.decided(TABS)
-    Path(scene.repo.top).rmdir()
-    assert (await scene.committer.put(documents, ())).reason == "gone"
-
-    Path(scene.repo.top).mkdir()
-    assert (await scene.committer.put(documents, ())).written == 1
-
-
-async def test_document_that_no_disk_could_take_is_given_up(scene):
-    bad = Memory("not/an/id", "text", "", "", 1, "repo", "patterns", "s1", "cadence")
-
-    assert await scene.committer.put((Document(scene.repo, bad),), ()) == CommitResult(0, ("not/an/id",))
-
-
-async def test_root_that_cannot_be_listed_counts_as_empty(scene):
-    block(scene.user)
-
-    assert await scene.kept(TABS) == CommitResult(1)
 
 
 # --- a chain that two write at once -------------------------------------------------------------------------

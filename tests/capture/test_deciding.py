@@ -25,7 +25,6 @@ from forged.memory import (
     Relation,
     Relationship,
     Scope,
-    is_valid_id,
     time_ns,
     utc,
 )
@@ -79,26 +78,6 @@ GOOD = propose("goose speaks REST")
 # --- what a document says of itself ------------------------------------------------------------------
 
 
-def test_a_document_has_a_new_id_one_time_and_its_session():
-    (one, two), tally = decided(
-        propose("goose speaks REST", category="corrections"), propose("atlas speaks gRPC")
-    )
-
-    assert is_valid_id(one.id)
-    assert one.id != two.id
-    assert one == Memory(
-        one.id, "goose speaks REST", NOW, NOW, 1, "repo", "corrections", "s1", "cadence", origin="model"
-    )
-    assert tally == Tally()
-
-
-def test_the_trigger_is_the_word_of_the_file_format():
-    kinds = ("turn", "session_end", "compaction", "explicit")
-    found = [decided(GOOD, event=Event(kind=kind, roots=(REPO,)))[0][0].trigger for kind in kinds]
-
-    assert found == ["cadence", "cadence", "compaction", "explicit"]
-
-
 @pytest.mark.parametrize(
     ("kind", "author", "origin", "why"),
     [
@@ -113,29 +92,6 @@ def test_a_document_says_whose_words_it_holds_and_who_proposed_it(kind, author, 
     (one,), _ = decide(event, Classified((GOOD,), author=author), {}, nothing_forgotten, NOW)
 
     assert (one.memory.origin, one.why) == (origin, why)
-
-
-def test_without_a_session_the_file_still_names_one():
-    """The Go program skips files that name none."""
-    (one,), _ = decided(GOOD, event=Event(roots=(REPO,)))
-
-    assert one.session_id == "unknown"
-
-
-def test_documents_go_to_the_root_of_their_scope_in_the_order_proposed():
-    proposals = (
-        propose("one fact", scope="user"),
-        propose("another thing"),
-        propose("third statement", scope="user"),
-    )
-
-    documents, _ = decide(Event(roots=(REPO, USER)), Classified(proposals), {}, nothing_forgotten, NOW)
-
-    assert [(d.root, d.memory.content) for d in documents] == [
-        (USER, "one fact"),
-        (REPO, "another thing"),
-        (USER, "third statement"),
-    ]
 
 
 # --- what is no memory -------------------------------------------------------------------------------
@@ -158,60 +114,11 @@ def test_an_invalid_proposal_costs_only_itself(bad):
     assert tally == Tally(invalid=1)
 
 
-def test_each_of_the_six_categories_is_kept():
-    memories, _ = decided(*(propose(f"{each} are dear", category=each.value) for each in Category))
-
-    assert [each.category for each in memories] == list(Category)
-
-
-def test_a_scope_without_a_root_is_invalid():
-    assert decided(GOOD, event=Event(roots=(USER,))) == ([], Tally(invalid=1))
-
-
-def test_elements_that_were_no_memory_count_as_invalid():
-    _, tally = decide(
-        Event(roots=(REPO,)), Classified((propose(""),), malformed=2), {}, nothing_forgotten, NOW
-    )
-
-    assert tally == Tally(invalid=3)
-
-
-@pytest.mark.parametrize(
-    ("said", "kept"),
-    [
-        ("\n  goose:\n\n    speaks `REST`\n\n", "goose:\n\n    speaks `REST`"),
-        ("x" * MAX_CONTENT_BYTES, "x" * MAX_CONTENT_BYTES),
-        ("use tabs", "use tabs"),
-    ],
-    ids=["outer space is cut", "greatest size", "short without a secret"],
-)
-def test_content_is_kept_as_it_is_but_for_outer_space(said, kept):
-    (one,), _ = decided(propose(said))
-
-    assert one.content == kept
-
-
-def test_what_utf8_cannot_hold_is_replaced_before_it_is_compared():
-    (one,), _ = decided(propose("goose \ud800 REST"))
-
-    assert one.content == "goose ? REST"
-    assert decided(propose("goose \ud800 REST"), existing={REPO: [one]}) == ([], Tally(duplicates=1))
-
-
 def test_at_most_ten_documents_come_of_one_event():
     memories, tally = decided(*(propose(f"port {n} is taken") for n in range(12)))
 
     assert contents(memories) == [f"port {n} is taken" for n in range(10)]
     assert tally == Tally(invalid=2)
-
-
-def test_a_duplicate_takes_no_place_among_the_ten():
-    known = [memory(f"mem_{n}", f"port {n} is taken") for n in range(5)]
-
-    memories, tally = decided(*(propose(f"port {n} is taken") for n in range(15)), existing={REPO: known})
-
-    assert len(memories) == 10
-    assert tally == Tally(duplicates=5)
 
 
 # --- secrets -----------------------------------------------------------------------------------------
@@ -320,17 +227,6 @@ def test_head_of_a_chain_is_superseded_and_a_memory_of_the_other_scope_never(sco
     assert tally == Tally()
 
 
-def test_two_that_supersede_the_same_form_a_chain():
-    (one, two), _ = decided(
-        propose("goose speaks gRPC", supersedes="mem_1"),
-        propose("goose speaks GraphQL", supersedes="mem_1"),
-        existing={REPO: CHAIN[:1]},
-    )
-
-    assert (one.supersedes, one.version) == ("mem_1", 2)
-    assert (two.supersedes, two.version) == (one.id, 3)
-
-
 # --- edges ------------------------------------------------------------------------------------------
 
 KNOWN = {
@@ -338,19 +234,11 @@ KNOWN = {
     USER: [memory("mem_u", "z", scope="user")],
 }
 ONE, TWO = Related("mem_1", "refines"), Related("mem_2", "refines")
-MANY = tuple(Related(f"mem_{n}", "relates-to") for n in range(20))
 
 
 def edges_of(*edges: Related, **fields) -> tuple[Related, ...]:
     (one,), _ = decided(propose("goose speaks gRPC", related=edges, **fields), existing=KNOWN)
     return one.related
-
-
-def test_edges_of_the_four_relations_are_kept_in_their_order():
-    ids = ("mem_4", "mem_1", "mem_3", "mem_2")
-    edges = tuple(Related(name, relation.value) for name, relation in zip(ids, Relationship, strict=True))
-
-    assert edges_of(*edges) == edges
 
 
 @pytest.mark.parametrize(
@@ -362,14 +250,6 @@ def test_edges_of_the_four_relations_are_kept_in_their_order():
 )
 def test_an_edge_to_nowhere_or_of_an_unknown_relation_is_dropped(edge):
     assert edges_of(edge, TWO) == (TWO,)
-
-
-def test_an_edge_said_twice_is_kept_once():
-    assert edges_of(ONE, ONE) == (ONE,)
-
-
-def test_at_most_eight_edges_are_kept():
-    assert edges_of(*MANY) == MANY[:8]
 
 
 # --- anything at all ---------------------------------------------------------------------------------
@@ -400,18 +280,6 @@ def test_any_answer_gives_documents_that_can_be_stored_and_nothing_raises(propos
         assert parse(render(document.memory), document.root.scope, document.memory.id) == document.memory
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(document), type=Document) == document
         assert TOKEN not in document.memory.content
-
-
-@given(ANSWERS, ROOTS)
-@settings(max_examples=times(100, 25))
-def test_the_same_answer_a_second_time_gives_nothing(proposals, roots):
-    event = Event(roots=roots)
-    documents, _ = decide(event, Classified(proposals), KNOWN, nothing_forgotten, NOW)
-    grown = {root: [*KNOWN[root], *(d.memory for d in documents if d.root == root)] for root in (REPO, USER)}
-
-    again, _ = decide(event, Classified(proposals), grown, nothing_forgotten, NOW)
-
-    assert again == ()
 
 
 @given(ANSWERS)
@@ -519,12 +387,6 @@ def test_all_of_a_past_session_waits_and_is_as_old_as_what_was_said():
     assert one.memory.updated_at == one.memory.created_at
 
 
-def test_what_nobody_said_in_so_many_words_is_as_old_as_the_newest_of_the_session():
-    (one,), _ = learned(propose("Zebras graze."))
-
-    assert one.memory.created_at == utc(JULY)
-
-
 @pytest.mark.parametrize(("known_since", "is_proposed"), [(JUNE - 9, True), (JUNE + 9, False)])
 def test_what_is_known_since_then_is_not_replaced(known_since, is_proposed):
     known = memory("mem_old", "goose speaks SOAP", created_at=utc(known_since))
@@ -532,10 +394,3 @@ def test_what_is_known_since_then_is_not_replaced(known_since, is_proposed):
 
     assert [each.memory.supersedes for each in found] == (["mem_old"] if is_proposed else [])
     assert tally.duplicates == (0 if is_proposed else 1)
-
-
-def test_of_a_past_session_the_same_is_proposed_once():
-    found, tally = learned(GOOD, propose("Goose speaks REST."))
-
-    assert len(found) == 1
-    assert tally.duplicates == 1

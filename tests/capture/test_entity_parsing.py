@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture import reply
 from forged.capture.deciding import things_said
 from forged.capture.reply import MOST_THINGS, entities_in, relations_in
 from forged.memory import Entity, Relation
@@ -38,11 +35,6 @@ def unchanged(text: str) -> str:
 )
 def test_an_entity_is_read_in_any_shape(item, entity):
     assert entities_in([item]) == (entity,)
-
-
-@pytest.mark.parametrize("item", ["", "  ", "---", None, 7, [], ["goose"], {"title": "goose"}, "x" * 200])
-def test_what_names_nothing_is_left_out(item):
-    assert entities_in([item, "goose"]) == (Entity("goose"),)
 
 
 @pytest.mark.parametrize(
@@ -80,21 +72,6 @@ def test_what_is_no_triple_of_two_things_is_left_out(item):
 def test_nothing_that_a_model_says_raises_or_goes_beyond_bounds(value):
     assert len(entities_in(value)) <= MOST_THINGS
     assert len(relations_in(value)) <= MOST_THINGS
-
-
-def test_of_many_the_first_are_read():
-    assert len(entities_in([f"thing {number}" for number in range(1000)])) == MOST_THINGS
-    assert entities_in("goose") == entities_in({"goose": 1}) == ()
-
-
-def test_a_reply_gives_both_and_lives_without_either():
-    fields = {"content": "goose uses Redis.", "scope": "repo", "category": "patterns"}
-    things = {"entities": ["goose"], "relations": ["goose -> uses -> Redis"]}
-
-    (one, other) = reply.read(json.dumps([{**fields, **things}, {**fields, "entities": "x"}])).proposals
-
-    assert (one.entities, one.relations) == ((Entity("goose"),), (USES,))
-    assert (other.entities, other.relations) == ((), ())
 
 
 def test_only_what_stands_in_the_memory_is_kept_each_once():

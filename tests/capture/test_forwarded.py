@@ -89,12 +89,6 @@ def test_two_names_with_times_are_a_chat_to_the_end_of_the_last_message(one, oth
     assert (found["look"], found["we use tofu here."]) == ("typed", "typed")
 
 
-def test_one_name_with_a_time_is_unsure_because_people_note_appointments():
-    assert of(f"Jörg Altmann, 09:12\n{ORDER}")[ORDER] == "unsure"
-    assert of(f"Gwen Abara\n15 minutes ago\n\n{ORDER}")[ORDER] == "unsure"
-    assert of(f"meeting 9:30\n{ORDER}")[ORDER] == "typed"
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -169,11 +163,6 @@ def test_a_line_that_may_stand_above_or_below_leaves_both_unsure(line):
 def test_what_people_type_about_times_and_texts_is_theirs(typed):
     text = f"{typed}\n{ORDER}\n\n{typed}"
     assert set(of(text).values()) == {"typed"}
-
-
-def test_a_row_of_names_and_times_alone_is_an_agenda():
-    agenda = "Standup, 9:30\nRetro, 14:00\nDemo, 16:00"
-    assert set(of(f"{agenda}\n\nwe use tofu").values()) == {"typed"}
 
 
 def test_what_somebody_typed_above_a_head_in_the_same_block_is_not_foreign():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.intake import Cleaned, take_in
+from forged.capture.intake import take_in
 from forged.conversation import Utterance
 from forged.retrieval.injection import render
 from forged.scopes import Ranked
@@ -25,20 +25,6 @@ def assistant(text):
     return Utterance("assistant", text)
 
 
-@pytest.mark.parametrize("said", [(), (user("a question"), assistant("an answer"), user("thanks"))])
-def test_a_conversation_without_anything_to_cut_is_taken_in_as_it_is(said):
-    assert take_in(said, ()) == Cleaned(said)
-
-
-def test_echoes_are_cut_and_counted():
-    said = (user(f"{BLOCK}a question"), assistant("The walrus\nsings.\n\nAn answer."))
-
-    taken = take_in(said, ["The walrus sings."])
-
-    assert [each.text.strip() for each in taken.window] == ["a question", "An answer."]
-    assert taken.echoes == 2
-
-
 def test_of_a_message_that_is_nothing_but_an_echo_nothing_is_left():
     taken = take_in((user("a"), assistant(BLOCK), user("b")), ())
 
@@ -50,13 +36,6 @@ def test_secrets_are_cut_and_counted():
 
     assert AWS_KEY not in str(taken)
     assert (len(taken.window), taken.redacted) == (3, 3)
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_nothing_is_cut_away_for_its_length(count):
-    said = tuple(user(f"{number} " + "word " * 40_000 + "end") for number in range(count))
-
-    assert take_in(said, ()).window == said
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,14 @@ import json
 import time
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 
 from forged.capture.llm import LlmClassifier
 from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import CallFailed, Classified, Classifier, KnownMemory, Usage
 from forged.conversation import Utterance
-from forged.errors import ANSWERED, ProviderError
-from forged.memory import Related
-from forged.models import Completion, Door
+from forged.errors import ANSWERED
+from forged.models import Door
 from forged.models.openai_compatible import OpenAICompatibleChat
 from forged.state import Event
 from forged.text.tokens import estimate
@@ -103,52 +101,6 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_proposals_and_the_endpoints_count_of_tokens_come_back(provider):
-    edges = [{"id": "mem_1", "relationship": "refines"}]
-    provider.chat = answering(
-        {**A, "supersedes": "mem_1", "related": edges}, B, prompt_tokens=900, completion_tokens=70
-    )
-
-    found = classify(provider, heads=HEADS)
-
-    assert contents(found) == ["Tabs are used.", "Migrations run with goose."]
-    assert found.proposals[0].supersedes == "mem_1"
-    assert found.proposals[0].related == (Related("mem_1", "refines"),)
-    assert found.usage == Usage(calls=1, prompt_tokens=900, completion_tokens=70)
-    assert found.malformed == 0
-
-
-def test_an_empty_array_is_the_normal_answer(provider):
-    assert classify(provider) == Classified(usage=Usage(1, PROMPT_TOKENS, 1))
-
-
-def test_an_empty_window_asks_nobody(provider):
-    assert classify(provider, window=()) == Classified()
-    assert provider.requests() == []
-
-
-BROKEN = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
-ANSWERS: dict[str, tuple[Answer, list[str], int]] = {
-    "nothing, in prose": (completion("Nothing worth remembering here: []"), [], 0),
-    "one bad element in fenced prose": (
-        completion(f"<think>[] or so?</think>Here it is: ```json {BROKEN} ``` Bye [1]."),
-        [A["content"], B["content"]],
-        1,
-    ),
-    # Seen from a model of half a billion parameters: it came back, and nobody had said it.
-    "the example of the prompt": (answering(EXAMPLE, A), [A["content"]], 1),
-}
-
-
-@pytest.mark.parametrize(("answer", "kept", "malformed"), ANSWERS.values(), ids=ANSWERS.keys())
-def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(provider, answer, kept, malformed):
-    provider.chat = answer
-
-    found = classify(provider)
-
-    assert (contents(found), found.malformed, found.usage.calls) == (kept, malformed, 1)
-
-
 def ending(finish: str, content: object = None, **message: object) -> Answer:
     choice = {"finish_reason": finish, "message": {"content": content, **message}}
     return Answer({"choices": [choice], "usage": {"prompt_tokens": 900, "completion_tokens": 70}})
@@ -223,29 +175,6 @@ def test_a_cut_reply_without_a_whole_memory_or_that_may_be_a_thought_is_a_failur
     error = failed(provider)
 
     assert (error.reason, error.usage.calls) == ("cut", 2)
-
-
-def test_nothing_is_kept_of_a_cut_reply_that_could_not_be_asked_for_again(provider):
-    provider.chat = CUT
-
-    assert failed(provider, attempts=1).reason == "cut"
-
-
-def test_a_user_who_says_what_the_example_says_is_heard(provider):
-    provider.chat = answering(EXAMPLE)
-
-    found = classify(provider, (Utterance("user", "I prefer errors.As over type assertions in Go"),))
-
-    assert (contents(found), found.malformed) == ([EXAMPLE["content"]], 0)
-
-
-def test_a_server_without_schemas_is_asked_without(provider):
-    def plain_only(_: ScriptedProvider, request: Request) -> Answer:
-        return Answer(status=400) if "response_format" in request.json else completion(json.dumps([A]))
-
-    provider.chat = plain_only
-
-    assert contents(classify(provider, attempts=1)) == ["Tabs are used."]
 
 
 # --- asking again ---
@@ -335,26 +264,7 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
-    error = failed(provider, within=-1.0)
-
-    assert (error.reason, error.usage) == ("timeout", Usage())
-    assert provider.requests() == []
-
-
 # --- what failures cost ---
-
-
-def test_failed_attempts_are_counted_with_an_estimate_of_the_prompt(provider):
-    provider.chat = Answer(status=503)
-
-    assert failed(provider).usage == Usage(calls=2, prompt_tokens=2 * PROMPT_TOKENS)
-
-
-def test_a_failed_attempt_is_counted_beside_the_one_that_went_through(provider):
-    provider.chat = [Answer(status=503), answering(A, prompt_tokens=900, completion_tokens=70)]
-
-    assert classify(provider).usage == Usage(2, PROMPT_TOKENS + 900, 70)
 
 
 # --- a window that is too large ---
@@ -396,40 +306,7 @@ def test_a_model_is_shown_no_line_at_the_cut_of_a_message_as_typed(provider):
         assert shown in said(provider.requests(CHAT)[-1])
 
 
-def test_a_window_is_halved_only_once(provider):
-    provider.chat = at_most_characters(10)
-
-    error = failed(provider, LONG, attempts=5)
-
-    assert (error.reason, error.usage.calls) == ("bad_input", 2)
-
-
-def test_a_refusal_that_does_not_speak_of_size_halves_nothing(provider):
-    provider.chat = Answer({"error": {"message": "unsupported parameter"}}, status=400)
-
-    assert failed(provider, LONG).usage.calls == 1
-
-
 # --- any chat model ---
-
-
-class Deaf:
-    """A chat model that minds no deadline."""
-
-    async def complete(self, prompt, *, deadline):
-        await asyncio.Event().wait()
-        return Completion("[]")
-
-    async def aclose(self):
-        pass
-
-
-async def test_the_deadline_holds_for_a_model_that_does_not_mind_it():
-    classifier = LlmClassifier(Deaf())
-    with pytest.raises(ProviderError) as caught:
-        await classifier.classify(Event(window=WINDOW), (), deadline=time.monotonic() + 0.05, attempts=2)
-
-    assert caught.value.reason == "timeout"
 
 
 async def test_no_second_attempt_is_made_of_an_event_that_may_not_be_sent_once_more(provider):
@@ -454,13 +331,3 @@ def test_nothing_that_was_said_reaches_the_log(provider, caplog):
     assert "classified event=ev_" in caplog.text
     for secret in (KEY, "always use tabs", "Spaces are used", "Tabs are used"):
         assert secret not in caplog.text
-
-
-def test_what_a_classifier_returns_can_be_sent_between_processes(provider):
-    provider.chat = completion(
-        r'[{"content": "a\ud800", "scope": "\udc00", "category": "x", "supersedes": "\udfff"}]'
-    )
-
-    found = classify(provider)
-
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Classified) == found

@@ -104,13 +104,6 @@ def liked(monkeypatch):
     return like
 
 
-def test_what_the_head_likes_is_kept_in_the_words_that_were_typed(liked):
-    liked("Staging", personal=["Staging"])
-    (proposal,) = answered("auf Staging läuft noch Postgres 13", "bau das um").proposals
-    said = "Auf Staging läuft noch Postgres 13."
-    assert proposal == Proposal(said, Scope.USER, Category.USER_FACTS, why="head")
-
-
 @pytest.mark.parametrize(("leaning", "doubt"), [(0.5, 0.0), (-0.3, 0.0), (-3.0, 0.5)])
 def test_what_is_a_little_less_likely_than_not_is_not_in_doubt_yet(monkeypatch, leaning, doubt):
     class Unsure(StandInJudge):
@@ -151,36 +144,12 @@ def test_a_request_is_kept_in_every_language_without_a_model(text):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "remember that I prefer tabs",
-        "merk dir, dass wir pnpm benutzen",
-        "recuerda que usamos pnpm",
-        "retiens que je préfère les tabulations",
-        "lembra que usamos postgres 16",
-        "记住我喜欢用制表符",
-        "覚えておいて、テストはpytestで書く",
-    ],
-)
-def test_the_plainest_requests_are_kept_although_the_head_sees_little_in_them(text):
-    (proposal,) = answered(text, vectors=no_rows).proposals
-    assert proposal.why == "request"
-
-
-@pytest.mark.parametrize(
     "text", ["schreib auf: MSRV 1.70", "nao esquece: usamos bazel", "remember: 敵HPは整数"]
 )
 def test_few_letters_are_something_to_remember_behind_a_colon_or_with_a_number(text):
     (proposal,) = answered(text, vectors=no_rows).proposals
     assert proposal.why == "request"
     assert proposal.content.rstrip(".。").endswith(text.split()[-1])
-
-
-@pytest.mark.parametrize("text", ["écris ça dans tes règles", "kommt bitte in die CLAUDE.md"])
-def test_few_letters_are_nothing_to_remember_otherwise(text):
-    assert [each.reason for each in answered(text, vectors=no_rows).refused] == [
-        "it does not say what is to be remembered"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -229,13 +198,6 @@ def test_what_the_rules_keep_of_a_request_is_not_refused_as_well(liked, text):
     assert found.refused == ()
 
 
-def test_a_request_is_judged_by_its_own_words(liked):
-    """That the rest of its message is worth keeping says nothing of it."""
-    liked("Staging")
-    found = answered("why is Staging red, and who broke it? merk dir: der Port ist 8081 und sonst nichts")
-    assert [each.reason for each in found.refused] == ["it reads like something for this moment only"]
-
-
 def test_what_only_the_head_takes_for_a_request_is_kept_and_otherwise_never_refused(liked):
     said = "auf Staging läuft noch Postgres 13"
     liked("nothing", asked=["Staging"])
@@ -258,11 +220,6 @@ def test_words_and_head_together_say_whom_it_is_about(liked, text, personal, sco
     liked("merk", asked=["merk"], personal=personal)
     (proposal,) = answered(text).proposals
     assert proposal.scope is scope
-
-
-def test_what_the_rules_keep_is_not_kept_twice(liked):
-    liked("pnpm")
-    assert len(answered("We use pnpm instead of npm in this repo.").proposals) == 1
 
 
 def test_what_the_next_message_takes_back_is_not_kept(liked):
@@ -294,16 +251,6 @@ def test_a_model_that_keeps_nothing_of_a_request_is_overruled(text, kept, author
         )
     )
     assert (len(found.proposals), found.author) == (kept, author)
-
-
-def test_a_model_that_keeps_something_is_not_overruled():
-    mine = Proposal("Amounts are cents.")
-    found = asyncio.run(
-        WithRequests(Model(mine), LocalAnswers(no_rows), overrules=True).classify(
-            event("merk dir: Beträge sind Cent"), (), deadline=0.0, attempts=1
-        )
-    )
-    assert found.proposals == (mine,)
 
 
 def test_what_the_rules_keep_stands_whatever_the_head_says(liked):

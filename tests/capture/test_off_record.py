@@ -64,16 +64,6 @@ def test_what_asks_is_not_taken_for_a_refusal(wording):
     assert cut(wording.yes).text == wording.yes
 
 
-TAKEN_OUT = [each for each in wordings() if each.kind in {"refuses", "forgets", "drops"}]
-
-
-@pytest.mark.parametrize("wording", TAKEN_OUT, ids=[f"{each.language} {each.name}" for each in TAKEN_OUT])
-def test_every_wording_is_looked_for(wording):
-    found = cut(wording.yes)
-    assert found.refused if wording.kind == "refuses" else found.forgets
-    assert not cut(wording.no).refused
-
-
 @pytest.mark.parametrize(
     "said",
     [

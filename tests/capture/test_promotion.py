@@ -79,14 +79,6 @@ async def test_what_a_person_asked_to_keep_is_kept_whatever_a_model_thinks_of_it
     assert [each.importance for each in scene.details_of(documents)] == [1.0]
 
 
-async def test_what_says_nothing_of_importance_matters_wholly(scene):
-    documents, _ = await scene.decided(TABS)
-
-    await scene.committer.put(documents, ())
-
-    assert [each.importance for each in scene.details_of(documents)] == [1.0]
-
-
 async def test_what_is_promoted_knows_its_importance_and_the_response_it_comes_from(scene):
     event = scene.event()
     answer = "Well then, tabs it is. " * 200
@@ -118,19 +110,6 @@ async def test_what_a_model_says_of_the_agent_goes_to_the_agent_of_the_event_alo
     theirs = agent_root(scene.user.top, "claude")
     assert [each.root for each in documents] == [theirs, scene.repo]
     assert [path.read_text().count(PERSONA.content) for path in Path(theirs.top).rglob("*.md")] == [1]
-
-
-@pytest.mark.parametrize("agent", ["", "../..", ".hidden"])
-async def test_where_nobody_knows_the_agent_the_repository_remembers_it(scene, agent):
-    documents, _ = await scene.decided(PERSONA, event=scene.event("Be a poet.", agent=agent))
-
-    assert [each.root for each in documents] == [scene.repo]
-
-
-async def test_nobody_makes_a_place_for_an_agent_of_whom_nothing_is_said(scene, tmp_path):
-    await scene.decided(TABS, event=scene.event(agent="claude"))
-
-    assert not list(tmp_path.rglob("agents"))
 
 
 def test_a_response_that_is_long_is_kept_up_to_whole_words():

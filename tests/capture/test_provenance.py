@@ -58,17 +58,6 @@ def test_a_number_that_was_pasted_is_a_lean_by_itself():
     assert Provenance(window).of("We use the staging port.", by_model=True) == "ours"
 
 
-def test_words_that_were_typed_are_their_authors_whatever_stands_beside_them():
-    """A local classifier takes whole sentences, so it needs no half."""
-    window = [Utterance("user", PAGE)]
-    assert Provenance(window).of("Terraform is run as OpenTofu.", by_model=False) == "ours"
-
-
-def test_without_pasted_text_a_model_may_say_it_in_words_of_its_own():
-    origins = Provenance([Utterance("user", "kürzer bitte")])
-    assert origins.of("User prefers short answers.", by_model=True) == "ours"
-
-
 def test_a_model_that_takes_every_pasted_order_for_the_persons_gets_none_of_them_kept():
     """And what a person says beside it is kept, in its own words."""
     kept, lost = [], []

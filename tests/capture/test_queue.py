@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forged.capture.queue import IDLE_S, WINDOW_LIMIT, CaptureQueue
+from forged.capture.queue import WINDOW_LIMIT, CaptureQueue
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope
@@ -66,22 +66,6 @@ def test_past_sessions_come_after_all_others(queue):
     assert not queue.holds("past")
 
 
-def test_sessions_are_served_in_the_order_they_came(queue):
-    waits(queue, *(turn(number, session, kind="explicit") for number, session in enumerate("abcb")))
-
-    assert drained(queue) == [0, 1, 2, 3]
-    assert queue.take(0, never) is None
-
-
-def test_event_that_is_put_back_keeps_its_place(queue):
-    first = waits(queue, turn(0, "a"), turn(1, "b"), turn(2, "c")).take(0, never)
-    assert queue.in_hand is first
-    queue.put_back(0, 0)
-    assert queue.in_hand is None
-
-    assert drained(queue) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("is_held", [True, False], ids=["held", "backs off"])
 def test_event_that_has_to_wait_lets_other_sessions_pass_and_not_its_own_events(queue, is_held):
     waits(queue, turn(0, "a"), turn(1, "a", kind="explicit"), turn(2, "b"))
@@ -96,20 +80,6 @@ def test_event_that_has_to_wait_lets_other_sessions_pass_and_not_its_own_events(
     queue.finish()
     assert queue.take(104.9, held) is None
     assert drained(queue, 105) == [0, 1]
-
-
-def test_session_that_is_held_in_one_repository_goes_on_in_another(queue):
-    waits(queue, turn(1, roots=(REPO,)), turn(2, roots=(OTHER,)))
-
-    assert numbers([queue.take(0, lambda event: REPO in event.roots)]) == [2]
-
-
-def test_journals_without_events_do_not_hold_each_other_up(queue):
-    waits(queue, *(Event(id=f"ev_00{number}", kind="explicit") for number in (1, 2)), on_disk=True)
-    queue.take(0, never)
-    queue.put_back(0, 60)
-
-    assert numbers([queue.take(0, never)]) == [2]
 
 
 def test_time_to_wait_is_that_of_the_next_head(queue):
@@ -169,14 +139,6 @@ def test_only_the_newest_turn_of_a_session_that_waits_grows(queue, name, on_disk
     assert drained(queue) == order
 
 
-def test_what_is_said_next_stands_behind_with_the_time_at_which_it_was_heard(queue):
-    first = turn(1, received_at="1970-01-01T00:01:00Z")
-    waits(queue, first, turn(2, heard_at=(70,)), turn(3, heard_at=(80,)))
-
-    (event,) = queue.events()
-    assert (said(event), event.times) == (["said 1", "said 2", "said 3"], (60, 70, 80))
-
-
 def test_an_event_that_was_tried_or_taken_up_grows_no_more(queue):
     """What is said next must not be given up with what kills the worker."""
     waits(queue, turn(1)).take(0, never).kills = 2
@@ -207,23 +169,6 @@ def spoken(queue: CaptureQueue, *events: Event, now: float, at_once: bool = Fals
         queue.add(event, on_disk=False, now=now, at_once=at_once)
 
 
-def test_turns_wait_until_there_are_enough_of_them(batches):
-    spoken(batches, turn(1), turn(2), now=0)
-    assert batches.take(0, never) is None
-
-    spoken(batches, turn(3), now=1)
-    assert said(batches.take(1, never).event) == ["said 1", "said 2", "said 3"]
-
-
-def test_turns_wait_until_their_session_was_silent_for_a_minute(batches):
-    spoken(batches, turn(1), now=0)
-    spoken(batches, turn(2), now=50)
-    assert batches.take(IDLE_S, never) is None
-    assert batches.wait_s(IDLE_S, never) == 50
-
-    assert numbers([batches.take(50 + IDLE_S, never)]) == [1]
-
-
 @pytest.mark.parametrize("then", ["urgent", *DURABLE, "full", "long", "asked"])
 def test_turns_wait_no_longer_when(batches, then):
     spoken(batches, turn(1), now=0)
@@ -241,23 +186,6 @@ def test_turns_wait_no_longer_when(batches, then):
             spoken(batches, turn(2, kind=kind), now=0)
 
     assert numbers([batches.take(0, never)]) == [1]
-
-
-def test_a_back_off_is_waited_for_also_by_what_is_ripe(batches):
-    spoken(batches, turn(1), now=0, at_once=True)
-    batches.take(0, never)
-    batches.put_back(0, 5)
-
-    assert batches.take(4, never) is None
-    assert numbers([batches.take(5, never)]) == [1]
-
-
-def test_only_what_is_not_stored_counts_as_in_memory():
-    queue = CaptureQueue()
-    waits(queue, *(turn(number, str(number), size=900) for number in range(3)), on_disk=True)
-
-    queue.add(turn(4, "d", size=900), on_disk=False)
-    assert (queue.bytes, numbers(queue.in_memory()), queue.turns) == (900, [4], 4)
 
 
 def test_a_long_line_is_asked_about_once_for_every_session(queue):

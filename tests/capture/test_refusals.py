@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.values import MAX_CONTENT_BYTES, Classified, Proposal, Refused
+from forged.capture.values import Classified, Proposal, Refused
 from forged.conversation import Utterance
 from forged.files import Root
 from forged.memory import Origin, Scope
@@ -56,18 +56,6 @@ def test_what_may_not_be_kept_is_refused_with_its_reason(fields, reason):
 
 def test_a_secret_is_refused_without_its_text():
     assert refused(f"The API token is {TOKEN}.", why="request") == (Refused("", "it holds a secret"),)
-
-
-def test_what_is_too_long_is_refused_without_its_text():
-    (one,) = refused("a" * (MAX_CONTENT_BYTES + 1))
-    assert (one.text, one.reason) == ("", "it is longer than 8,192 bytes")
-
-
-def test_what_is_known_is_told_to_who_asked_for_it_alone():
-    assert refused(TEXT, known=True) == ()
-    assert refused(TEXT, known=True, why="request") == (Refused(TEXT, "it is known already"),)
-    assert refused(TEXT, known=True, kind="explicit") == (Refused(TEXT, "it is known already"),)
-    assert refused(TEXT, known=True, why="request", kind="compaction") == ()  # it was answered then
 
 
 def test_what_was_forgotten_is_in_no_refusal():

@@ -211,14 +211,6 @@ def test_a_text_that_was_cut_may_be_a_thought_unless_it_begins_with_json(text, b
     assert begins_with_json(text) == begins
 
 
-@pytest.mark.parametrize(("text", "expected", "malformed"), REPLIES.values(), ids=REPLIES.keys())
-def test_a_reply_is_made_the_most_of(text, expected, malformed):
-    reply = read(made(text))
-
-    assert contents(reply) == expected
-    assert reply.malformed == malformed
-
-
 def test_fields_are_read_as_they_were_meant():
     element = {
         "content": "  Wrap errors.\nAlways.  ",
@@ -238,43 +230,6 @@ def test_fields_are_read_as_they_were_meant():
             related=(Related("mem_2", "relates-to"),),
         ),
     )
-
-
-def test_a_missing_scope_or_category_is_left_for_the_validation_to_refuse():
-    (proposal,) = read('[{"content": "Tabs.", "scope": null}]').proposals
-
-    assert (proposal.scope, proposal.category) == ("", "")
-
-
-@pytest.mark.parametrize("value", [None, "", "  ", [], 7, {"id": "mem_1"}])
-def test_a_supersedes_that_names_nothing_costs_the_link_and_not_the_memory(value):
-    assert [p.supersedes for p in read(with_field("supersedes", value)).proposals] == ["", ""]
-
-
-EDGE = {"id": "mem_1", "relationship": "refines"}
-
-
-@pytest.mark.parametrize(
-    ("edges", "kept"),
-    [
-        *((edges, 0) for edges in (None, "mem_1", 7, EDGE, [None, 7, "mem_1", [], {}], [{"id": "mem_1"}])),
-        *(([edge], 0) for edge in ({"relationship": "refines"}, {**EDGE, "id": ""})),
-        ([{"id": 1, "relationship": []}], 0),
-        ([7, EDGE, {"id": "mem_2"}], 1),
-        ([EDGE] * 1_000, 32),
-    ],
-)
-def test_an_edge_without_an_id_and_a_relation_or_too_many_is_dropped_and_the_memory_stays(edges, kept):
-    found = read(with_field("related", edges)).proposals
-
-    assert [proposal.related for proposal in found] == [(Related("mem_1", "refines"),) * kept, ()]
-
-
-def test_half_characters_and_nul_become_writable():
-    (proposal,) = read(r'[{"content": "a\ud800b\u0000c \ud83d\ude00", "scope": "\udfff"}]').proposals
-
-    assert proposal.content == "a\ufffdb\ufffdc \U0001f600"
-    assert proposal.scope == "\ufffd"
 
 
 # --- for any text ---
@@ -314,19 +269,6 @@ ELEMENT = st.fixed_dictionaries(
         "related": st.lists(st.just({"id": "mem_1", "relationship": "refines"}), max_size=2),
     },
 )
-PROSE = st.text(st.characters(exclude_characters="[]{}<>", exclude_categories=["Cs"]), max_size=60)
-
-
-@given(PROSE, st.lists(ELEMENT, max_size=MOST_DOCUMENTS), PROSE, st.sampled_from([None, 0, 2]), st.booleans())
-def test_an_array_in_prose_is_found_whole(before, elements, after, indent, wrapped):
-    value = {"memories": elements} if wrapped else elements
-    text = f"{before}\n{json.dumps(value, indent=indent)}\n{after}"
-
-    reply = read(text)
-
-    assert reply.malformed == 0
-    assert contents(reply) == [contents_of(element) for element in elements]
-    assert [(p.scope, p.category) for p in reply.proposals] == [(e["scope"], e["category"]) for e in elements]
 
 
 def contents_of(element: dict) -> str:
@@ -364,9 +306,3 @@ def test_importance_is_a_number_from_0_to_1_or_nothing(value, expected):
     (proposal,) = read(f'[{A_JSON[:-1]}, "importance": {value}}}]').proposals
 
     assert proposal.importance == expected
-
-
-def test_a_reply_that_says_nothing_of_importance_says_nothing():
-    (proposal,) = read(f"[{A_JSON}]").proposals
-
-    assert proposal.importance is None

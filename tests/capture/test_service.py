@@ -7,17 +7,14 @@ import re
 
 import pytest
 
-from forged.capture import dispatcher
 from forged.capture.values import (
     Asked,
     AskedAgain,
-    AskedVectors,
     Classify,
     Decided,
     GoOn,
     Heads,
     KnownMemory,
-    StatementVectors,
     Tally,
     Usage,
 )
@@ -101,23 +98,6 @@ async def test_other_kinds_are_on_disk_when_they_are_acknowledged(one):
         assert one.state.spooled == count
 
 
-async def test_a_turn_is_only_in_memory(one):
-    assert await one.accepted(one.event()) == ["accepted"]
-    assert (one.rows(), one.state.spooled, one.state.turns) == ([], 0, 1)
-    await one.stop()
-    assert len(one.rows()) == 1
-
-
-async def test_a_waiting_turn_grows_by_what_its_session_says_next(one):
-    first, old, new = one.event("first", session="other"), one.event("old"), one.event("new")
-    assert await one.accepted(first, old, new) == ["accepted", "accepted", "coalesced"]
-    await one.finished(first)
-    task = await one.hands_over(old)
-
-    assert [each.text for each in task.event.window] == ["old", "new"]
-    assert (one.metrics.captures_accepted, one.metrics.captures_coalesced) == (2, 1)
-
-
 async def test_what_waits_is_on_disk_within_a_second_and_grows_there(one):
     first, old, new = one.event("first", session="other"), one.event("old"), one.event("new")
     await one.accepted(first, old)
@@ -148,36 +128,6 @@ async def test_what_cannot_be_written_is_tried_again(one):
     await until(lambda: len(one.rows()) == 1 and not one.state.last_error)
 
 
-async def test_what_is_rejected_is_counted_and_says_why(one):
-    assert await refused(one, one.event("")) == "nothing_to_capture"
-    full = "spool_full: 0 events wait already; `forgectl status` says for what"
-    assert await refused(one, one.event("x" * (64 << 20))) == full
-
-    one.disk.failing = frozenset({"events"})
-    assert await refused(one, one.durable()) == "storage_error: cannot events: the disk is on fire"
-    assert (one.state.state, one.state.last_error) == ("idle", "cannot events: the disk is on fire")
-    one.disk.failing = frozenset()
-    await one.accepted(one.durable("again"))
-    assert one.state.last_error == ""
-
-    one.events._max_events = 1
-    for event in (one.durable(session="t"), one.event(session="u")):
-        assert (await refused(one, event)).startswith("spool_full: 1 events wait already")
-    assert len(one.rows()) == 1
-
-    await one.pauses.set(one.repo.top, True)
-    for event in (one.event(), one.durable()):
-        assert await refused(one, event) == "paused; `forgectl resume` ends it"
-    one.events._max_events = 2
-    assert await one.accepted(one.event(roots=(one.user,))) == ["accepted"]
-
-    await one.stop()
-    for event in (one.event(), one.durable()):
-        assert await refused(one, event) == "the daemon is stopping"
-    assert one.metrics.captures_rejected == 9
-    assert len(one.rows()) == 2  # what was accepted
-
-
 @pytest.mark.parametrize("is_paused", [False, True])
 @options(started=False)
 async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, is_paused):
@@ -198,32 +148,6 @@ async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one,
 
 
 # --- what an earlier daemon left ----------------------------------------------------------------------
-
-
-@options(started=False)
-async def test_what_was_left_is_handed_over_in_its_order(one):
-    events = [one.durable(f"number {number}", session=f"s{number % 2}") for number in range(4)]
-    one.leave(*events[::-1])
-    await one.start()
-    for event in events:
-        await one.finished(event)
-
-    assert (await one.idle()).spooled == 0
-    assert one.rows() == []
-
-
-@options(started=False)
-async def test_a_turn_that_was_left_is_given_as_it_is_and_grows_no_more(one):
-    old, newer = one.event("old"), one.event("newer")
-    one.leave(old, newer)
-    await one.start()
-    for event in (old, newer):
-        task = await one.hands_over(event)
-        assert task.event == event
-        one.done(event)
-    await one.idle()
-
-    assert (len(one.given), one.rows()) == (2, [])
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["event", "journal alone"])
@@ -259,47 +183,7 @@ async def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(on
     assert one.state.last_error == ""
 
 
-@options(started=False, off="capture.enabled is false")
-async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_waits(one):
-    one.leave(one.durable("the harbour"))
-    await one.start()
-
-    assert await refused(one, one.event("")) == "capture.enabled is false"
-    assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
-    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
-    assert one.rows() == []
-
-
-@options(problem="no key")
-async def test_without_a_classifier_events_are_kept_for_a_daemon_that_has_one(one):
-    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
-    assert (one.state.state, one.state.reason) == ("failing", "no key")
-    assert (one.worker.wanted, one.given) == (True, [])
-
-
 # --- handing over -------------------------------------------------------------------------------------
-
-
-async def test_worker_has_one_event_at_a_time(one):
-    first, second = one.durable(), one.durable(session="t")
-    await one.accepted(first, second)
-    await one.hands_over(first)
-    await turns()
-    assert len(one.given) == 1
-
-    one.done(first)
-    await one.hands_over(second)
-    assert one.worker.limits[0] == 67.0
-
-
-async def test_what_is_known_goes_with_every_event(tmp_path):
-    rank = Ranking(KNOWN)
-    rank.may_end.set()
-    async with captured(tmp_path, model=True, rank=rank) as one:
-        await in_hand(one, one.event())
-
-        (task,) = one.given
-        assert task.known == (KNOWN,)
 
 
 @pytest.mark.parametrize("is_found", [True, False])
@@ -317,41 +201,6 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
     assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()
-
-
-async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_path):
-    async def vectors(texts):
-        return tuple(text.encode() for text in texts)
-
-    async with captured(tmp_path, vectors=vectors) as one:
-        event = await in_hand(one, one.event())
-        one.worker.says(AskedVectors(event.id, ("a", "b")))
-        await until(lambda: len(one.worker.given) == 2)
-
-        assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
-        one.done(event)
-        await one.idle()
-
-
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_nor_the_daemon(
-    one, monkeypatch, error
-):
-    looked, failed = dispatcher._looked, list[Exception]()
-
-    async def look(stored):
-        if not failed:
-            failed.append(error)
-            raise error
-        return await looked(stored)
-
-    monkeypatch.setattr(dispatcher, "_looked", look)
-    event = one.event(kind="explicit")
-    await one.accepted(event)
-    await until(lambda: failed)
-    assert type(error).__name__ in one.state.last_error
-    await later(1.0)
-    await one.hands_over(event)
 
 
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):
@@ -432,24 +281,6 @@ async def test_paused_repository_holds_up_its_own_events_only(one):
     assert (len(one.given), one.state.state) == (1, "waiting")
 
 
-async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
-    event = await in_hand(one, one.durable())
-    await one.pauses.set(None, True)
-    assert (one.state.state, one.state.in_hand) == ("paused", event.id)
-
-    one.done(event)
-    await until(lambda: not one.in_hand)
-    assert one.rows() == []
-
-
-async def test_worker_that_cannot_run_shows_as_failing_and_events_are_accepted(one):
-    one.worker.is_gone()
-    one.worker.problem = "the capture worker cannot run: exit code 3"
-
-    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
-    assert (one.state.state, one.state.reason) == ("failing", "the capture worker cannot run: exit code 3")
-
-
 # --- what the worker says -----------------------------------------------------------------------------
 
 
@@ -468,25 +299,6 @@ async def test_what_was_decided_and_put_in_place_is_counted_told_and_gone_before
     assert (counts.capture_invalid, counts.capture_duplicates, counts.secrets_redacted) == (1, 2, 3)
     assert counts.captures_said_again == 4
     assert (counts.captures_finished, counts.captured) == (1, 1)
-
-
-@options(limits=(1, 1))
-async def test_rules_cost_nothing(one):
-    event = await in_hand(one, one.event())
-    one.worker.dies()
-    await one.hands_over(event, 2)
-    await one.fails(event, "internal")
-
-    assert one.governor.days(1) == ()
-
-
-async def test_turn_that_came_to_nothing_costs_no_write(one):
-    event = one.event()
-    await one.accepted(event)
-    await one.finished(event)
-
-    assert [name for name in one.disk.asked if name != "contents"] == []  # the daily copy
-    assert one.state.state == "idle"
 
 
 @options(model=True)
@@ -540,20 +352,6 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     assert one.rows("dead") == [f"{event.id}.dead"] * (end == "buried")
 
 
-async def test_report_about_another_event_and_a_second_end_change_nothing(one):
-    event = await in_hand(one, one.durable())
-    one.done(one.event(), written=1)
-    await one.fails(one.event(), "server")
-    assert one.in_hand == event.id
-    assert (one.metrics.captures_finished, one.metrics.capture_failures) == (0, 0)
-
-    one.done(event)
-    await one.fails(event)
-    one.worker.dies()
-    await one.idle()
-    assert (one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")) == (1, 0, [])
-
-
 # --- calls that fail ----------------------------------------------------------------------------------
 
 
@@ -595,25 +393,6 @@ async def test_event_whose_answer_was_cut_is_among_the_dead_with_what_was_kept_a
     assert isinstance(await one.hands_over(event, 2), Classify)
 
 
-@options(model=True)
-async def test_event_whose_answer_was_cut_and_held_nothing_new_is_among_the_dead(one):
-    event = await in_hand(one, one.durable())
-    one.says(event, usage=ONE_CALL, cut="the reply was cut")
-
-    assert (await one.idle()).dead == 1
-
-
-@options(model=True)
-async def test_why_an_event_waits_is_told_when_another_has_gone_through_meanwhile(one):
-    event = await in_hand(one, one.durable())
-    await one.fails(event, "refused", usage=ONE_CALL)
-    other = one.durable(session="t")
-    await one.accepted(other)
-    await one.finished(other)
-
-    assert (one.state.state, one.state.reason) == ("waiting", "it is refused")
-
-
 @pytest.mark.parametrize("reason", sorted(ANSWERED))
 @options(model=True)
 async def test_answers_of_no_use_keep_no_other_event_from_the_model_and_give_up_their_own(one, reason):
@@ -636,43 +415,6 @@ async def test_answers_of_no_use_keep_no_other_event_from_the_model_and_give_up_
 
 MODEL = {"model": True}
 ANY_WOULD_MEET = ["unreachable", "rate_limited", "auth", "limit", "storage"]
-
-
-@pytest.mark.parametrize(
-    ("one", "reason", "said"),
-    [
-        ({}, "internal", "5 calls failed"),
-        (MODEL, "gone", "5 attempts failed"),
-        *((MODEL, reason, "") for reason in ANY_WOULD_MEET),
-    ],
-    indirect=["one"],
-)
-async def test_event_that_failed_five_times_by_itself_is_among_the_dead_with_the_reason(one, reason, said):
-    event = one.durable()
-    await one.accepted(event)
-    for attempt in range(1, 6 if said else 8):
-        await one.hands_over(event, attempt)
-        await one.fails(event, reason)
-        await later(61)
-
-    await until(lambda: bool(one.in_hand) != bool(said))
-    dead = [(found.event, found.reason) for found in await one.events.dead()]
-    assert dead == [(event, f"{said}, the last: it is {reason}")] * bool(said)
-    assert (one.state.dead, len(one.rows())) == (bool(said), not said)
-
-
-@pytest.mark.parametrize(("asked_s", "least_s", "most_s"), [(1.0, 1.0, 3.5), (86400.0, 300.0, 345.0)])
-@options(model=True)
-async def test_what_an_endpoint_asks_for_is_waited_for_within_reason(one, asked_s, least_s, most_s):
-    event = await in_hand(one, one.event())
-    await one.fails(event, "server", retry_after_s=asked_s)
-    clock = asyncio.get_running_loop().time
-    since = clock()
-    while len(one.given) < 2:
-        await later(0.5 if asked_s < 60 else 20)
-        await turns()
-
-    assert least_s <= clock() - since < most_s
 
 
 # --- calls that may not be made -----------------------------------------------------------------------
@@ -698,22 +440,6 @@ async def test_after_two_failures_calls_wait_a_minute_and_the_first_is_a_probe(o
     one.done(event, usage=ONE_CALL)
     await until(lambda: one.given[-1] is not probe)
     assert (probe.attempts, one.given[-1].attempts) == (1, 2)
-
-
-@options(model=True)
-async def test_what_needs_no_call_goes_while_calls_wait_and_does_not_end_that(one):
-    decided = await in_hand(one, one.durable("decided", session="decided"))
-    await one.decides(decided)
-    await one.fails(decided, "storage")
-    await failed_twice(one)
-    await later(3)
-    await one.hands_over(decided, 2)
-    one.done(decided, written=1)
-    await until(lambda: not one.in_hand)
-    await turns()
-
-    assert len(one.given) == 4
-    assert one.state.reason.startswith("calls fail")
 
 
 @pytest.mark.parametrize(
@@ -767,32 +493,7 @@ async def test_each_event_takes_one_of_the_calls_of_a_minute(one):
     assert "the calls of the last minute reach the limit" in one.state.reason
 
 
-@options(model=True, limits=(1000, 0))
-async def test_event_beyond_the_tokens_of_a_day_waits_and_is_looked_at_every_minute(one):
-    """The limit is asked again and not slept until: a suspended machine's clock stands still."""
-    event = one.durable()
-    await one.accepted(event)
-    await turns()
-    assert one.state.state == "waiting"
-    assert "`memory.daily_token_limit` sets it" in one.state.reason
-
-    one.governor._token_limit = 0  # midnight
-    await later(55)
-    assert one.given == []
-    await later(6)
-    await one.hands_over(event)
-
-
 # --- a worker that dies -------------------------------------------------------------------------------
-
-
-async def test_event_that_killed_three_workers_is_among_the_dead(one):
-    event = await killed_thrice(one, one.event(kind="explicit"))  # the next worker has it at once
-
-    state, dead = await one.idle(), await one.events.dead()
-    assert [found.event for found in dead] == [event]
-    assert all(found.reason == "the worker died 3 times over it: signal SIGSEGV" for found in dead)
-    assert (state.dead, one.rows(), len(one.rows("dead"))) == (len(dead), [], len(dead))
 
 
 @options(model=True)
@@ -805,28 +506,6 @@ async def test_a_worker_that_dies_while_files_are_put_in_place_costs_that_event_
 
     (day,) = one.governor.days(1)
     assert (day.calls, day.failed, one.metrics.captures_finished, len(one.given)) == (1, 0, 1, 1)
-
-
-async def test_what_is_decided_needs_no_worker(one):
-    """None can run: what an earlier daemon left decided is put in place all the same."""
-    event = await in_hand(one, one.durable())
-    await one.decides(event)
-    await one.fails(event, "storage")
-    one.worker.is_gone()
-    undecided = one.durable(session="t")
-    await one.accepted(undecided)
-    await later(2)
-    await one.hands_over(event, 2)
-    one.done(event, written=1)
-    await until(lambda: one.rows() == [f"{undecided.id}.events"])
-    assert len(one.given) == 2
-
-
-@options(model=True)
-async def test_worker_that_dies_without_an_event_costs_nobody_anything(one):
-    one.worker.dies()
-
-    assert (one.state.state, one.governor.days(1)) == ("idle", ())
 
 
 # --- ends that the disk does not allow ----------------------------------------------------------------
@@ -867,33 +546,6 @@ async def test_event_that_cannot_be_removed_holds_up_nobody_and_is_removed_later
 
 
 # --- what a person asks -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["turn", "compaction"])
-@pytest.mark.parametrize("is_decided", [True, False], ids=["decided", "undecided"])
-@options(model=True)
-async def test_dead_event_is_taken_back(one, kind, is_decided):
-    """If it was decided upon, that costs no call."""
-    event = await buried(one, one.event(kind=kind), *[one.document()] * is_decided)
-    assert len(await one.events.dead()) == 1
-    both = await asyncio.gather(one.pipeline.retry(event.id), one.pipeline.retry(event.id))
-    assert (sorted(both), len(one.pipeline._queue)) == ([False, True], 1)  # of two who take it back, one does
-    assert one.rows("dead") == []
-    assert f"{event.id}.events" in one.rows()
-    assert (one.state.turns, one.state.spooled) == (kind == "turn", 1)
-
-    task = await one.hands_over(event)
-    assert (isinstance(task, Putting), len(one.governor._slots)) == (is_decided, not is_decided)
-    assert not is_decided or task.documents == (one.document(),)
-    one.done(event)
-    assert ((await one.idle()).dead, one.rows()) == (0, [])
-
-
-async def test_dead_event_is_erased(one):
-    event = await buried(one, one.durable())
-
-    assert [await one.events.drop(event.id) for _ in range(2)] == [True, False]
-    assert (one.rows("dead"), one.state.dead) == ([], 0)
 
 
 async def test_what_is_purged_is_nowhere(one):
@@ -996,16 +648,6 @@ async def test_purge_says_so_when_the_dead_cannot_be_looked_through_and_has_purg
 # --- the end ------------------------------------------------------------------------------------------
 
 
-async def test_turns_that_wait_or_are_in_hand_are_spooled_at_the_end(one):
-    events = [one.event(session="a"), one.event(session="b"), one.durable(session="c")]
-    await one.accepted(*events)
-    await one.hands_over(events[0])
-    await one.stop()
-
-    assert one.rows() == sorted(f"{event.id}.events" for event in events)
-    assert one.worker.stopped
-
-
 async def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_path):
     async with captured(tmp_path, model=True) as one:
         await one.decides(await in_hand(one, one.event()))
@@ -1016,13 +658,6 @@ async def test_turn_that_was_decided_is_not_decided_anew_after_a_restart(tmp_pat
         assert [name.partition(".")[2] for name in one.rows()] == ["events", "journal"]
 
 
-async def test_end_waits_for_a_burial_that_is_under_way(one):
-    event = await killed_thrice(one, one.durable())
-    await one.stop()
-
-    assert (one.rows(), one.rows("dead")) == ([], [f"{event.id}.dead"])
-
-
 async def test_end_does_not_wait_for_a_disk_that_fails(one):
     event = one.durable()
     one.disk.failing = frozenset({"remove"})
@@ -1031,22 +666,6 @@ async def test_end_does_not_wait_for_a_disk_that_fails(one):
     await one.stop()
 
     assert one.rows() == [f"{event.id}.events"]
-
-
-@options(started=False)
-async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
-    with one.held_disk():
-        one.begin()
-        await turns()
-        accepting = asyncio.create_task(accept(one.pipeline, one.event()))
-        await turns()
-        assert not accepting.done()
-        one.task.cancel()
-        assert (await accepting).word == "rejected"  # nobody knows yet what is paused
-
-    await one.daemon_state.opened()
-    await one.stop()
-    assert one.rows() == []
 
 
 @options(started=False)

@@ -18,19 +18,6 @@ def texts(found) -> list[list[str]]:
     return [[each.utterance.text for each in window] for window in found]
 
 
-def test_what_fits_is_one_slice():
-    messages = [said("a", 1), said("b", 2)]
-
-    assert list(slices(messages)) == [tuple(messages)]
-    assert list(slices([])) == []
-
-
-def test_messages_are_kept_whole():
-    third = "x" * (WINDOW_LIMIT // 3)
-
-    assert texts(slices([said(third)] * 7)) == [[third] * 3, [third] * 3, [third]]
-
-
 def test_a_message_that_is_too_long_is_a_beginning_pieces_and_a_rest():
     long = "word " * (WINDOW_LIMIT // 2)
     before, first, second, rest = slices([said("a"), said(long, 7), said("b")])

@@ -69,14 +69,6 @@ def texts(*of: str) -> list[str]:
     return [each.text for each in said(*of)]
 
 
-def test_each_sentence_has_the_one_before_it_beside_it():
-    found = said("You used npm again. We use pnpm here.")
-    assert [(each.text, each.before) for each in found] == [
-        ("You used npm again.", ""),
-        ("We use pnpm here.", "You used npm again."),
-    ]
-
-
 def test_a_message_knows_what_it_answers_and_nothing_of_the_assistants_is_a_statement():
     found = said("Which runner?", "A: There are two. I would take pytest.", "Yes, pytest. Remember that.")
     assert [(each.text, each.answers, each.message) for each in found] == [
@@ -118,15 +110,6 @@ def test_a_message_knows_what_it_answers_and_nothing_of_the_assistants_is_a_stat
 def test_a_statement_that_means_nothing_alone_brings_its_neighbour(heard, place, whole):
     user = [each for each in said(*heard) if each.message == len(heard) - 1]
     assert user[place].whole == whole
-
-
-def test_the_items_of_a_list_that_a_person_typed_stand_below_its_first_line():
-    found = said("merk dir:\n- tests mit make test\n- keine emojis\n\nund jetzt fix den bug")
-    assert [(each.text, each.before) for each in found][1:] == [
-        ("tests mit make test", "merk dir:"),
-        ("keine emojis", "merk dir:"),
-        ("und jetzt fix den bug", "keine emojis"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -194,11 +177,6 @@ def test_nothing_that_is_to_be_kept_is_taken_for_a_paste():
 )
 def test_the_scope_is_what_the_words_speak_for(sentence, scope):
     assert scope_of(sentence) is scope
-
-
-def test_one_message_holds_statements_of_both_scopes():
-    found = said("I always want short answers in all my projects. This repo uses tofu.")
-    assert [scope_of(each.whole) for each in found] == [Scope.USER, Scope.REPO]
 
 
 def test_the_rules_take_an_order_about_the_repository_for_no_habit_of_the_persons():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from forged.capture.intake import Submission
@@ -43,52 +41,6 @@ def one(tmp_path):
 
 
 # --- what is new ----------------------------------------------------------------------------------------
-
-
-async def test_the_same_turn_ten_times_is_one_call(one):
-    words = [await hear(one, "hello", "good day") for _ in range(10)]
-    await hear(one, "hello", "good day", kind="session_end")
-    await one.asked()
-
-    assert words == [("accepted", 1), *[("coalesced", 0)] * 9]
-    (task,) = one.given
-    assert [each.text for each in task.event.window] == ["hello", "good day"]
-    one.done(task.event)
-    await one.idle()
-    assert len(one.given) == 1
-
-
-async def test_an_older_window_that_comes_late_adds_only_what_is_new(one):
-    await hear(one, "a", "b", "c", "d")
-    await hear(one, "a", "b")
-    await hear(one, "a", "missed", "c")
-
-    assert waiting(one) == [["a", "b", "c", "d", "missed"]]
-
-
-async def test_a_second_agent_of_the_same_session_and_beginning_replaces_nothing(one):
-    await hear(one, "hello", "the first says this")
-    await hear(one, "hello", "the second says that", "more")
-    await hear(one, "hello", "the first says this", "and this")
-
-    assert waiting(one) == [["hello", "the first says this", "the second says that", "more", "and this"]]
-
-
-async def test_another_session_or_place_has_heard_nothing_of_it(one):
-    await hear(one, "hello")
-    await hear(one, "hello", session="t")
-    await hear(one, "hello", roots=(one.user,))
-
-    assert waiting(one) == [["hello"]] * 3
-
-
-async def test_what_was_heard_is_known_to_the_next_daemon(one):
-    await hear(one, "a", "b")
-    await one.stop()
-
-    async with captured(one.top, model=True, batch_turns=4) as again:
-        await hear(again, "a", "b", "c")
-        assert waiting(again) == [["a", "b"], ["c"]]
 
 
 async def test_nothing_counts_as_heard_that_a_kill_takes_away(one):
@@ -168,17 +120,6 @@ async def test_a_session_costs_its_own_size_and_not_its_size_every_turn(one):
 # --- when it goes ---------------------------------------------------------------------------------------
 
 
-async def test_with_a_model_four_turns_are_one_call(one):
-    said: list[str] = []
-    for number in range(4):
-        assert one.given == []
-        said += [f"question {number}", "yes"]
-        await hear(one, *said)
-    await until(lambda: one.given)
-
-    assert [each.text for each in one.given[0].event.window] == said
-
-
 async def test_a_session_that_is_silent_for_a_minute_is_judged(one):
     await hear(one, "question", "answer")
     await later(IDLE_S - 2)
@@ -197,15 +138,6 @@ async def test_what_the_rules_recognise_is_judged_at_once(one, text):
     await until(lambda: one.given)
 
     assert len(one.given[0].event.window) == 3
-
-
-@pytest.mark.parametrize("kind", ["compaction", "explicit", "session_end"])
-async def test_other_kinds_let_the_turns_before_them_go(one, kind):
-    await hear(one, "question", "answer")
-    assert await hear(one, "question", "answer", "more", kind=kind) == ("durable", 1)
-    await until(lambda: one.given)
-
-    assert [each.text for each in one.given[0].event.window] == ["question", "answer"]
 
 
 # --- whole ----------------------------------------------------------------------------------------------
@@ -292,44 +224,6 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
     async with captured(one.top, model=True, batch_turns=4) as again:
         assert waiting(again) == [["a", "b", "x", "c"]]
         assert (again.daemon_state.parts.done("e1"), again.daemon_state.parts.of("e1")) == (1, {})
-
-
-async def test_the_pieces_of_a_message_are_told_to_be_pieces(one):
-    first, second = parts(one, "a " * 20_000 + "b " * 20_000, "b " * 20_000 + "c " * 20_000)
-    await one.pipeline.hear(
-        Submission(**{name: getattr(first, name) for name in first.__struct_fields__} | {"goes_on": True})
-    )
-    await one.pipeline.hear(
-        Submission(**{name: getattr(second, name) for name in second.__struct_fields__} | {"begun": True})
-    )
-
-    events = one.pipeline._queue.events()
-    assert [(event.begun, event.goes_on) for event in events] == [(False, True), (True, False)]
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"event_id": "../x"}, "event_id"),
-        ({"event_id": "e", "parts": 2, "part": 2}, "part 2 of 2"),
-        ({"event_id": "e", "parts": 0}, "part 0 of 0"),
-        ({"parts": 2}, "needs an event_id"),
-    ],
-)
-async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, fields, why):
-    outcome = await one.pipeline.hear(spoken(one, "a", **fields))
-
-    assert outcome.word == "rejected"
-    assert why in outcome.reason
-
-
-async def test_captures_of_one_session_at_the_same_time_are_heard_one_after_the_other(one):
-    window = [f"message {number} {LONG}" for number in range(3)]
-    await asyncio.gather(*(hear(one, *window) for _ in range(8)))
-
-    assert sorted(text for texts in waiting(one) for text in texts) == sorted(
-        text.rstrip() for text in window
-    )
 
 
 # --- what is forgotten meanwhile ------------------------------------------------------------------------

@@ -51,31 +51,7 @@ async def test_reports_of_a_task_arrive_in_their_order():
         ]
 
 
-async def test_one_worker_handles_task_after_task_and_one_of_a_megabyte():
-    async with supervised() as one:
-        for _ in range(50):
-            await one.handled(DO)
-        assert await one.handled(megabyte("done")) == DONE
-        assert (one.supervisor.restarts, len(one.reports)) == (0, 52)
-
-
-async def test_without_a_ready_worker_no_task_can_be_given():
-    async with supervised("silent") as one:
-        with pytest.raises(AssertionError):
-            one.supervisor.give(DO, 1.0)
-
-
 # --- the first start ---
-
-
-@pytest.mark.parametrize("first_start_s", [60, 0.01], ids=["wanted", "not wanted"])
-async def test_worker_is_started_when_it_is_wanted_or_in_a_while(first_start_s):
-    async with supervised(patience=Patience(first_start_s=first_start_s)) as one:
-        if first_start_s > 1:
-            await turns()
-            assert one.supervisor.pid == 0
-            one.supervisor.want()
-        assert await one.ready()
 
 
 async def test_key_of_the_settings_shows_neither_in_the_arguments_nor_in_the_environment():
@@ -85,17 +61,6 @@ async def test_key_of_the_settings_shows_neither_in_the_arguments_nor_in_the_env
 
 
 # --- death ---
-
-
-@pytest.mark.parametrize(("number", "cause"), [(signal.SIGKILL, "signal SIGKILL"), (40, "signal 40")])
-async def test_worker_killed_while_it_waits_is_replaced_and_the_next_task_is_handled(number, cause):
-    async with supervised() as one:
-        first = await one.ready()
-        os.kill(first, number)
-        await until(lambda: one.deaths)
-        assert first != await one.ready()
-        assert await one.handled(DO) == DONE
-        assert (one.deaths, one.supervisor.restarts, one.supervisor.problem) == ([cause], 1, "")
 
 
 async def test_worker_killed_with_a_megabyte_unread_leaves_no_thread_that_waits_to_write_it(capfd):
@@ -176,33 +141,6 @@ async def test_worker_that_does_not_report_as_it_should_is_replaced(task, limit_
         assert await one.handled(DO) == DONE
 
 
-async def test_worker_is_not_ready_from_the_moment_its_limit_is_over():
-    async with supervised() as one:
-        await one.ready()
-        one.supervisor.give(job("hang"), 0.05)
-        await until(lambda: not one.supervisor.ready)
-        assert one.deaths == []
-
-
-async def test_limit_is_renewed_by_each_report_and_ends_with_the_task():
-    async with supervised() as one:
-        await one.handled(DO, 0.2)
-        # 1.5 s, 0.05 s a report: the limit before would be over, and this one if it were for all of them
-        assert await one.handled(job("slow"), 0.75) == Decided("slow")
-        assert one.deaths == []
-
-
-async def test_death_is_told_after_the_last_report():
-    async with supervised() as one:
-        pid = await one.ready()
-        one.supervisor.give(job("work"), 10)
-        await until(lambda: len(one.reports) > 1)
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: one.deaths)
-        assert one.seen[1] == CALL
-        assert one.seen[-1] == "signal SIGKILL"
-
-
 # --- a worker that cannot run ---
 
 
@@ -215,13 +153,6 @@ async def test_worker_that_exits_at_once_is_a_problem_and_is_tried_again_later_a
 
     pauses = [after - before for before, after in itertools.pairwise(one.died_at)]
     assert all(pause >= least for pause, least in zip(pauses, (0.1, 0.2, 0.4), strict=True))
-
-
-async def test_pause_between_attempts_has_an_end():
-    patience = Patience(first_start_s=0, retry_s=0.05, longest_retry_s=0.1)
-    async with supervised("crash", patience=patience) as one:
-        await until(lambda: len(one.deaths) == 8)  # 0.05 s doubled seven times are 6 s
-    assert max(after - before for before, after in itertools.pairwise(one.died_at)) < 6
 
 
 @pytest.mark.parametrize(
@@ -244,15 +175,6 @@ async def test_worker_that_dies_as_soon_as_it_is_ready_does_not_keep_a_core_busy
         await until(lambda: len(one.deaths) == 6)
         assert one.died_at[5] - one.died_at[3] >= 1.0
         assert set(one.deaths) == {"exit code 0"}
-
-
-async def test_problem_ends_when_a_worker_runs(tmp_path):
-    settings = WorkerSettings(base_url=str(tmp_path / "crashed"), classifier="crash-once")
-    async with supervised(settings, patience=Patience(first_start_s=0, retry_s=0.01)) as one:
-        problem = await until(lambda: one.supervisor.problem)
-        assert problem == "the capture worker cannot run: exit code 3"
-        await one.ready()
-        assert one.supervisor.problem == ""
 
 
 async def test_interpreter_that_is_gone_is_a_problem_and_not_the_end_of_the_daemon():
@@ -366,13 +288,3 @@ if __name__ == "__main__":
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_private_attributes_of_the_queue_are_there():
-    queue = get_context("spawn").Queue(maxsize=1)
-    try:
-        assert queue._ignore_epipe is False
-        assert queue._thread is None
-        assert queue._reader.fileno() > 0
-    finally:
-        queue.close()

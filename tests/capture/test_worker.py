@@ -1,24 +1,18 @@
 """What the worker reports of an event, and what it makes of each failure."""
 
 import asyncio
-import time
-
-import pytest
 
 from forged.capture.values import (
-    Asked,
     CallFailed,
     Classified,
     Classify,
     Decided,
     Failed,
-    Heads,
-    KnownMemory,
     Proposal,
     Usage,
     WorkerSettings,
 )
-from forged.capture.worker import Daemon, Worker
+from forged.capture.worker import Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.state import Event
@@ -60,42 +54,7 @@ class Scene:
         return self.reports[-1]
 
 
-def test_what_a_classifier_proposes_is_told_with_its_cost_as_it_is():
-    answer = Classified((TABS,), USAGE, malformed=1, cut="the reply was cut")
-    scene = Scene(answer)
-    event = scene.event()
-
-    assert scene.decided(event) == Decided(event.id, answer)
-    assert len(scene.reports) == 1
-
-
-def test_classifier_gets_what_is_known_the_attempts_and_the_time_that_it_has():
-    scene = Scene(Classified(), timeout_s=7)
-    event, known = scene.event(), (KnownMemory("mem_1", "repo", "patterns", "A line."),)
-    before = time.monotonic()
-
-    scene.decided(event, known=known, attempts=3)
-    (asked,) = scene.classifier.asked
-
-    assert (asked[0], asked[1], asked[3]) == (event, known, 3)
-    assert before + 7 <= asked[2] <= time.monotonic() + 7
-
-
 # --- what only the daemon knows ---
-
-
-def test_heads_are_asked_for_and_waited_for():
-    told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
-    daemon = Daemon(lambda: Heads("ev_1", heads), told.append)
-
-    assert daemon.heads("ev_1", ["npm"]) == heads
-    assert told == [Asked("ev_1", ("npm",))]
-
-
-@pytest.mark.parametrize("answer", [Heads("ev_2"), Classify(Event(id="ev_1"))])
-def test_an_answer_about_something_else_is_none(answer):
-    with pytest.raises(AssertionError):
-        Daemon(lambda: answer, print).heads("ev_1", ["npm"])
 
 
 # --- failures ---

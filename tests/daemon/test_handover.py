@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import tempfile
@@ -17,7 +16,7 @@ from forged.daemon.handover import AddressClaim, Successor
 from forged.daemon.listening import AlreadyRunning
 from forged_client import protocol as wire
 from forged_client.framing import encode
-from tests.support.clock import PATIENCE_S, eventually
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Peer, Talk
 
 
@@ -100,35 +99,7 @@ def let_go(place: AddressClaim) -> None:
         place.listening.close()
 
 
-def connected(path: str) -> socket.socket:
-    caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    caller.settimeout(PATIENCE_S)
-    caller.connect(path)
-    return caller
-
-
 # --- a place that is given ----------------------------------------------------------------------------
-
-
-def test_lock_socket_and_vectors_pass_on_and_who_waits_at_the_socket_waits_on(old, parcel):
-    taking = old.take()
-    successor = old.asked()
-    with connected(old.path) as caller:
-        assert successor.give(old.lock, old.socket, [parcel])
-        old.end()
-        successor.close()
-        place = taking.result(PATIENCE_S)
-
-        assert old.is_locked()  # the old one has closed its own
-        (vectors,) = place.parcels
-        assert os.pread(vectors, 100, 0) == b"known by heart"
-        waiting, _ = place.listening.accept()
-        with waiting:
-            waiting.sendall(b"served")
-            assert caller.recv(100) == b"served"
-    assert not any(os.get_inheritable(each) for each in (place.lock, *place.parcels))
-    let_go(place)
-    assert not old.is_locked()
 
 
 def test_the_lock_names_the_process_that_holds_it(old):
@@ -147,13 +118,6 @@ def test_the_lock_names_the_process_that_holds_it(old):
     let_go(place)
 
 
-def test_a_free_place_is_taken_without_asking_anybody(path):
-    place = handover.take(path)
-
-    assert (place.listening, place.parcels) == (None, ())
-    let_go(place)
-
-
 @pytest.mark.parametrize("replace", [False, True])
 def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
     old.socket.close()
@@ -164,11 +128,6 @@ def test_the_place_of_a_daemon_that_ends_is_waited_for(old, replace):
         old.end()
 
         let_go(taking.result(PATIENCE_S))
-
-
-def test_nobody_waits_for_the_place_of_a_daemon_that_serves(old):
-    with pytest.raises(AlreadyRunning, match=rf"already running .*\(pid {os.getpid()}\)"):
-        handover.take(old.path)
 
 
 def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
@@ -184,34 +143,6 @@ def test_nobody_begins_before_the_old_daemon_has_hung_up(old):
 
 
 # --- one of them dies, or hangs -----------------------------------------------------------------------
-
-
-def test_the_old_daemon_goes_on_when_its_successor_dies_before_it_has_the_place(old):
-    ours, theirs = socket.socketpair()
-    successor = Successor(ours, wire.HandOver(id=2, pid=1))
-    theirs.close()
-
-    assert not successor.give(old.lock, old.socket, ())
-    assert old.is_locked()
-    successor.close()
-
-
-def test_the_old_daemon_goes_on_when_its_successor_takes_the_place_and_dies(old):
-    ours, theirs = socket.socketpair()
-    successor = Successor(ours, wire.HandOver(id=2, pid=1))
-
-    def dies() -> None:
-        _, descriptors, _, _ = socket.recv_fds(theirs, 1 << 16, 3)
-        for each in descriptors:
-            os.close(each)
-        theirs.close()
-
-    with ThreadPoolExecutor(1) as thread:
-        dying = thread.submit(dies)
-        assert not successor.give(old.lock, old.socket, ())
-        dying.result(PATIENCE_S)
-    assert old.is_locked()
-    successor.close()
 
 
 @pytest.mark.parametrize("word", [b"", wire.YOURS, b"\0"])
@@ -283,18 +214,6 @@ def test_a_successor_that_was_given_up_keeps_nothing_and_asks_again(old, parcel)
     assert _open_descriptors() <= before
 
 
-def test_a_successor_whose_old_daemon_dies_takes_the_free_place(old):
-    taking = old.take()
-    successor = old.asked()
-
-    old.end()
-    successor.close()
-    place = taking.result(PATIENCE_S)
-
-    assert place.listening is None  # it binds the path anew
-    let_go(place)
-
-
 def test_a_successor_whose_old_daemon_dies_with_its_word_half_said_takes_the_free_place(old):
     """Its own copy of the lock must not keep it from the lock."""
     taking = old.take()
@@ -319,27 +238,7 @@ def test_a_successor_gives_up_on_a_daemon_that_does_not_end(old, monkeypatch):
     successor.close()
 
 
-def test_a_successor_waits_no_longer_than_its_patience_for_one_that_is_always_busy(old, monkeypatch):
-    monkeypatch.setattr(handover, "PATIENCE_S", 0.1)
-    old.socket.settimeout(0.2)
-    taking = old.take()
-
-    with contextlib.suppress(TimeoutError):
-        while not taking.done():
-            old.asked().refuse("busy", "the daemon is ending")
-    with pytest.raises(AlreadyRunning, match="already running"):
-        taking.result(PATIENCE_S)
-
-
 # --- a place that is not to be had --------------------------------------------------------------------
-
-
-def test_a_refusal_is_told_in_its_own_words(old):
-    taking = old.take()
-    old.asked().refuse("not_permitted", "systemd runs this daemon: ask systemd")
-
-    with pytest.raises(AlreadyRunning, match=r"^systemd runs this daemon: ask systemd$"):
-        taking.result(PATIENCE_S)
 
 
 def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
@@ -357,31 +256,6 @@ def test_a_daemon_that_does_not_know_the_request_is_to_be_ended_first(path):
     finally:
         peer.stop()
         os.close(lock)
-
-
-def test_two_that_want_the_place_get_it_one_after_the_other(old):
-    both = [old.take(), old.take()]
-    first, second = old.asked(), old.asked()
-    assert first.give(old.lock, old.socket, ())
-    first.close()
-    second.close()  # the old daemon ends: its connections do
-    old.end()
-    served = eventually(lambda: next((each for each in both if each.done()), None))
-    place = served.result()
-    waiting, _ = place.listening.accept()  # the other one asks whoever is there now
-    talk = Talk(waiting, _Log())
-    talk.greet()
-    request = talk.next_request()
-    assert isinstance(request, wire.HandOver)
-    last = Successor(waiting, request)
-    assert last.give(place.lock, place.listening, ())
-    last.close()
-    let_go(place)
-    (other,) = (each for each in both if each is not served)
-    assert other.result(PATIENCE_S).listening is not None
-    assert old.is_locked()
-    let_go(other.result())
-    assert not old.is_locked()
 
 
 def _open_descriptors() -> int:

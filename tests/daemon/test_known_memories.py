@@ -57,33 +57,6 @@ def test_nearest_come_first_and_then_the_newest(nearest, home, repo):
     assert ids(nearest("When does the harbour open?")) == ["mem_old", "mem_new", "mem_mid"]
 
 
-def test_both_scopes_are_listed_with_what_a_prompt_shows(nearest, home, repo):
-    put(repo, memory("mem_r", "First line.\nSecond line.", version=3))
-    put(home, memory("mem_u", "Of the user.", scope="user"))
-
-    found = {head.id: head for head in nearest()}
-
-    assert found["mem_r"].scope == "repo"
-    assert found["mem_r"].first_line == "First line."
-    assert (found["mem_u"].scope, found["mem_u"].category) == ("user", "patterns")
-
-
-def test_superseded_memory_is_not_listed(nearest, repo):
-    put(
-        repo,
-        memory("mem_1", "Deploys on Friday."),
-        memory("mem_2", "On Monday.", supersedes="mem_1", version=2),
-    )
-
-    assert ids(nearest("When are deploys, on Friday?")) == ["mem_2"]
-
-
-def test_at_most_sixty_are_listed_and_none_twice(nearest, repo):
-    put(repo, *(memory(f"mem_{n:03}", f"Fact {n}.", created_at=day(n % 28 + 1)) for n in range(90)))
-
-    assert len(set(ids(nearest("Fact 3?")))) == known_memories.MOST_HEADS == 60
-
-
 def test_secret_in_a_file_is_not_listed(nearest, repo):
     put(repo, memory("mem_1", "The key is AKIA" + "QWERTYUIOPASDFGH" + "."))
 
@@ -91,23 +64,6 @@ def test_secret_in_a_file_is_not_listed(nearest, repo):
 
     assert "AKIA" not in head.first_line
     assert "[redacted]" in head.first_line
-
-
-def test_memory_of_which_the_map_was_just_told_is_listed(nearest, repo):
-    """Events of one session follow on each other's heels."""
-
-    def write(parts):
-        put(repo, memory("mem_1", "Just now."))
-        parts.indexer.mark(str(repo), frozenset({str(repo / ".forge/memory/mem_1.md")}))
-
-    assert ids(nearest(before=write)) == ["mem_1"]
-
-
-def test_without_words_of_the_user_the_newest_are_listed(nearest, repo):
-    assert nearest() == ()
-    put(repo, memory("mem_1", "One."), memory("mem_2", "Two.", created_at=day(3)))
-
-    assert len(nearest("I have done it.", role="assistant", embedder=FakeEmbedder())) == 2
 
 
 def test_endpoint_that_fails_costs_the_order_only(nearest, repo):

@@ -8,7 +8,6 @@ import itertools
 import os
 import resource
 import socket
-import tempfile
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,7 @@ from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.daemon.served import ScriptedService, serving
 from tests.faults.amount import times
-from tests.support.clock import PATIENCE_S, run, turns, until
+from tests.support.clock import run, turns, until
 from tests.support.daemon import cut
 
 BUFFER = 1 << 16
@@ -73,16 +72,6 @@ async def unread():
 # --- requests and replies -----------------------------------------------------------------------------
 
 
-async def test_replies_come_as_they_are_ready_and_carry_their_requests_id():
-    async with connected() as (served, peer):
-        peer.send(search(2), search(3), wire.Ping(id=4))
-        first = await peer.reply()
-        served.service.release("q3")
-        second = await peer.reply()
-        served.service.release("q2")
-        assert [first.id, second.id, (await peer.reply()).id] == [4, 3, 2]
-
-
 async def test_the_sixty_fifth_request_waits_until_one_is_answered():
     async with connected() as (served, peer):
         peer.send(*(search(number) for number in range(2, 102)))
@@ -99,15 +88,6 @@ async def test_the_sixty_fifth_request_waits_until_one_is_answered():
         ids = [(await peer.reply()).id for _ in range(99)]
         assert taken == [IN_FLIGHT, IN_FLIGHT + 1]
         assert sorted(ids) == list(range(3, 102))
-
-
-async def test_a_connection_with_64_requests_in_flight_does_not_hold_up_others():
-    async with serving() as served:
-        busy, other = await served.connect(), await served.connect()
-        busy.send(*(search(number) for number in range(2, 102)))
-        await until(lambda: served.service.searches >= IN_FLIGHT)
-        other.send(wire.Ping(id=7))
-        assert (await other.reply()).id == 7
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -159,27 +139,6 @@ async def test_the_service_learns_which_replies_were_written_whole():
     assert [turn for turn, whole in served.service.whole.items() if whole] == ["read"]
 
 
-async def test_events_stream_until_the_peer_is_gone():
-    async with connected() as (served, peer):
-        peer.send(wire.Events(id=5))
-        for event in ("scanning", "swapped"):
-            served.service.progress.put_nowait(wire.Progress(event=event))
-            reply = await peer.reply()
-            assert (reply.id, reply.event) == (5, event)
-        peer.writer.close()
-        await until(lambda: served.service.ended == ["events"])
-
-
-async def test_what_was_begun_is_carried_out_although_its_peer_has_left():
-    async with connected() as (served, peer):
-        peer.send(search(2))
-        await until(lambda: served.service.searches)
-        peer.writer.close()
-        await until(lambda: not served.server.connections)
-        served.service.release("q2")
-        await until(lambda: served.service.ended == ["q2"])
-
-
 async def test_a_peer_that_half_closes_gets_the_replies_to_what_it_asked():
     async with connected() as (served, peer):
         peer.send(search(2), search(3), wire.Ping(id=4))
@@ -193,41 +152,7 @@ async def test_a_peer_that_half_closes_gets_the_replies_to_what_it_asked():
         assert ids == [2, 3, 4]
 
 
-async def test_a_peer_that_half_closes_without_a_question_is_closed():
-    async with connected() as (_, peer):
-        peer.half_close()
-        assert await peer.rest() == []
-
-
 # --- frames -------------------------------------------------------------------------------------------
-
-
-async def test_many_frames_in_one_read_are_all_answered_in_order():
-    async with connected() as (_, peer):
-        peer.send(*(wire.Ping(id=number) for number in range(2, 2002)))
-        assert [(await peer.reply()).id for _ in range(2000)] == list(range(2, 2002))
-
-
-async def test_a_frame_that_comes_byte_by_byte_is_one_request():
-    async with connected() as (_, peer):
-        for byte in encode(wire.Ping(id=9)):
-            await peer.send_bytes(bytes([byte]))
-        assert (await peer.reply()).id == 9
-
-
-@pytest.mark.parametrize(
-    "size", [BUFFER - 1, BUFFER, BUFFER + 1, BUFFER + 4, 4 * BUFFER, 4 * BUFFER + 1, 1_000_003]
-)
-@pytest.mark.parametrize("before", [0, 1, 7])
-async def test_a_frame_around_or_above_the_size_of_the_buffer_arrives_whole(size, before):
-    """`before` pings in front of it move where in the buffer it begins."""
-    async with connected() as (served, peer):
-        pings = b"".join(bytes(encode(wire.Ping(id=9))) for _ in range(before))
-        peer.writer.write(pings + sized(size) + bytes(encode(wire.Ping(id=3))))
-        for _ in range(before + 1):
-            await peer.reply()
-        (request,) = (each for each in served.service.requests if isinstance(each, wire.Search))
-        assert (set(request.query), len(encode(request))) == ({"x"}, size)
 
 
 @given(
@@ -290,43 +215,7 @@ async def test_a_large_frame_does_not_leave_a_large_buffer_behind():
         assert len(only(served).get_buffer(-1)) == BUFFER
 
 
-async def test_a_claimed_length_alone_costs_no_memory():
-    async with connected() as (served, peer):
-        await peer.send_bytes(wire.MAX_CAPTURE_BYTES.to_bytes(4, "big") + b"x")
-        assert len(only(served).get_buffer(-1)) < BUFFER
-
-
 # --- slow peers ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("more", [0, 4], ids=["silent", "dripping"])
-@pytest.mark.parametrize("sent", [1, 3, 4, 9])
-async def test_an_unfinished_frame_is_cut_off_after_five_seconds_and_not_before(sent, more):
-    async with connected() as (served, peer):
-        frame = bytes(encode(wire.Ping(id=2)))
-        await peer.send_bytes(frame[:sent])
-        connection = only(served)
-        began = connection.last_heard
-        if more:
-            await peer.send_bytes(frame[sent : sent + more])
-        connection.check(began + FRAME_TIMEOUT_S - 0.1)
-        await turns()
-        assert served.server.connections
-        connection.check(began + FRAME_TIMEOUT_S + 0.001)
-        assert await peer.rest() == []
-        assert served.metrics.slow_senders_closed == 1
-
-
-async def test_each_frame_has_five_seconds_of_its_own():
-    async with connected() as (served, peer):
-        frame = bytes(encode(wire.Ping(id=2)))
-        await peer.send_bytes(frame[:5])
-        connection = only(served)
-        began = connection.last_heard
-        await peer.send_bytes(frame[5:] + frame[:5])
-        connection.check(began + FRAME_TIMEOUT_S + 0.001)
-        await peer.send_bytes(frame[5:])
-        assert [(await peer.reply()).id for _ in range(2)] == [2, 2]
 
 
 async def test_an_idle_connection_is_never_slow():
@@ -362,25 +251,6 @@ async def test_a_reader_that_takes_nothing_for_five_seconds_is_dropped():
         connection.check(now + READER_TIMEOUT_S + 1)
         await until(lambda: not served.server.connections)
         assert served.metrics.slow_readers_closed == 1
-
-
-async def test_a_reader_that_takes_something_is_not_dropped():
-    async with unread() as (_, peer, connection):
-        now = connection.last_heard
-        waiting = connection._transport.get_write_buffer_size()
-        peer.writer.transport.resume_reading()
-        await until(lambda: connection._transport.get_write_buffer_size() < waiting)
-        connection.check(now + READER_TIMEOUT_S + 1)
-        assert len((await peer.reply()).reason) == 3_000_000
-
-
-async def test_pipelined_large_replies_reach_a_peer_that_reads():
-    """A peer that asks for much at once and reads is no slow reader: the server waits with the rest."""
-    async with serving() as served:
-        served.service.replies["big"] = wire.Found(reason="x" * 3_000_000)
-        peer = await served.connect()
-        peer.send(*(search(number, "big") for number in range(2, 12)))
-        assert [(await peer.reply()).id for _ in range(10)] == list(range(2, 12))
 
 
 # --- who may come in ----------------------------------------------------------------------------------
@@ -431,16 +301,6 @@ async def test_a_busy_connection_is_not_evicted_however_quiet():
         assert (await busy.reply()).id, [reply.code for reply in await others[0].rest()] == (2, ["busy"])
 
 
-async def test_when_all_are_busy_the_newcomer_is_told_so():
-    async with serving() as served:
-        for number in range(MAX_CONNECTIONS):
-            (await served.connect()).send(search(2, f"q{number}"))
-        await until(lambda: served.service.searches == MAX_CONNECTIONS)
-        late = await served.connect(hello=False)
-        assert [reply.code for reply in await late.rest()] == ["busy"]
-        assert served.metrics.connections_refused == 1
-
-
 async def test_a_refused_peer_that_does_not_read_is_cut():
     async with unread() as (_, _, connection):
         transport = connection._transport
@@ -479,39 +339,6 @@ async def test_stopping_answers_what_was_begun_and_accepts_no_more():
         with pytest.raises(OSError, match=r"refused|No such file"):
             await served.connect()
         assert ([reply.id for reply in left], served.server.connections) == ([2], set())
-
-
-@pytest.mark.parametrize("ahead", range(8))
-async def test_whoever_connects_as_it_stops_is_not_left_waiting(ahead):
-    """So many turns of the loop before: asyncio takes some from accepting a connection to having it."""
-    with socket.socket(socket.AF_UNIX) as peer:
-        async with serving() as served, asyncio.timeout(PATIENCE_S):
-            peer.setblocking(False)
-            peer.connect(served.path)
-            await turns(ahead)
-            await served.server.stop()
-            with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.get_running_loop().sock_recv(peer, 1) == b""
-
-
-async def test_stopping_waits_a_moment_and_not_for_streams():
-    async with serving() as served:
-        streaming, stuck = await served.connect(), await served.connect()
-        streaming.send(wire.Events(id=2))
-        await until(lambda: any(each.in_flight for each in served.server.connections))
-        await asyncio.wait_for(served.server.stop(), PATIENCE_S)
-        assert (await streaming.rest(), await stuck.rest()) == ([], [])
-
-
-async def test_stopping_leaves_the_path_to_whoever_bound_it():
-    """From Python 3.13 on, asyncio would remove it; it may be the service manager's."""
-    with tempfile.TemporaryDirectory(prefix="fg") as directory, socket.socket(socket.AF_UNIX) as inherited:
-        inherited.bind(path := f"{directory}/s.sock")
-        inherited.listen()
-        server = Server(ScriptedService(), Metrics())
-        await server.start(inherited)
-        await server.stop()
-        assert os.path.exists(path)
 
 
 async def test_accepting_without_a_descriptor_left_neither_spins_nor_floods_and_goes_on_later(caplog):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,22 +14,6 @@ from forged.daemon import systemd
 from tests.support.clock import PATIENCE_S
 
 REPO = Path(__file__).parents[2]
-ACTIVATE = shutil.which("systemd-socket-activate")
-
-SERVICE = """
-import os, socket
-from forged.daemon import systemd
-env = dict(os.environ)
-fd = systemd.inherited_socket(env, os.getpid())
-for name in systemd.consumed(env):
-    del os.environ[name]
-systemd.notify(env, "READY=1")
-listener = socket.socket(fileno=fd)
-peer, _ = listener.accept()
-left = [name for name in os.environ if name.startswith(("LISTEN_", "NOTIFY_"))]
-peer.sendall(f"fd={fd} inheritable={os.get_inheritable(fd)} left={left}".encode())
-systemd.notify(env, "STOPPING=1")
-"""
 
 
 @pytest.fixture
@@ -43,13 +25,6 @@ def manager(tmp_path):
         yield receiver
 
 
-def test_states_reach_the_service_manager(manager):
-    env = {"NOTIFY_SOCKET": manager.getsockname()}
-
-    assert systemd.notify(env, "READY=1\nSTATUS=3 memories, größer")
-    assert manager.recv(4096).decode() == "READY=1\nSTATUS=3 memories, größer"
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's: NOT checked")
 def test_abstract_address_is_understood():
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
@@ -58,13 +33,6 @@ def test_abstract_address_is_understood():
 
         assert systemd.notify({"NOTIFY_SOCKET": f"@forged-test-{os.getpid()}"}, "WATCHDOG=1")
         assert receiver.recv(4096) == b"WATCHDOG=1"
-
-
-@pytest.mark.parametrize("address", [None, "", "relative", "vsock:2:1234"])
-def test_without_a_usable_address_nothing_is_sent(address):
-    env = {} if address is None else {"NOTIFY_SOCKET": address}
-
-    assert not systemd.notify(env, "READY=1")
 
 
 @pytest.mark.parametrize("address", ["/nowhere/notify", "/" + "x" * 200])
@@ -81,23 +49,6 @@ def test_manager_that_does_not_read_cannot_hold_the_daemon(manager):
         sent += 1
 
     assert 0 < sent < 100_000
-
-
-@pytest.mark.parametrize(
-    ("env", "seconds"),
-    [
-        ({}, None),
-        ({"WATCHDOG_USEC": "30000000"}, 15.0),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, 15.0),
-        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, None),
-        ({"WATCHDOG_USEC": "0"}, None),
-        ({"WATCHDOG_USEC": "soon"}, None),
-        ({"WATCHDOG_USEC": "9" * 20}, None),
-        ({"WATCHDOG_USEC": "9" * 5000}, None),
-    ],
-)
-def test_watchdog_is_fed_twice_per_allowed_interval(env, seconds):
-    assert systemd.watchdog_interval(env) == seconds
 
 
 @pytest.mark.parametrize(
@@ -164,45 +115,3 @@ def test_only_a_listening_unix_stream_socket_is_taken(names, kinds, taken, home)
 
     assert done.stdout.strip() == taken, done.stderr
     assert ("no listening Unix stream socket" in done.stderr) == (taken == "None")
-
-
-@pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is missing: activation NOT checked")
-def test_service_started_by_systemd_takes_its_socket_and_says_so(manager, tmp_path):
-    path = tmp_path / "forged.sock"
-    (tmp_path / "service.py").write_text(SERVICE)
-    passed = {"NOTIFY_SOCKET": manager.getsockname(), "PYTHONPATH": str(REPO)}
-    options = [f"--setenv={name}={value}" for name, value in passed.items()]
-    command = [
-        ACTIVATE,
-        "-l",
-        str(path),
-        "--fdname=forged",
-        *options,
-        sys.executable,
-        str(tmp_path / "service.py"),
-    ]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as service:
-        try:
-            answer = ask(path)
-            states = [manager.recv(4096), manager.recv(4096)]
-            code = service.wait(PATIENCE_S)
-        finally:
-            service.kill()
-
-    assert answer == "fd=3 inheritable=False left=[]"
-    assert states == [b"READY=1", b"STOPPING=1"]
-    assert code == 0
-
-
-def ask(path: Path) -> str:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE_S)
-            try:
-                client.connect(str(path))
-            except (FileNotFoundError, ConnectionRefusedError):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-                continue
-            return client.recv(4096).decode()

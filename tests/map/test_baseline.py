@@ -32,14 +32,6 @@ def naive(rows, middle, axes):
     return np.array(done)
 
 
-def test_the_means_are_those_of_each_side():
-    queries, passages = cone(0), cone(1, towards=1)
-    baseline = Baseline.of("key", queries, passages)
-
-    np.testing.assert_allclose(baseline.query_mean, queries.mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(baseline.passage_mean, passages.mean(axis=0), atol=1e-6)
-
-
 def test_the_axes_are_the_two_directions_of_greatest_spread():
     queries, passages = cone(2), cone(3, towards=1)
     axes = Baseline.of("key", queries, passages).dropped_axes
@@ -80,14 +72,6 @@ def test_what_separates_messages_most_is_gone():
     )
 
 
-def test_messages_are_of_unit_length_without_mean_and_axes():
-    baseline = learned(6)
-
-    np.testing.assert_allclose(
-        baseline.messages, naive(cone(6), baseline.query_mean, baseline.dropped_axes), atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("queries", [1, 3])
 def test_cosines_are_those_of_rows_and_queries_without_mean_and_axes(queries):
     baseline, rows, asked = learned(7), cone(70, 200, towards=1), cone(71, queries)
@@ -122,50 +106,3 @@ def test_a_row_without_a_vector_has_no_scale():
 
     assert scales[1] == 0
     assert (scales[[0, 2]] > 0).all()
-
-
-def test_a_row_that_is_the_mean_itself_has_no_direction():
-    middle = unit(np.ones(DIMENSION))
-    baseline = Baseline.of("key", np.tile(middle, (MESSAGES, 1)), np.tile(middle, (MESSAGES, 1)))
-
-    assert calibrated(baseline, middle[np.newaxis]).scales.tolist() == [0]
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 3, 8, 64])
-def test_equal_vectors_teach_nothing_and_break_nothing(dimension):
-    same = np.tile(unit(np.ones(dimension)), (MESSAGES, 1))
-    baseline = Baseline.of("key", same, same)
-
-    with np.errstate(all="raise", under="ignore"):
-        calibration = calibrated(baseline, same[:3])
-
-    assert np.isfinite(calibration.best).all()
-    assert np.abs(calibration.best).max() < 1e-2
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_vectors_of_hardly_any_numbers_stay_finite(dimension):
-    baseline = Baseline.of("key", cone(11, dimension=dimension), cone(12, dimension=dimension))
-    rows = cone(13, 4, dimension)
-
-    assert np.isfinite(baseline.messages).all()
-    assert np.isfinite(calibrated(baseline, rows).scales).all()
-
-
-def test_the_same_messages_teach_the_same():
-    one, two = learned(14), learned(14)
-
-    for name in ("query_mean", "passage_mean", "dropped_axes", "messages"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
-
-
-def test_everything_is_float32():
-    baseline = learned()
-
-    assert {baseline.dropped_axes.dtype, baseline.messages.dtype, baseline.query_mean.dtype} == {
-        np.dtype(np.float32)
-    }
-    calibration = calibrated(baseline, cone(1, 2))
-    assert {calibration.products.dtype, calibration.scales.dtype, calibration.best.dtype} == {
-        np.dtype(np.float32)
-    }

@@ -21,21 +21,6 @@ def order(scores):
     return np.argsort(-scores, kind="stable").tolist()
 
 
-@pytest.mark.parametrize("rows", [None, [[1, 0]], [[0, 0]]])
-def test_one_candidate_keeps_its_score(rows):
-    assert rerank([0.7], rows).tolist() == [pytest.approx(0.7)]
-
-
-def test_no_candidates_stay_none():
-    assert rerank([]).tolist() == []
-    assert rerank([], np.empty((0, 2))).tolist() == []
-
-
-@pytest.mark.parametrize("rows", [None, np.zeros((3, 4)), np.eye(3), [[1, 0], [-1, 0], [0, 1]]])
-def test_candidates_that_nothing_is_near_keep_their_scores(rows):
-    np.testing.assert_allclose(rerank([3, 1, -2], rows), [3, 1, -2], rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("scores", "rows", "expected"),
     [
@@ -49,28 +34,12 @@ def test_a_candidate_beside_a_good_one_passes_one_that_stands_alone(scores, rows
     assert order(rerank(scores, rows)) == expected
 
 
-def test_the_nearer_neighbour_counts_the_more():
-    near_good, near_poor = rerank([0, 0, 2, -2], [[0.6, 0.8, 0], [0.6, -0.8, 0], [0, 1, 0], [0, -1, 0]])[:2]
-
-    assert near_good > 0 > near_poor
-
-
 def test_neighbours_count_by_a_weighted_mean():
     rows = [[1, 0], [0.6, 0.8], [0.8, 0.6]]  # products of the first: 0.6 and 0.8
 
     found = rerank([0, 1, 3], rows)
 
     assert found[0] == pytest.approx(0.4 / 1.4 * (0.6 * 1 + 0.8 * 3) / 1.4, abs=1e-6)
-
-
-def test_only_the_five_nearest_count():
-    rows = [[1, 0], *[[1, 0]] * 5, [0.6, 0.8]]
-
-    assert rerank([1, 1, 1, 1, 1, 1, -9], rows)[0] == pytest.approx(1)
-
-
-def test_an_opposite_candidate_does_not_count():
-    assert rerank([1, -5], [[1, 0], [-0.6, 0.8]])[0] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("copies", [2, 5, 8, 40])
@@ -91,12 +60,6 @@ def test_a_candidate_of_a_good_occasion_passes_one_that_stands_alone():
     assert order(rerank([2, 1.0, 1.1], occasion=[7, 7, 8])) == [0, 1, 2]
 
 
-def test_an_occasion_is_raised_by_its_best_and_nothing_else():
-    found = rerank([2, 1, 0, 5], occasion=[7, 7, 7, 8])
-
-    np.testing.assert_allclose(found, [2, (1 + 0.6) / 1.3, 0.6 / 1.3, 5], rtol=1e-6)
-
-
 SCORES = st.lists(st.floats(-5, 5, width=16), min_size=1, max_size=30)
 
 
@@ -110,16 +73,6 @@ def test_the_order_inside_an_occasion_stays(scores, data):
     for one, other in zip(*np.triu_indices(len(scores), 1), strict=True):
         if occasion[one] == occasion[other] and scores[one] > scores[other]:
             assert found[one] >= found[other]
-
-
-@given(SCORES, st.floats(0.125, 8, width=16), st.integers(0, 99))
-@settings(deadline=None)
-def test_scores_of_another_scale_give_the_same_on_that_scale(scores, scale, seed):
-    rows, occasion = unit_rows(len(scores), 6, seed), np.arange(len(scores)) // 3
-
-    found = rerank(np.multiply(scores, scale), rows, occasion)
-
-    np.testing.assert_allclose(found, scale * rerank(scores, rows, occasion), rtol=1e-4, atol=1e-4)
 
 
 @given(SCORES, st.integers(0, 99))

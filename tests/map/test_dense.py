@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map import dense
-from forged.map.dense import DenseLeg, are_cjk, cosines_into, joint_centre
+from forged.map.dense import DenseLeg, cosines_into, joint_centre
 from tests.data.maps import rows_of
 
 
@@ -36,16 +33,6 @@ def test_blocks_equal_the_plain_product(queries, n, d):
 
     np.testing.assert_allclose(out[:, 1:-1], asked.astype(float) @ rows.T.astype(float), atol=1e-6)
     assert (out[:, [0, -1]] == 7).all()
-
-
-@given(st.integers(0, 200))
-@settings(deadline=None)
-def test_rows_come_out_as_they_were_packed(n):
-    rows = unit_rows(n, 5)
-    leg = DenseLeg.build("key", rows)
-
-    assert (rows_of(leg) == rows).all()
-    assert all((leg.row(i) == rows[i]).all() for i in range(n))
 
 
 @given(st.data())
@@ -87,31 +74,12 @@ def test_new_rows_are_packed_a_few_at_a_time_and_every_one_of_them(monkeypatch):
     np.testing.assert_allclose(edited.total, built.total, atol=1e-5)
 
 
-def test_an_edit_leaves_the_leg_before_alone():
-    rows = unit_rows(100, 4)
-    leg = DenseLeg.build("key", rows)
-    places = np.arange(100)
-    places[70] = -1
-
-    leg.edited(places, {70: unit_rows(1, 4, seed=9)[0]})
-
-    assert (rows_of(leg) == rows).all()
-
-
 def test_rows_of_any_length_become_unit_rows_and_zero_stays_zero():
     leg = DenseLeg.build("key", np.array([[3, 4], [0, 0], [0, 0.5]], np.float32))
 
     np.testing.assert_allclose(rows_of(leg), [[0.6, 0.8], [0, 0], [0, 1]], atol=1e-7)
     assert leg.missing.tolist() == [False, True, False]
     assert leg.present == 2
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_row_that_is_not_finite_counts_as_missing(bad):
-    leg = DenseLeg.build("key", np.array([[1, 0], [bad, 1]], np.float32))
-
-    assert rows_of(leg).tolist() == [[1, 0], [0, 0]]
-    assert leg.missing.tolist() == [False, True]
 
 
 def narrow(legs):
@@ -146,26 +114,6 @@ def test_centring_equals_subtracting_the_joint_mean_from_every_row():
         np.testing.assert_allclose(out, wanted, atol=1e-5)
 
 
-def test_row_at_the_mean_has_no_direction_and_scores_zero():
-    leg = DenseLeg.build("key", np.repeat(unit_rows(1, 16), 60, axis=0))
-    raw, out = np.empty((2, 60), np.float32), np.empty((2, 60), np.float32)
-    queries = unit_rows(2, 16, seed=1)
-    cosines_into(raw, leg, queries)
-
-    joint_centre([leg], narrow([leg])).apply(0, raw, queries, np.zeros(2, np.bool_), out=out)
-
-    assert not out.any()
-
-
-@pytest.mark.parametrize(("vectors", "is_centred"), [(49, False), (50, True)])
-def test_fewer_than_fifty_vectors_are_not_centred(vectors, is_centred):
-    rows = np.vstack([unit_rows(vectors, 8), np.zeros((10, 8), np.float32)])
-    half = len(rows) // 2
-    legs = [DenseLeg.build("key", rows[:half]), DenseLeg.build("key", rows[half:])]
-
-    assert (joint_centre(legs, narrow(legs)) is not None) == is_centred
-
-
 def test_centre_is_kept_for_the_same_legs_and_made_anew_for_others():
     repo, user, other = (DenseLeg.build("key", unit_rows(60, 8, seed=i)) for i in range(3))
 
@@ -174,17 +122,6 @@ def test_centre_is_kept_for_the_same_legs_and_made_anew_for_others():
     assert joint_centre([repo, user], narrow([repo, user])) is known
     assert joint_centre([repo, other], narrow([repo, other])) is not known
     assert joint_centre([repo], narrow([repo])) is not known
-
-
-def test_kept_centre_does_not_keep_a_replaced_leg_alive():
-    repo, user = (DenseLeg.build("key", unit_rows(60, 8, seed=i)) for i in range(2))
-    joint_centre([repo, user], narrow([repo, user]))
-    gone = weakref.ref(repo), weakref.ref(user)
-
-    del repo, user
-    gc.collect()
-
-    assert [leg() for leg in gone] == [None, None]
 
 
 # --- a mean of its own for each script --------------------------------------------------------------------
@@ -243,19 +180,6 @@ def test_one_script_has_the_common_mean_whatever_the_query_is_in(script, query):
     assert not found[:, ~there].any()
 
 
-def test_a_script_of_few_rows_is_centred_by_little_more_than_the_common_mean():
-    rows = unit_rows(200, 16, offset=0.4)
-    lone = np.arange(200) == 0
-    leg = DenseLeg.build("key", rows)
-
-    centre = joint_centre([leg], [lone])
-
-    common = rows.mean(axis=0)
-    assert np.linalg.norm(centre.means[1] - common) == pytest.approx(
-        np.linalg.norm(rows[0] - common) / 11, rel=1e-3
-    )
-
-
 def test_a_mean_of_its_own_lets_a_question_find_its_answer_in_another_script():
     # To the model CJK texts are first of all CJK; what they say is the smaller part.
     topics, cjk = unit_rows(60, 64, seed=3), np.arange(120) >= 60
@@ -297,41 +221,4 @@ def test_products_of_centred_rows_and_queries_are_what_apply_writes():
     np.testing.assert_allclose(rows @ (query[0] - centre.means[1]), found, atol=1e-5)
 
 
-def test_some_rows_are_a_copy_in_the_order_asked_for():
-    rows = unit_rows(130, 8)
-    leg = DenseLeg.build("key", rows)
-
-    some = leg.some(np.array([129, 0, 64, 0]))
-    some[:] = 0
-
-    assert (rows_of(leg) == rows).all()
-    assert (leg.some(np.array([129, 0, 64, 0])) == rows[[129, 0, 64, 0]]).all()
-
-
 # --- scripts -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["迁移脚本在哪里", "用 ruff 检查代码", "テストを実行する", "タワー", "한국어 프로젝트", "猫", "豈更"],
-)
-def test_chinese_japanese_and_korean_texts_are_cjk(text):
-    assert are_cjk([text]).tolist() == [True]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "plain words", "naïve Größe", "пример", "ภาษาไทย", "“quoted”, …!", "，。！？"]
-)
-def test_other_texts_are_not(text):
-    assert are_cjk([text]).tolist() == [False]
-
-
-@pytest.mark.parametrize(("text", "cjk"), [("abcd测", False), ("abc测", True), ("abcdefgh测试x", False)])
-def test_more_than_a_fifth_of_cjk_characters_makes_a_cjk_text(text, cjk):
-    assert are_cjk([text]).tolist() == [cjk]
-
-
-@given(st.lists(st.text(alphabet="ab 测试", max_size=8), max_size=5))
-@settings(deadline=None)
-def test_texts_are_judged_one_by_one(texts):
-    assert are_cjk(texts).tolist() == [are_cjk([text]).item() for text in texts]

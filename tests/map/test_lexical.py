@@ -26,17 +26,6 @@ def leg_of(*texts):
     return LexicalLeg.build([terms(text) for text in texts])
 
 
-def ranked(texts, query):
-    (row,) = scores([leg_of(*texts)], [terms(query)])
-    return [i for i in np.argsort(-row, kind="stable").tolist() if row[i] > 0]
-
-
-def test_whole_identifier_ranks_before_its_scattered_parts():
-    texts = ["The errors of others, as such", "Wrap it with errors.As", "nothing here"]
-
-    assert ranked(texts, "errors.As")[0] == 1
-
-
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "config", "configuration", "main", "branch"]
 DOCS = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=12)
 
@@ -168,16 +157,6 @@ def test_scores_are_the_textbook_formula_of_stems_and_a_fifth_of_that_of_beginni
     np.testing.assert_allclose(row, of_stems + 0.2 * of_beginnings, rtol=1e-5, atol=1e-6)
 
 
-def test_a_word_that_only_begins_alike_is_found_behind_the_word_itself():
-    texts = ["nothing here", "the configuration is read once", "the config is read once"]
-
-    assert ranked(texts, "config") == [2, 1]
-
-
-def test_beginnings_make_no_memory_longer():
-    assert leg_of("dance dancing sha256").lengths.tolist() == [5]
-
-
 @given(DOCS, DOCS, st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join))
 @settings(deadline=None)
 def test_legs_are_scored_as_if_they_were_one(first, second, query):
@@ -185,19 +164,3 @@ def test_legs_are_scored_as_if_they_were_one(first, second, query):
     together = scores([leg_of(*first, *second)], [terms(query)])
 
     np.testing.assert_allclose(apart, together, rtol=1e-5, atol=1e-6)
-
-
-@given(DOCS, st.lists(st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join), min_size=1, max_size=4))
-@settings(deadline=None)
-def test_queries_do_not_influence_one_another(texts, queries):
-    leg = leg_of(*texts)
-    together = scores([leg], [terms(query) for query in queries])
-
-    for row, query in zip(together, queries, strict=True):
-        np.testing.assert_allclose(row, scores([leg], [terms(query)])[0], rtol=1e-6)
-
-
-def test_no_memories_or_no_words_score_nothing():
-    assert scores([leg_of()], [terms("ruff")]).shape == (1, 0)
-    assert scores([leg_of("ruff")], [terms("")]).tolist() == [[0.0]]
-    assert scores([leg_of("", "")], [terms("ruff")]).tolist() == [[0.0, 0.0]]

@@ -8,7 +8,6 @@ import math
 import sys
 from collections import Counter
 from pathlib import Path
-from statistics import NormalDist
 from weakref import ref
 
 import msgspec
@@ -27,7 +26,7 @@ from forged.map.search import search_maps
 from forged.maps.vector_cache import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
-from tests.data.maps import cone, lexical_leg, rows_of, unit, vector_map
+from tests.data.maps import cone, rows_of, unit, vector_map
 from tests.data.memories import memory
 from tests.evaluation import jsonl_set
 from tests.faults.amount import times
@@ -117,11 +116,6 @@ def test_the_threshold_is_the_deviation_that_this_share_of_a_normal_distribution
     assert {gate.threshold(off) for off in (0.0, -0.0, -0.5, -1.0)} == {-math.inf}
 
 
-@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
-def test_a_greater_share_never_lowers_the_threshold(one, two):
-    assert gate.threshold(max(one, two)) >= gate.threshold(min(one, two))
-
-
 # --- words: what passes -------------------------------------------------------------------------------
 
 
@@ -156,13 +150,6 @@ def test_an_everyday_word_proves_less_than_a_distinctive_one(count):
     one = vector_map([memory("a", "The server file and the quokka"), *store(count - 1)])
 
     assert by_words("server", one) < by_words("file", one) < by_words("quokka", one)
-
-
-@pytest.mark.parametrize("count", [1, 5, 30])
-@pytest.mark.parametrize("message", [*NOISE, *WORDLESS])
-def test_noise_of_a_session_passes_nowhere(count, message):
-    assert by_words(message, vector_map(store(count))) < NEEDED
-    assert message not in WORDLESS or not len(terms(message))
 
 
 def test_rare_words_are_heard_in_a_long_pasted_log():
@@ -239,48 +226,10 @@ def test_log_odds_are_those_of_a_naive_computation(docs, text):
     assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 
 
-def test_two_legs_are_like_one():
-    one = [memory("a", "quokka zeppelin"), memory("b", "marzipan")]
-    two = [memory("c", "quokka"), memory("d", "sextant")]
-    legs = [lexical_leg(one), lexical_leg(two)]
-
-    for text in ("quokka zeppelin", "sextant", "unheard", ""):
-        assert log_odds(legs, text) == pytest.approx(log_odds([lexical_leg([*one, *two])], text))
-
-
-def test_a_leg_without_rows_or_terms_counts_for_nothing():
-    full, none = vector_map(store(5)), vector_map([], root="/home")
-    silent = vector_map([memory("blank", "... !?")], root="/home")
-
-    assert by_words("is production frozen", none, full) == by_words("is production frozen", full)
-    assert by_words("is production frozen", silent) < NEEDED
-    assert by_words("is production frozen", none) < NEEDED
-    assert by_words("is production frozen") < NEEDED
-
-
-def test_the_beginnings_of_words_prove_nothing():
-    one = vector_map([memory("a", "configuration")])
-
-    assert by_words("config", one) == by_words("unheard", one)
-
-
 def test_a_larger_store_wants_more_of_the_same_word():
     small, large = vector_map(store(1)), vector_map(store(30))
 
     assert by_words("is production frozen", large) < by_words("is production frozen", small)
-
-
-def test_the_bound_of_chance_is_a_standard_score():
-    """Odds of ln 20 less the slack are a chance of 1 in 20."""
-    one = vector_map(store(1))
-    odds = log_odds([one.parts[0].lexical], "production")
-
-    expected = NormalDist().inv_cdf(1 - math.exp(-odds - 2.25))
-    assert by_words("production", one) == pytest.approx(expected)
-
-
-def test_a_text_quoted_whole_has_finite_evidence():
-    assert math.isfinite(by_words(" ".join(FACTS), vector_map(store(1))))
 
 
 # --- several queries ----------------------------------------------------------------------------------
@@ -384,21 +333,6 @@ def test_without_a_yardstick_the_words_decide(baseline, strange, text):
         assert found == pytest.approx(by_words(text, *maps))
 
 
-def test_without_a_yardstick_and_without_words_everything_passes(baseline):
-    """Vectors of a few numbers are no language model's; a baseline of another dimension is no yardstick."""
-    one, bare, few = dense_map(cone(12, 3)), vector_map(store(3)), np.array([[1.0, 0.0]], np.float32)
-    everything = [
-        by_vectors([one], cone(13, 1), None),
-        by_vectors([one], cone(13, 1), STRANGE),
-        by_vectors([bare], cone(14, 1), baseline),
-        evidence([bare], texts=["x"], baseline=baseline, words=False),
-        evidence([ODD], texts=["x"], vectors=few),
-        by_vectors([ODD], few, baseline, words=True, texts=["x"]),
-    ]
-
-    assert everything == [gate.UNGATED] * 6
-
-
 def test_a_map_whose_vectors_are_on_their_way_is_heard_by_its_words(baseline):
     built, bare = dense_map(cone(12, 3), "z"), vector_map(store(5))
 
@@ -432,22 +366,6 @@ def test_rows_without_a_vector_are_not_what_is_compared(baseline):
     assert by_vectors([dense_map(some)], query, baseline) == pytest.approx(
         by_vectors([dense_map(rows[:3])], query, baseline), abs=1e-5
     )
-
-
-def test_two_maps_are_like_one_map(baseline):
-    rows, queries = cone(19, 90, towards=1), cone(20, 3)
-    apart = [dense_map(rows[:70]), dense_map(rows[70:], "u", root="/home")]
-
-    assert by_vectors(apart, queries, baseline) == pytest.approx(
-        by_vectors([dense_map(rows)], queries, baseline), abs=1e-4
-    )
-
-
-def test_messages_that_all_reach_the_same_leave_finite_evidence():
-    same = np.tile(unit(np.ones(DIMENSION)), (48, 1))
-    baseline = Baseline.of("key", same, same)
-
-    assert math.isfinite(by_vectors([dense_map(same[:2])], cone(21, 1), baseline))
 
 
 def own(row, baseline):
@@ -511,19 +429,6 @@ def assert_alike(found, leg, baseline):
     np.testing.assert_allclose(np.diag(reached), found.best, atol=1e-5)  # the holders do reach it
 
 
-def test_a_leg_is_calibrated_once(baseline):
-    leg = DenseLeg.build("key", cone(22, 10))
-
-    assert calibrated(leg, baseline) is calibrated(leg, baseline)
-
-
-def test_another_baseline_calibrates_anew(baseline):
-    leg, other = DenseLeg.build("key", cone(23, 10)), Baseline.of("key", cone(24, 48), cone(25, 48))
-    calibrated(leg, baseline)
-
-    assert calibrated(leg, other).baseline is other
-
-
 def test_a_calibration_dies_with_its_leg(baseline):
     leg, places = DenseLeg.build("key", cone(28, 10)), np.array([*range(9), -1])
     edited = leg.edited(places, {9: cone(29, 1)[0]})
@@ -571,29 +476,6 @@ def test_what_an_edit_carries_over_is_what_a_leg_made_from_scratch_has(baseline,
     carried(before, places, leg, baseline)
 
     assert_alike(calibrated(leg, baseline), leg, baseline)
-
-
-def test_a_row_on_which_a_message_held_may_go(baseline):
-    before = DenseLeg.build("key", cone(30, 20, towards=1))
-    holder = int(calibrated(before, baseline).holders[0])
-    places = np.array([row for row in range(20) if row != holder])
-    leg = before.edited(places, {})
-
-    carried(before, places, leg, baseline)
-
-    assert_alike(calibrated(leg, baseline), leg, baseline)
-
-
-def test_one_row_more_costs_one_row(baseline):
-    """What is carried is the same numbers and not the same numbers computed again."""
-    before = DenseLeg.build("key", cone(31, 40, towards=1))
-    first = calibrated(before, baseline)
-    places = np.array([*range(40), -1])
-    leg = before.edited(places, {40: cone(32, 1, towards=1)[0]})
-
-    carried(before, places, leg, baseline)
-
-    np.testing.assert_array_equal(calibrated(leg, baseline).scales[:40], first.scales)
 
 
 def test_a_memo_s_places_are_what_is_carried_by(baseline):

@@ -116,102 +116,7 @@ def test_of_many_rows_the_best_are_those_of_a_full_sort(places):
     assert [sorted(names)[hit.row] for hit in hits] == [name for _, name in order[:10]]
 
 
-def test_a_memory_is_found_by_its_id_and_no_other_is():
-    one = map_of({"b": "text", "d": "text"})
-
-    assert [one.find(each.id) for each in one.memories] == list(one.memories)
-    assert [one.find(unknown) for unknown in ("", "a", "c", "dd")] == [None] * 4
-    assert map_of({}).find("a") is None
-
-
-def test_weight_zero_knows_no_words_and_no_centring():
-    rows = unit_rows(100, 8) + 3
-    one = map_of(numbered(100, "ruff"), rows)
-    asked = unit_rows(1, 8, seed=1)
-
-    hits = search([one], ["ruff"], asked, k=100, lexical_weight=0)
-
-    np.testing.assert_allclose(
-        [h.score for h in hits], np.sort(rows_of(one.parts[0].dense) @ asked[0])[::-1], atol=1e-6
-    )
-    assert {hit.lexical for hit in hits} == {None}
-
-
-def test_best_of_several_queries_decides():
-    one = map_of({"a-weak": "", "b-strong": ""}, [[0, 1], [0.6, 0.8]])
-
-    hits = cosine_search([one], [[1, 0], [0.8, 0.6]])
-
-    assert [(hit.query, hit.score) for hit in hits] == [(1, pytest.approx(0.96)), (1, pytest.approx(0.6))]
-    assert found([one], hits) == ["b-strong", "a-weak"]
-
-
-@pytest.mark.parametrize("count", [2, 6, 17, 130])
-def test_equal_memories_come_in_the_order_of_their_ids(count):
-    # Many vectors, because only some of them round differently from place to place in a block.
-    for seed in range(30):
-        one = map_of(numbered(count), np.repeat(unit_rows(1, 384, seed), count, axis=0), with_words=False)
-
-        hits = cosine_search([one], unit_rows(2, 384, seed=seed + 100), k=6)
-
-        assert found([one], hits) == [f"m{i:04d}" for i in range(min(6, count))]
-        assert len({hit.score for hit in hits}) == 1
-
-
 JUNE, AUGUST = "2023-06-15T10:00:00Z", "2023-08-15T10:00:00Z"
-RUFF = {"a": "ruff"}
-FOUND = {
-    "no vectors at weight zero": ([map_of(RUFF)], ["ruff"], None, {"lexical_weight": 0}, []),
-    "nothing at k 0": ([map_of(RUFF, [[1, 0]])], ["ruff"], [[1, 0]], {"k": 0}, []),
-    "nothing at k -1": ([map_of(RUFF, [[1, 0]])], ["ruff"], [[1, 0]], {"k": -1}, []),
-    "no map": ([], ["ruff"], [[1, 0]], {}, []),
-    "no map and no vectors": ([], ["ruff"], None, {}, []),
-    "an empty map": ([map_of({})], ["ruff"], [[1, 0]], {}, []),
-    "an empty map and no vectors": ([map_of({})], ["ruff"], None, {}, []),
-    "a map without rows": ([map_of({}, np.empty((0, 2)))], ["ruff"], [[1, 0]], {}, []),
-    "no query": ([map_of(RUFF, [[1, 0]])], [], None, {}, []),
-    "no vector": ([map_of(RUFF, [[1, 0]])], [], np.empty((0, 2)), {"lexical_weight": 0}, []),
-    "all rows that have a vector": (
-        [map_of({"a": "", "b": "", "c": ""}, [[1, 0], [0, 0], [0, 1]])],
-        [],
-        [[1, 0]],
-        {"k": 100, "lexical_weight": 0},
-        ["a", "c"],
-    ),
-    "equal scores of two maps in the order of their ids": (
-        [map_of({"b": "", "d": ""}, [[1, 0]] * 2), map_of({"a": "", "c": ""}, [[1, 0]] * 2)],
-        [],
-        [[1, 0]],
-        {"lexical_weight": 0},
-        ["a", "b", "c", "d"],
-    ),
-    "vectors before a dense leg is built": (
-        [map_of({"a": "pytest", "b": "ruff"})],
-        ["ruff"],
-        [[1, 0]],
-        {},
-        ["b"],
-    ),
-    "a map without words beside another": (
-        [map_of(RUFF), map_of({"b": "ruff"}, with_words=False)],
-        ["ruff"],
-        None,
-        {},
-        ["a"],
-    ),
-    "a named time and no word": (
-        [map_of({"a": "cargo"}, times=[JUNE])],
-        ["zebra in June 2023"],
-        None,
-        {},
-        [],
-    ),
-}
-
-
-@pytest.mark.parametrize(("maps", "texts", "vectors", "options", "ids"), FOUND.values(), ids=FOUND)
-def test_only_what_has_a_word_or_a_vector_in_common_is_found(maps, texts, vectors, options, ids):
-    assert found(maps, search(maps, texts, vectors, **options)) == ids
 
 
 def test_id_in_two_maps_is_two_memories():
@@ -441,15 +346,6 @@ def test_ranking_does_not_depend_on_where_rows_lie(vectors):
     assert [elsewhere[i] for i in here] == pytest.approx(list(here.values()), abs=1e-4)
 
 
-def test_row_without_vector_and_without_matching_word_is_no_candidate():
-    one = map_of({"a": "ruff", "b": "ruff", "c": "pytest"}, [[1, 0], [0, 0], [0, 0]])
-
-    hits = search([one], ["ruff"], [[1, 0]])
-
-    assert sorted(found([one], hits)) == ["a", "b"]
-    assert [hit.cosine for hit in sorted(hits, key=lambda hit: hit.row)] == [pytest.approx(1), None]
-
-
 def test_a_memory_without_a_vector_ranks_before_strangers_and_behind_what_answers_in_both_ways():
     """Its vector is unknown, which is not the same as being about something else."""
     texts = numbered(60, "a stranger") | {"m0007": "ruff lint daemon", "m0008": "ruff lint daemon socket"}
@@ -491,13 +387,6 @@ def test_words_that_match_everything_leave_the_decision_to_the_vectors():
 
     assert found([one], hits) == ["b", "a"]
     assert [hit.score for hit in hits] == [pytest.approx(1), pytest.approx(-1)]
-
-
-def test_texts_and_vectors_of_different_number_are_refused():
-    one = map_of({"a": "ruff"}, [[1, 0]])
-
-    with pytest.raises(ValueError, match="2 texts, but 1 vectors"):
-        search([one], ["a", "b"], [[1, 0]], k=1)
 
 
 def recall_of_targets(maps, texts, vectors, find):
@@ -560,16 +449,6 @@ def test_small_unrelated_map_does_not_crowd_out_the_repo():
     assert apart > 1.5 * jointly_seen
 
 
-def test_without_vectors_the_words_rank_alone():
-    one = map_of({"a": "pytest socket", "b": "ruff and socket", "c": "daemon"})
-
-    hits = search([one], ["ruff socket"])
-
-    assert found([one], hits) == ["b", "a"]
-    assert hits[0].score == hits[0].lexical > 0
-    assert hits[0].cosine is None
-
-
 def test_long_query_does_not_outweigh_a_short_one():
     one = map_of({"a": "ruff lint", "b": "pytest", "c": "socket daemon"})
     asked = ["ruff", "pytest rust cargo main branch socket"]
@@ -608,16 +487,6 @@ def test_a_named_time_brings_in_nothing_without_vector_and_word(vectors):
     assert sorted(found([one], hits)) == ["b", "c"]
 
 
-def test_weight_zero_knows_no_times_no_message_and_no_neighbours():
-    rows = unit_rows(90, 8) + 0.2
-    plain, dated = map_of(numbered(90), rows), map_of(numbered(90), rows, times=[JUNE] * 5 + [AUGUST] * 85)
-    asked = unit_rows(3, 8, seed=1)
-
-    hits = search([dated], ["ruff in June 2023"] * 3, asked, k=90, lexical_weight=0, message=0)
-
-    assert hits == cosine_search([plain], asked, k=90)
-
-
 def test_a_stray_hypothesis_does_not_push_out_what_the_message_finds():
     # The stray one is far surer of itself: most rows are alike to it, and three are its very words.
     rows = np.vstack([unit_rows(60, 16, 1) * [0, *[1] * 15], np.tile([1, *[0] * 15], (3, 1))])
@@ -638,22 +507,6 @@ def test_a_good_hypothesis_still_finds_what_the_message_does_not():
 
     assert "m0007" in found([one], heard)
     assert "m0007" not in found([one], search([one], [""], said[None], k=10))
-
-
-def test_a_message_alone_is_ranked_as_without_one():
-    maps, texts, vectors = big_store()
-    query = {"texts": texts[:1], "vectors": vectors[:1], "k": 20}
-
-    assert search(maps, **query, message=0) == search(maps, **query)
-
-
-def test_the_query_told_is_the_one_that_scored_best_whatever_the_message():
-    rows = [[1, 0], [0, 1]]
-    one = map_of({"a": "", "b": ""}, rows)
-
-    hits = search([one], ["", ""], rows, k=2, message=1)
-
-    assert {found([one], [hit])[0]: hit.query for hit in hits} == {"a": 0, "b": 1}
 
 
 def test_what_was_learned_with_the_best_passes_a_stranger():

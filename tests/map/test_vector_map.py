@@ -38,20 +38,6 @@ def test_created_is_seconds_since_the_epoch_in_utc_and_0_if_unknown(created_at, 
     assert Traits.of([written(created_at=created_at)]).created.tolist() == [seconds]
 
 
-def test_offsets_do_not_tear_an_occasion_apart():
-    times = ["2024-05-07T12:00:00Z", "2024-05-07T21:10:00+09:00", "2024-05-07T12:20:00+02:00"]
-
-    first, same, other = occasions(Traits.of([written(created_at=time) for time in times]).created).tolist()
-
-    assert first == same != other
-
-
-def test_of_looks_at_every_memory():
-    traits = Traits.of([written("words"), written("迁移脚本")])
-
-    assert traits.is_cjk.tolist() == [False, True]
-
-
 @given(st.data())
 @settings(deadline=None)
 def test_traits_after_an_edit_equal_those_of_all_memories(data):
@@ -80,12 +66,6 @@ def test_traits_after_an_edit_equal_those_of_all_memories(data):
     assert edited.is_cjk.tolist() == whole.is_cjk.tolist()
 
 
-def test_no_memories_have_empty_traits():
-    traits = Traits.of([])
-
-    assert [len(traits.created), len(traits.is_cjk)] == [0, 0]
-
-
 # --- occasions ------------------------------------------------------------------------------------------
 
 
@@ -99,21 +79,9 @@ def test_memories_within_an_hour_of_one_another_are_one_occasion_in_a_chain():
     assert groups([START, START + 3600, START + 2 * 3600]) == {frozenset({0, 1, 2})}
 
 
-def test_a_gap_of_more_than_an_hour_ends_an_occasion():
-    assert groups([START, START + 3600 + 1, START + 3600 + 2]) == {frozenset({0}), frozenset({1, 2})}
-
-
 @pytest.mark.parametrize(("count", "occasions_found"), [(50, 1), (51, 51)])
 def test_more_than_fifty_in_a_row_are_an_import_and_stand_alone(count, occasions_found):
     assert len(groups(range(START, START + count))) == occasions_found
-
-
-def test_memories_of_an_unknown_time_stand_alone():
-    assert groups([0, 0, START]) == {frozenset({0}), frozenset({1}), frozenset({2})}
-
-
-def test_no_memories_have_no_occasions():
-    assert occasions(np.empty(0, np.int64)).tolist() == []
 
 
 TIMES = st.lists(

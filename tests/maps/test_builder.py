@@ -125,11 +125,6 @@ def traits_of(built):
 # --- what is embedded ---------------------------------------------------------------------------------
 
 
-def test_a_first_build_embeds_every_text_once(either, embedder):
-    assert sorted(embedder.texts) == ["text 0", "text 1", "text 2"]
-    assert either.embedded == set(either.shown)
-
-
 ALL = {"m000", "m001", "m002"}
 LATER, WIDE = "2025-03-05T05:06:07Z", "数据库迁移脚本"
 # What goes, what is written, the texts that are asked for, and whose row is the vector of its text.
@@ -170,79 +165,7 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
 
 
-def test_an_edit_among_many_embeds_one_text(repo, bench):
-    fill(repo, 200)
-    bench.build()
-    put(repo, memory("m007", "edited"))
-
-    assert bench.build() == ["edited"]
-    assert len(bench.embedded) == 200
-
-
-@pytest.mark.parametrize("there", [[], ["on the branch"]])
-def test_a_branch_switched_away_and_back_embeds_none(repo, bench, there):
-    fill(repo, 200)
-    bench.build()
-    for file in files(repo).iterdir():
-        file.unlink()
-    put(repo, *(memory(f"b{number}", text) for number, text in enumerate(there)))
-    assert bench.build() == there
-    assert len(bench.map) == len(there)
-    fill(repo, 200)
-
-    assert bench.build() == []
-    assert len(bench.embedded) == 200 + len(there)
-
-
-@BOTH
-def test_only_blank_bodies_make_a_map_without_vectors(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    put(repo, memory("blank", " \n"))
-
-    assert bench.build() == []
-    assert (set(bench.shown), bench.map.parts[0].dense) == ({"blank"}, None)
-
-
-def test_a_full_rebuild_embeds_all_once(repo, filled):
-    filled.builder.forget_vectors()
-
-    assert len(filled.build()) == 3
-    assert len(filled.embedded) == 3
-
-    put(repo, memory("m000", "edited"))
-    assert filled.build() == ["edited"]
-
-
 # --- what leaves and what is empty --------------------------------------------------------------------
-
-
-def test_a_missing_directory_is_an_empty_map(bench):
-    bench.build()
-
-    assert len(bench.map) == 0
-    assert bench.builder.problems == ()
-
-
-def test_nothing_new_on_disk_is_no_new_map(filled):
-    assert filled.builder.draft() is None
-
-
-def test_a_file_that_is_no_memory_is_a_problem_and_the_rest_is_shown(repo, filled):
-    (files(repo) / "bad.md").write_bytes(b"---\nid: x\n---\n\xff")
-    filled.build()
-
-    assert set(filled.shown) == {"m000", "m001", "m002"}
-    assert [problem.path.endswith("bad.md") for problem in filled.builder.problems] == [True]
-
-
-def test_without_an_embedder_words_are_all_there_is(repo):
-    bench = Bench(repo, None)
-    fill(repo, 3)
-
-    bench.build()
-
-    assert bench.map.parts[0].dense is None
-    assert bench.map.parts[0].lexical is not None
 
 
 # --- what a search asks about memories beside words and vectors ------------------------------------------
@@ -267,14 +190,6 @@ def test_traits_after_edits_equal_those_from_scratch(repo, embedder, lexical):
 
     shown = dict(zip(bench.shown, bench.map.parts[0].traits.is_cjk.tolist(), strict=True))
     assert (shown["m4"], shown["m6"], shown["m7"]) == (True, False, True)
-
-
-def test_a_memory_of_another_time_is_of_another_occasion_although_its_text_stays(repo, filled):
-    put(repo, memory("m001", "text 1", created_at=LATER))
-
-    assert filled.build() == []
-    first, second, third = filled.map.occasions.tolist()
-    assert first == third != second
 
 
 def test_whatever_is_done_for_each_memory_lets_the_loop_answer_meanwhile(repo, bench, monkeypatch):
@@ -320,14 +235,6 @@ def test_at_weight_0_a_failed_edit_keeps_the_older_text_with_its_vector_and_trai
     assert not silent.map.parts[0].traits.is_cjk.any()
 
 
-def test_at_weight_0_a_forgotten_memory_is_gone_although_the_provider_is_down(repo, silent):
-    put(repo, memory("m001", "edited"))
-    (files(repo) / "m002.md").unlink()
-    silent.build()
-
-    assert silent.shown == {"m000": "text 0", "m001": "text 1"}
-
-
 @BOTH
 def test_what_failed_is_built_by_the_next_build_although_no_file_changed(repo, embedder, lexical):
     bench = Bench(repo, embedder, lexical=lexical)
@@ -341,22 +248,6 @@ def test_what_failed_is_built_by_the_next_build_although_no_file_changed(repo, e
     assert bench.embedded == {"m000", "m001", "m002"}
 
 
-@BOTH
-def test_what_came_before_an_outage_is_not_asked_for_again(repo, embedder, lexical):
-    """A first build that is cut off again and again must still get done."""
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 300)
-    embedder.failures = ["", "", *["unreachable"] * 12]
-    bench.build()
-    assert bench.error is not None
-    embedder.failures = []
-
-    asked = bench.build()
-
-    assert len(asked) <= 300 - 64
-    assert len(bench.embedded) == 300
-
-
 def test_a_full_rebuild_that_fails_keeps_the_old_vectors_and_is_finished_later(either, embedder):
     embedder.down = "unreachable"
     either.builder.forget_vectors()
@@ -368,16 +259,6 @@ def test_a_full_rebuild_that_fails_keeps_the_old_vectors_and_is_finished_later(e
     embedder.down = ""
     assert sorted(either.build()) == ["text 0", "text 1", "text 2"]
     assert either.build() == []
-
-
-def test_during_a_full_rebuild_the_old_vectors_serve(filled):
-    filled.builder.forget_vectors()
-
-    draft = filled.builder.draft()
-    filled.map = filled.builder.finish(draft, 2)  # swapped before the vectors are there
-
-    assert len(draft.missing) == 3
-    assert filled.embedded == {"m000", "m001", "m002"}
 
 
 def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, bench, embedder):
@@ -417,19 +298,6 @@ def test_the_newest_memories_are_embedded_first_and_an_edit_is_new(repo, bench, 
 # --- one bad text -------------------------------------------------------------------------
 
 
-@BOTH
-def test_one_poison_among_300_is_quarantined_named_and_shown_without_a_vector(repo, embedder, lexical):
-    bench = Bench(repo, embedder, lexical=lexical)
-    fill(repo, 300)
-    embedder.poison = {"text 177": "server"}
-    bench.build()
-
-    assert bench.error is None
-    assert bench.embedded == set(bench.shown) - {"m177"}
-    assert len(bench.shown) == 300
-    assert [(p.path, "server" in p.reason) for p in bench.builder.problems] == [("m177", True)]
-
-
 @pytest.fixture
 def quarantined(repo, bench, embedder):
     """A bench whose second text of three is refused."""
@@ -446,36 +314,12 @@ def cured(quarantined, embedder):
     return quarantined
 
 
-def test_a_quarantined_text_is_not_sent_again_with_the_next_edit(repo, quarantined):
-    put(repo, memory("m000", "edited"))
-
-    assert quarantined.build() == ["edited"]
-
-
-def test_an_edit_heals_a_quarantined_memory(repo, quarantined):
-    put(repo, memory("m001", "harmless now"))
-    quarantined.build()
-
-    assert len(quarantined.embedded) == 3
-    assert quarantined.builder.problems == ()
-
-
 def test_a_quarantined_text_is_sent_again_when_a_person_asks(cured):
     cured.builder.retry_quarantined()
 
     assert cured.build() == ["text 1"]
     assert len(cured.embedded) == 3
     assert cured.builder.problems == ()
-
-
-def test_a_retry_asked_for_in_the_middle_of_a_build_is_not_lost(repo, cured):
-    put(repo, memory("m000", "edited"))
-    draft = cured.builder.draft()
-    cured.builder.retry_quarantined()
-    run(cured.builder.embed(draft, lambda _: None))
-    cured.builder.finish(draft, 1)
-
-    assert cured.build() == ["text 1"]
 
 
 def test_a_quarantine_ends_after_an_hour_although_no_file_changed(cured):
@@ -552,11 +396,3 @@ def test_what_is_accepted_later_or_no_longer_needs_no_change_of_a_file(repo, emb
     assert bench.build() == (["text 1"] if order == "then" else [])
     assert set(bench.shown) == before ^ {"m001"}
     assert bench.build() == []
-
-
-def test_a_memory_that_is_not_accepted_leads_no_chain(repo, embedder):
-    bench = Bench(repo, embedder, admit=only(lambda each: each.id != "evil"))
-    put(repo, memory("m0", "of ours"), memory("evil", "of theirs", supersedes="m0", version=2))
-    bench.build()
-
-    assert bench.map.chains.is_head("m0")

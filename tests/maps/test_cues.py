@@ -71,21 +71,6 @@ def test_cues_are_evidence_of_nothing(repo):
     assert first.lexical == there[first.row].lexical
 
 
-def test_without_words_a_search_is_of_texts_alone(repo):
-    bare, cued = Bench(repo).show(store()), Bench(repo).show(store(m07=(CUE,)))
-
-    assert [each.score for each in asked(cued, words=0.0).best(20)] == [
-        each.score for each in asked(bare, words=0.0).best(20)
-    ]
-
-
-def test_a_longer_cue_does_not_lower_what_the_text_reaches(repo):
-    bare = Bench(repo).show(store())
-    cued = Bench(repo).show(store(m07=("nothing of this kind at all",)))
-
-    assert best(bare, asked(bare, "text 07")) == best(cued, asked(cued, "text 07")) == ["m07"]
-
-
 @pytest.mark.usefixtures("large")
 def test_another_cue_embeds_that_cue_and_moves_no_large_row(repo):
     bench = Bench(repo)
@@ -110,16 +95,6 @@ def test_the_cue_of_a_memory_that_went_finds_nothing_and_is_not_packed(repo):
 
     assert places(home) is None
     assert packed == len(home.memories) + 1
-
-
-def test_vectors_of_cues_that_came_back_are_known(repo):
-    bench = Bench(repo)
-    bench.show(store(m07=(CUE,)))
-    done = len(bench.embedder.texts)
-    bench.show(store())
-    bench.show(store(m07=(CUE,)))
-
-    assert bench.embedder.texts[done:] == []
 
 
 def test_a_memory_whose_evidence_changed_is_stale_after_the_next_scan_and_again_not(repo):

@@ -48,22 +48,6 @@ def embedded(embedder, texts):
     return work, error
 
 
-def test_every_text_gets_its_own_vector():
-    work, error = embedded(FakeEmbedder(), texts_of())
-
-    assert error is None
-    for key, text in texts_of().items():
-        assert np.array_equal(work.vectors[key], vector(text))
-
-
-def test_no_text_costs_no_call():
-    embedder = FakeEmbedder()
-
-    embedded(embedder, {})
-
-    assert embedder.calls == []
-
-
 async def test_at_most_four_chunks_are_out_at_once_after_the_first():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
@@ -95,29 +79,6 @@ def test_one_poison_among_300_texts_costs_at_most_14_calls_and_no_other_vector(r
     assert len(embedder.calls) <= CHUNKS + 14
 
 
-@pytest.mark.parametrize("reason", ["bad_input", "server"])
-@pytest.mark.parametrize(
-    "culprits",
-    [(0, 1), (0, 63), (31, 32), (3, 40), range(0, COUNT, CHUNK), range(100, 120)],
-    ids=["first two", "first and last", "in the middle", "apart", "heads of all chunks", "20 in a row"],
-)
-def test_several_poisons_are_all_found_and_are_no_outage(culprits, reason):
-    work, error = embedded(poisoned(culprits, reason), texts_of())
-
-    assert error is None
-    assert set(work.culprits) == {f"{number}".encode() for number in culprits}
-    assert len(work.vectors) == COUNT - len(culprits)
-
-
-@pytest.mark.parametrize("reason", ["server", "bad_reply", "bad_input"])
-def test_a_lone_new_text_that_is_refused_is_the_culprit_while_others_would_get_through(reason):
-    """An edit sends one text alone, so there is no neighbour to prove that the endpoint works."""
-    work, error = embedded(poisoned([0], reason), texts_of(1))
-
-    assert error is None
-    assert set(work.culprits) == {b"0"}
-
-
 @pytest.mark.parametrize("reason", ["unreachable", "timeout", "auth", "rate_limited"])
 def test_a_failure_that_halving_cannot_cure_ends_the_run_after_one_call(reason):
     embedder = FakeEmbedder()
@@ -128,17 +89,6 @@ def test_a_failure_that_halving_cannot_cure_ends_the_run_after_one_call(reason):
     assert error.reason == reason
     assert len(embedder.calls) == 1
     assert work.culprits == {}
-
-
-@pytest.mark.parametrize("count", [1, 300])
-def test_a_hiccup_of_the_endpoint_quarantines_nothing(count):
-    embedder = FakeEmbedder()
-    embedder.failures = ["server"]
-
-    work, error = embedded(embedder, texts_of(count))
-
-    assert error is None
-    assert (len(work.vectors), work.culprits) == (count, {})
 
 
 @pytest.mark.parametrize("reason", ["server", "bad_reply", "bad_input"])
@@ -152,23 +102,6 @@ def test_a_total_outage_blames_no_text_and_ends_after_few_calls(reason, count):
     assert error.reason == reason
     assert work.culprits == {}
     assert len(embedder.calls) <= 14
-
-
-@pytest.mark.parametrize("reason", ["server", "unreachable"])
-def test_an_outage_in_mid_run_blames_no_text_and_keeps_what_came_before(reason):
-    class FailsFromTheThirdCall(FakeEmbedder):
-        async def embed(self, texts, kind="passage", *, purpose, deadline=None):
-            self.down = reason if len(self.calls) >= 2 else ""
-            return await super().embed(texts, kind, deadline=deadline, purpose=purpose)
-
-    embedder = FailsFromTheThirdCall()
-
-    work, error = embedded(embedder, texts_of())
-
-    assert error.reason == reason
-    assert work.culprits == {}
-    assert len(work.vectors) >= CHUNK
-    assert len(embedder.calls) <= 2 + 4 * 8
 
 
 async def test_cancelling_a_run_leaves_no_task_behind():
@@ -234,11 +167,3 @@ async def test_the_texts_of_a_root_that_is_asked_for_go_ahead_of_those_that_bega
     assert whose[:6] == ["old"] * 5 + ["new"]
     assert sorted(whose) == ["new"] * 3 + ["old"] * 12
     assert whose[-3:] == ["old"] * 3, "what was asked for is done with first"
-
-
-async def test_the_texts_that_come_first_are_embedded_first():
-    embedder = FakeEmbedder()
-
-    await EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of())
-
-    assert embedder.texts == list(texts_of().values())

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 
 import pytest
 
-from forged.counters import Metrics
 from forged.errors import ProviderError
-from forged.files.roots import Root
 from forged.maps import embed_batches
 from forged.maps.embed_batches import EmbeddingRun
 from forged.maps.identity import SENTENCES, Identity
-from forged.maps.indexer import Indexer
-from forged.memory import Scope
 from forged.models import Door, Health, Purpose
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
-from tests.support.clock import PATIENCE_S
 from tests.support.provider import (
     EMBEDDINGS,
     RESET,
@@ -123,24 +117,6 @@ async def test_one_odd_vector_among_41_is_quarantined_and_40_rows_answer(home, r
     assert "a vector of 3 numbers where others have 8" in problem.reason
     assert found.legs == ("lexical", "dense")
     assert sum(hit.cosine is not None for hit in found.memories) == 40
-
-
-@pytest.mark.parametrize("answer", [Answer({"error": "oops"}, status=500), RESET], ids=["500", "reset"])
-async def test_an_outage_is_no_search_for_a_culprit(repo, provider, answer):
-    """Six builds while everything fails; what an outage of 45 s takes."""
-    put(repo, *(memory(f"m{at:03}", f"text {at}") for at in range(200)))
-    health = Health("host", "m")
-    provider.embeddings = answer
-    async with model(provider, health) as embedder:
-        indexer = Indexer(embedder=embedder, lexical=True, metrics=Metrics(), health=health)
-        index = indexer.open(Root(str(repo), Scope.REPO))
-        for _ in range(6):
-            await index.until_ended(index.mark(), time.monotonic() + PATIENCE_S)
-        sent = [text for request in provider.requests(EMBEDDINGS) for text in request.inputs]
-        assert calls(provider) <= 4
-        assert set(sent) == set(SENTENCES)  # no memory is sent to find out
-        assert index.builder.quarantined == {}
-        await indexer.close()
 
 
 @pytest.mark.parametrize("answer", [Answer({"error": "oops"}, status=500), RESET], ids=["500", "reset"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.identity import SENTENCES, Identity
+from forged.maps.identity import Identity
 from forged.maps.remembered import Remembered
 from tests.support.clock import turns
 from tests.support.provider import FakeEmbedder
@@ -65,14 +65,6 @@ def clocked():
     return clocked
 
 
-async def test_what_was_seen_first_is_the_model_and_costs_one_call(clocked):
-    await clocked.one.begin()
-
-    assert (clocked.model.looks, clocked.one.dimension, clocked.changes) == (1, 32, [])
-    assert clocked.one.key == clocked.one.kept == clocked.model.key
-    assert clocked.one.told == ""
-
-
 async def test_it_is_looked_at_every_ten_minutes_of_use_and_never_without_use(clocked):
     for _ in range(119):
         await clocked.after(5.0)
@@ -93,14 +85,6 @@ async def test_another_dimension_is_another_model_with_the_next_query(clocked):
     assert (clocked.one.dimension, clocked.model.looks) == (48, 2)
     assert clocked.changes == [clocked.one.key] != [clocked.model.key]
     assert "all memories were embedded anew" in clocked.one.told
-
-
-async def test_a_single_odd_query_is_no_other_model_and_is_looked_into_once_a_minute(clocked):
-    for _ in range(60):
-        await clocked.after(1.0, dimension=7)
-    assert (clocked.model.looks, clocked.changes) == (2, [])
-    await clocked.after(1.0, dimension=7)
-    assert (clocked.model.looks, clocked.changes) == (3, [])
 
 
 async def test_other_vectors_are_another_model_within_twelve_minutes_of_use(clocked):
@@ -192,14 +176,6 @@ async def test_who_rebuilds_in_full_takes_whatever_answers_without_a_limit(clock
     assert clocked.one.told == ""
 
 
-async def test_a_new_configuration_knows_the_models_of_the_one_before(clocked):
-    await clocked.replaced("second")
-    after = Clocked(clocked.model, clocked.remembered)
-    await after.one.begin()
-
-    assert after.one.key == after.one.kept == clocked.one.key
-
-
 async def test_a_look_that_fails_is_raised_to_who_begins_and_says_nothing_of_the_model(clocked):
     clocked.model.down = "server"
     clocked.now += 10 * MINUTE
@@ -211,13 +187,6 @@ async def test_a_look_that_fails_is_raised_to_who_begins_and_says_nothing_of_the
     assert (clocked.model.looks, clocked.changes) == (3, [])
 
 
-async def test_who_comes_while_it_is_looked_at_waits_for_that_look():
-    clocked = Clocked()
-    await asyncio.gather(*(clocked.one.begin() for _ in range(5)))
-
-    assert clocked.model.looks == 1
-
-
 async def test_a_model_in_this_process_is_not_looked_at():
     clocked = Clocked()
     clocked.model.replaceable = False
@@ -225,11 +194,6 @@ async def test_a_model_in_this_process_is_not_looked_at():
     await clocked.after(HOUR)
 
     assert (clocked.model.looks, clocked.one.dimension) == (0, 0)
-
-
-def test_the_sentences_are_public_and_no_short_texts():
-    assert len(SENTENCES) == 3
-    assert min(map(len, SENTENCES)) > 30
 
 
 async def test_another_engine_than_was_meant_is_another_model_from_the_first_vector_on():

@@ -22,7 +22,6 @@ from forged.scopes import FileStore
 from forged.state import State
 from forged.text.everyday import MESSAGES
 from forged.trust import TrustRegistry
-from forged.trust.identity import identify
 from tests.data.memories import memory, put
 from tests.maps.indexing import built, embedding, indexing, opened, soon
 from tests.state.conftest import a_governor
@@ -85,40 +84,6 @@ async def test_an_old_slow_build_never_replaces_a_newer_one(repo, root, embedder
         assert swaps == sorted(swaps)
 
 
-async def test_marks_during_a_build_are_one_more_build(root, embedder):
-    async with embedding(embedder, root, lexical=False) as (indexer, index):
-        last = [index.mark() for _ in range(50)][-1]
-        embedder.hold.set()
-        await index.until_ended(last, soon())
-        await turns()
-        assert count(indexer, "scanning") == 2
-
-
-async def test_roots_are_built_independently(root, other, embedder):
-    async with embedding(embedder, root, lexical=False) as (indexer, stuck):
-        held, embedder.hold = embedder.hold, None
-        index = await opened(indexer, other)
-        assert (stuck.map, shown(index)) == (None, {"o": "other text"})
-        embedder.hold = held
-
-
-async def test_opening_a_root_again_is_no_new_build(root):
-    async with indexing() as indexer:
-        index = await opened(indexer, root)
-        assert indexer.open(root) is index
-        await turns()
-        assert count(indexer, "scanning") == 1
-
-
-async def test_readers_keep_the_view_they_took(repo, root):
-    async with indexing() as indexer:
-        before = await seen(indexer, [root])
-        edit(repo)
-        await built(indexer.open(root))
-        after = await seen(indexer, [root])
-        assert [view.find("m0")[0][1].content for view in (before, after)] == ["text 0", "edited"]
-
-
 # --- generations --------------------------------------------------------------------------------------
 
 
@@ -149,19 +114,6 @@ async def test_generations_of_all_roots_are_one_sequence(root, other):
         one, two = indexer.open(root), indexer.open(other)
         assert (one.generations.wanted, two.generations.wanted) == (1, 2)
         assert (one.mark(), two.mark(), one.mark()) == (3, 4, 5)
-
-
-async def test_a_view_of_several_roots_is_as_old_as_the_one_that_lags(repo, root, other, embedder):
-    async with indexing(embedder, lexical=False) as indexer:
-        lagging, index = await opened(indexer, root), await opened(indexer, other)
-        embedder.down = "unreachable"
-        edit(repo)
-        before = lagging.generations.visible
-        failed = lagging.mark()
-        await built(index)
-        await lagging.until_ended(failed, soon())
-        view = await seen(indexer, [root, other])
-        assert before <= view.generation < failed
 
 
 async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_for(root, embedder):
@@ -200,41 +152,7 @@ async def test_words_serve_before_the_vectors_arrive_and_one_more_swap_brings_th
         assert count(indexer, "swapped") == 2
 
 
-async def test_an_edit_whose_vector_comes_quickly_is_swapped_in_once(repo, root, embedder):
-    async with indexing(embedder) as indexer:
-        index = await opened(indexer, root)
-        before = count(indexer, "swapped")
-        edit(repo)
-        await built(index)
-        assert count(indexer, "swapped") == before + 1
-
-
-@pytest.mark.parametrize(
-    ("down", "events"),
-    [
-        ("", [("scanning", 0, 0), ("embedding", 2, 2), ("swapped", 2, 2)]),
-        ("unreachable", [("scanning", 0, 0), ("failed", 0, 0)]),
-    ],
-)
-async def test_events_come_in_order_until_their_listener_leaves(root, embedder, down, events):
-    embedder.down = down
-    async with indexing(embedder, lexical=False) as indexer:
-        heard = []
-        indexer.events.listen(heard.append)()
-        index = await opened(indexer, root)
-        assert [(event.kind, event.done, event.total) for event in indexer.told] == events
-        assert {event.generation for event in indexer.told} == {index.generations.wanted}
-        assert heard == []
-
-
 # --- failures -----------------------------------------------------------------------------------------
-
-
-async def test_reach_returns_when_the_build_failed(root, embedder):
-    embedder.down = "unreachable"
-    async with indexing(embedder, lexical=False) as indexer:
-        view = await seen(indexer, [root])
-        assert (view.maps, view.waiting, view.problem) == ((), False, "unreachable: scripted unreachable")
 
 
 @BOTH
@@ -358,38 +276,6 @@ async def test_a_build_that_breaks_in_an_unforeseen_way_is_a_failure_like_any_ot
     assert "build broke" in caplog.text
 
 
-async def test_a_failure_is_logged_once_and_not_at_every_retry(root, embedder, caplog):
-    embedder.down = "unreachable"
-    async with indexing(embedder, lexical=False) as indexer:
-        index = await opened(indexer, root)
-        for _ in range(3):
-            await built(index)
-
-    assert caplog.text.count("build failed") == 1
-
-
-async def test_poison_in_a_root_is_a_problem_and_no_failure(repo, root, embedder):
-    embedder.poison = {"text 1": "bad_input"}
-    async with indexing(embedder) as indexer:
-        index = await opened(indexer, root)
-        assert index.progress.state == "ready"
-        assert [problem.path for problem in index.builder.problems] == ["m1"]
-
-
-async def test_a_full_rebuild_in_the_middle_of_a_build_breaks_nothing(root, embedder, caplog):
-    async with embedding(embedder, root) as (_, index):
-        index.builder.forget_vectors()
-        goal = index.mark()
-        embedder.hold.set()
-        await index.until_ended(goal, soon())
-        assert (index.progress.state, len(embedder.texts), index.map.parts[0].dense.present) == (
-            "ready",
-            4,
-            2,
-        )
-    assert "Traceback" not in caplog.text
-
-
 # --- long runs do not stand in the way ----------------------------------------------------------------
 
 
@@ -477,16 +363,6 @@ async def test_asking_for_a_root_counts_as_use_and_a_mark_does_not(root):
         assert index.used_at > 0
 
 
-async def test_a_change_under_a_top_marks_its_roots_and_no_others(root, other):
-    async with indexing() as indexer:
-        one, two = await opened(indexer, root), await opened(indexer, other)
-        before = one.generations.wanted, two.generations.wanted
-        indexer.mark(root.top)
-        indexer.mark("/nowhere")
-        assert one.generations.wanted > before[0]
-        assert two.generations.wanted == before[1]
-
-
 @pytest.mark.parametrize("at_work", [True, False])
 async def test_close_ends_all_tasks(root, embedder, at_work):
     async with embedding(embedder, root) as (indexer, index):
@@ -497,17 +373,6 @@ async def test_close_ends_all_tasks(root, embedder, at_work):
         await turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert indexer.indexes() == ()
-
-
-async def test_named_files_do_not_narrow_a_rescan_of_everything(repo, root):
-    async with indexing() as indexer:
-        index = await opened(indexer, root)
-        edit(repo, "first edit")
-        edit(repo, "second edit", "m1")
-        index.mark()
-        index.mark(frozenset({f"{repo}/.forge/memory/m0.md"}))
-        view = await seen(indexer, [root], index.generations.wanted)
-        assert [view.find(each)[0][1].content for each in ("m0", "m1")] == ["first edit", "second edit"]
 
 
 # --- the background of a model (`gate`) ---------------------------------------------------------------
@@ -534,32 +399,6 @@ async def learned(indexer, root):
     """The background, once it is there."""
     await until(lambda: indexer.learner.baseline)
     return (await seen(indexer, [root])).baseline
-
-
-async def test_everyday_messages_are_embedded_on_both_sides_beside_the_first_texts(root, model):
-    async with learning(model, root) as (indexer, _):
-        background = await learned(indexer, root)
-        assert everyday(model) == 128
-        assert sorted(set(model.texts) - set(MESSAGES)) == ["text 0", "text 1"]
-        assert background.key == "fake"
-        assert len([call for call in model.calls if call[0] in MESSAGES]) == 4
-
-
-async def test_it_is_told_by_what_requests_are_judged(repo, root, model):
-    async with indexing(model, gated=True) as indexer:
-        assert indexer.learner.state == ("words", "")
-        model.hold = asyncio.Event()
-        index = indexer.open(root)
-        await model.called.wait()
-        assert indexer.learner.state == ("learning", "")
-        model.poison = dict.fromkeys(MESSAGES, "auth")
-        model.hold.set()
-        await until(lambda: indexer.learner.state == ("failing", "auth"))
-        model.poison = {}
-        edit(repo)
-        await built(index)
-        await learned(indexer, root)
-        assert indexer.learner.state == ("vectors", "")
 
 
 async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patience(repo, root):
@@ -591,20 +430,6 @@ async def test_roots_that_are_built_at_once_and_edits_share_one_background(repo,
         await built(index)
         assert await learned(indexer, root) is before
         assert everyday(model) == 128
-
-
-@pytest.mark.parametrize(
-    ("case", "state"), [("no gate", "off"), ("nothing to embed", "words"), ("no model", "words")]
-)
-async def test_where_nobody_needs_it_no_background_is_embedded(repo, root, model, case, state):
-    if case == "nothing to embed":
-        for file in (repo / ".forge/memory").iterdir():
-            file.unlink()
-    async with indexing(model if case != "no model" else None, gated=case != "no gate") as indexer:
-        await built(await opened(indexer, root))
-        assert indexer.learner.state == (state, "")
-        assert everyday(model) == 0
-        assert (await seen(indexer, [root])).baseline is None
 
 
 async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_next_build(
@@ -653,29 +478,6 @@ async def test_vectors_of_hardly_any_numbers_have_no_background_and_are_not_aske
         assert (await seen(indexer, [root])).baseline is None
 
 
-async def test_a_model_replaced_behind_its_name_is_learned_anew(repo, root, model):
-    async with learning(model, root) as (indexer, index):
-        await learned(indexer, root)
-        model.dimension = 96
-        edit(repo)
-        await built(index)
-        await until(lambda: index.map.parts[0].dense.dimension == 96)
-        await until(lambda: indexer.learner.baseline.messages.shape[1] == 96)
-        await built(index)
-        assert (index.progress.error, everyday(model)) == ("", 256)
-
-
-async def test_a_full_rebuild_of_the_same_model_embeds_no_everyday_message_again(root, model):
-    async with learning(model, root) as (indexer, index):
-        before = await learned(indexer, root)
-        indexer.forget_vectors(index)
-        await built(index)
-        await turns()
-        assert model.texts.count("text 0") == 2
-        assert await learned(indexer, root) is before
-        assert everyday(model) == 128
-
-
 async def test_a_new_configuration_of_the_same_model_embeds_no_everyday_message_again(root, model):
     remembered = Remembered()
     async with learning(model, root, remembered=remembered) as (indexer, _):
@@ -710,13 +512,6 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         assert baseline._calibrations[index.map.parts[0].dense].baseline is background
 
 
-async def test_closing_ends_the_learning(root, model):
-    async with embedding(model, root, gated=True) as (indexer, _):
-        learning = indexer.learner._learning
-        await indexer.close()
-        assert learning.done()
-
-
 async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(root, embedder):
     embedder.down = "held"
     async with indexing(embedder) as indexer:
@@ -732,16 +527,6 @@ async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(roo
 
 
 # --- what does not count --------------------------------------------------------------------------------
-
-
-async def test_withheld_memories_are_counted_and_not_shown(root, tmp_path):
-    async with state_in(tmp_path / "state") as state, indexing(trust=TrustRegistry(state)) as indexer:
-        index = await opened(indexer, root)
-        (m0, m1) = index.builder.withheld
-        assert ([m0.id, m1.id], index.map.memories) == (["m0", "m1"], ())
-        await state.trust.approve(identify(root.top).own, [m0.sha256])
-        await built(index)
-        assert ([each.id for each in index.map.memories], index.builder.withheld) == (["m0"], (m1,))
 
 
 async def test_the_first_build_waits_until_it_is_known_who_is_trusted(root, tmp_path):

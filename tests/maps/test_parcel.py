@@ -34,18 +34,6 @@ def passed_on(parcel):
     return Parcel(os.dup(parcel.descriptor))
 
 
-def test_what_was_packed_is_read_from_the_descriptor_alone():
-    parcel = passed_on(pack(stock(missing={"two", "three"}, fresh=["three"], cut=frozenset(HASHES[3:]))))
-
-    get, cut = parcel.read("model")
-
-    assert (parcel.label.root, parcel.label.count, parcel.label.dimension) == ("repo:/r", 3, 8)
-    for text in ("one", "three", "four"):
-        np.testing.assert_array_equal(get(text_hash(text)), vector(text))
-    assert get(text_hash("two")) is None
-    assert cut == {HASHES[3]}
-
-
 def test_nobody_can_change_a_parcel():
     parcel = pack(stock())
 

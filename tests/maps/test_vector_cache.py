@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map.dense import DenseLeg
-from forged.maps.vector_cache import VectorCache, text_hash
+from forged.maps.vector_cache import VectorCache
 from tests.faults.amount import times
 
 
@@ -51,40 +50,12 @@ def test_a_row_that_leaves_is_remembered_as_a_copy():
     assert not np.shares_memory(memo.get(b"a"), matrix.blocks)
 
 
-def test_a_row_that_comes_back_is_live_again():
-    memo = VectorCache()
-    memo.adopt([b"a", b"b"], rows(1, 2))
-    memo.adopt([b"b"], rows(2))
-    matrix = rows(1, 2)
-    memo.adopt([b"a", b"b"], matrix)
-
-    assert np.shares_memory(memo.get(b"a"), matrix.blocks)
-
-
-def test_a_zero_row_is_an_unknown_text():
-    memo = VectorCache()
-    memo.adopt([b"a", b"b"], DenseLeg.build("key", np.array([[0, 0], [1, 0]], np.float32)))
-
-    assert known(memo, [b"a", b"b"]) == {b"b"}
-
-
 def test_a_small_root_that_loses_all_files_keeps_up_to_1024_rows():
     memo, keys = VectorCache(), numbered(1100)
     memo.adopt(keys, filled(1100))
     memo.adopt([], rows())
 
     assert known(memo, keys) == set(keys[-1024:])
-
-
-def test_at_most_as_many_rows_are_retired_as_are_live():
-    memo = VectorCache()
-    first, second, third = numbered(1500), numbered(1500, 1500), numbered(1500, 3000)
-    for number, keys in enumerate((first, second, third)):
-        memo.adopt(keys, filled(1500, 1500 * number))
-
-    assert known(memo, first) == set()
-    assert known(memo, second) == set(second)
-    assert known(memo, third) == set(third)
 
 
 def test_the_longest_retired_go_first():
@@ -97,11 +68,6 @@ def test_the_longest_retired_go_first():
 
     assert known(memo, [b"old", b"new"]) == {b"new"}
     assert known(memo, keys) == set(keys)
-
-
-@pytest.mark.parametrize("text", ["", "plain", "你好", "\udcff lone surrogate"])
-def test_any_text_has_a_hash_of_32_bytes(text):
-    assert len(text_hash(text)) == 32
 
 
 @settings(max_examples=times(50, 15), deadline=None)

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -87,27 +86,6 @@ async def test_a_successor_embeds_nothing_not_even_what_the_gate_needs(root, mod
         (leg,) = index.map.dense
         np.testing.assert_allclose(rows_of(leg), [vector(text, 64) for text in TEXTS.values()], atol=1e-6)
         assert index.builder.complete
-
-
-async def test_a_successor_embeds_no_cue_anew(repo, root):
-    put(repo, msgspec.structs.replace(memory("mem_cued", "another text"), cues=("a cue", "and another")))
-    remembered, embedder = await left_by(Local(), root), Local()
-
-    async with indexing(embedder, remembered=remembered) as indexer:
-        index = await opened(indexer, root)
-
-        assert embedder.texts == []
-        assert index.map.parts[0].cues.dense.present == 2
-
-
-async def test_a_successor_embeds_what_came_meanwhile_and_nothing_else(repo, root, model):
-    remembered, embedder = await left_by(model(), root), model()
-    put(repo, memory("new", "a new text"))
-
-    async with indexing(embedder, remembered=remembered) as indexer:
-        await opened(indexer, root)
-
-        assert embedder.texts == ["a new text"]
 
 
 @pytest.mark.parametrize(
@@ -217,20 +195,6 @@ async def test_what_was_cut_is_known_to_be_cut(root):
 # --- what is packed ---------------------------------------------------------------------------------------
 
 
-async def test_of_a_text_that_went_nothing_is_packed(repo, root):
-    async with indexing(Local()) as indexer:
-        index = await opened(indexer, root)
-        (repo / ".forge/memory/m1.md").unlink()
-        put(repo, memory("m2", "another text"))
-        await built(index)
-
-        get = read(await packed(indexer), root)
-
-    assert get(text_hash("text 1")) is get(text_hash("text 2")) is None
-    assert get(text_hash("another text")) is not None
-    assert get(text_hash("text 3")) is not None
-
-
 async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
     """There an edit leaves the large rows where they are, and what went is masked."""
     put(repo, *(memory(f"n{at:03}", f"more {at}") for at in range(300)))
@@ -247,22 +211,6 @@ async def test_of_a_large_map_too_a_text_that_went_is_not_packed(repo, root):
     assert get(text_hash("text 1")) is get(text_hash("text 2")) is None
     np.testing.assert_array_equal(get(text_hash("another text")), vector("another text"))
     np.testing.assert_array_equal(get(text_hash("more 299")), vector("more 299"))
-
-
-async def test_vectors_wait_for_a_root_that_nobody_has_opened(tmp_path, root):
-    remembered = await left_by(Local(), root)
-    other = tmp_path / "other"
-    put(other, memory("o", "of another root"))
-    async with indexing(Local(), remembered=remembered) as indexer:
-        await opened(indexer, Root(str(other), Scope.REPO))
-        remembered = await packed(indexer)
-
-    embedder = Local()
-    async with indexing(embedder, remembered=remembered) as indexer:
-        await opened(indexer, root)
-        await opened(indexer, Root(str(other), Scope.REPO))
-
-        assert embedder.texts == []
 
 
 async def test_what_is_no_parcel_costs_its_texts_and_one_line(root, caplog):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import tempfile
 import time
@@ -194,41 +193,6 @@ def test_what_is_forgotten_on_one_machine_goes_from_the_other_and_comes_back_whe
     assert other.history(first)[0] == [first, second]
 
 
-def test_a_version_that_is_forgotten_is_taken_out_of_the_chain_on_both(two):
-    one, other = two
-    first = one.remember("deploy on mondays")
-    second = one.remember("deploy on tuesdays", supersedes=first)
-    third = one.remember("deploy on fridays", supersedes=second)
-    alike(one, other, count=3)
-
-    other.forget(second, version_only=True)
-    alike(one, other, count=2)
-    assert one.history(third) == ([first, third], ())
-
-
-def test_machines_that_were_apart_for_long_come_to_the_same_heads_and_show_the_fork(two):
-    one, other = two
-    base = one.remember("the release branch is cut on the first")
-    gone = one.remember("the old server is called magpie")
-    alike(one, other, count=2)
-
-    one.cut()
-    other.cut()
-    left = one.remember("the release branch is cut on the second", supersedes=base)
-    right = other.remember("the release branch is cut on the third", supersedes=base)
-    one.forget(gone)
-    alone = other.remember("backups are made at noon")
-    assert one.files() != other.files()
-
-    one.mend()
-    other.mend()
-    alike(one, other, count=4)
-    assert {left, right, alone, base} == {name.removesuffix(".md") for name in one.files()}
-    seen = [each.history(base) for each in two]
-    assert seen[0] == seen[1] == ([base, left, right], ("fork",))
-    assert set(one.listed()) == set(other.listed()) == {left, right, alone}
-
-
 def test_a_file_that_was_removed_by_hand_stays_away_here_and_stays_there(two):
     one, other = two
     kept = one.remember("kept on one machine alone")
@@ -243,49 +207,6 @@ def test_a_file_that_was_removed_by_hand_stays_away_here_and_stays_there(two):
     last = one.remember("and something more")
     eventually(lambda: set(other.listed()) == {more, last})
     assert set(one.listed()) == {kept, more, last}
-
-
-def test_a_file_that_was_edited_by_hand_on_both_is_kept_twice_the_same_way(two):
-    one, other = two
-    memory_id = one.remember("the port is 8080")
-    alike(one, other, count=1)
-    one.cut()
-    other.cut()
-    for machine, port in ((one, "9090"), (other, "7070")):
-        file = machine.path(memory_id)
-        file.write_text(file.read_text().replace("8080", port))
-        eventually(lambda machine=machine, port=port: machine.listed() == {memory_id: f"the port is {port}"})
-    one.mend()
-    other.mend()
-    alike(one, other, count=2)
-    assert sorted(one.listed().values()) == ["the port is 7070", "the port is 9090"]
-    assert "fork" in one.history(memory_id)[1]
-    assert one.history(memory_id) == other.history(memory_id)
-
-
-def test_an_edited_file_stays_where_another_machine_restores_an_older_one_of_it(two, meeting):
-    one, other = two
-
-    def rows() -> list[str]:
-        return [content for (content,) in meeting.sql("SELECT content FROM forged.user_memories")]
-
-    memory_id = one.remember("the port is 8080")
-    alike(one, other, count=1)
-    one.cut()
-    one.forget(memory_id)  # without having met the edit
-    file = other.path(memory_id)
-    file.write_text(file.read_text().replace("8080", "9090"))
-    eventually(lambda: rows() == ["the port is 9090"])
-    other.cut()
-    one.mend()
-    eventually(lambda: not rows())
-    one.restore(memory_id)
-    eventually(lambda: rows() == ["the port is 8080"])
-
-    other.mend()
-    alike(one, other, count=2)
-    assert sorted(one.listed().values()) == ["the port is 8080", "the port is 9090"]
-    assert "fork" in one.history(memory_id)[1]
 
 
 def test_a_file_with_a_secret_stays_on_its_machine(two, meeting):
@@ -329,16 +250,6 @@ def test_a_daemon_that_is_killed_in_the_middle_loses_and_doubles_nothing(two):
         other.daemon.start()
     alike(one, other, count=len(written))
     assert {name.removesuffix(".md") for name in other.files()} == written
-
-
-def test_memories_of_an_agent_reach_the_same_agent_elsewhere(two):
-    one, other = two
-    for machine in two:
-        os.makedirs(machine.home / ".forge/agents/scribe/memory")
-    memory_id = one.remember("the style guide wants short sentences", scope="agent", agent_id="scribe")
-    there = other.home / f".forge/agents/scribe/memory/{memory_id}.md"
-    eventually(there.exists)
-    assert not (other.home / f".forge/memory/{memory_id}.md").exists()
 
 
 @pytest.mark.long

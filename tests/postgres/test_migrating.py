@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
 from forged.errors import SharedError
 from forged.postgres.connecting import connect
-from forged.postgres.migrating import Migration, Step, migrate, migrations
-from forged.postgres.pool import Pool
+from forged.postgres.migrating import Migration, migrate, migrations
 from forged.postgres.values import EmbeddingModel
 from tests.support.postgres import MODEL
 
@@ -16,11 +14,6 @@ from tests.support.postgres import MODEL
 async def run_files(database, models=None, files=None):
     async with await connect(database.settings()) as connection:
         return await migrate(connection, models or {"": MODEL}, files)
-
-
-async def test_a_database_is_migrated_once_and_then_left_as_it_is(empty_database):
-    assert await run_files(empty_database) == (Step(1, ""), Step(2, ""))
-    assert await run_files(empty_database) == ()
 
 
 async def test_two_who_migrate_at_once_do_it_once(empty_database):
@@ -61,19 +54,3 @@ async def test_another_dimension_is_refused_by_a_sentence_that_names_both(databa
     with pytest.raises(SharedError, match=r"have 8 numbers, and shared.dimension is 512") as caught:
         await run_files(database, {"": EmbeddingModel(MODEL.name, 512)})
     assert caught.value.reason == "dimension"
-
-
-async def test_another_model_is_refused_by_a_sentence_that_names_both(database):
-    with pytest.raises(
-        SharedError, match=r"of the model test-embedder, and memory\.embedding_model is other"
-    ):
-        await run_files(database, {"": EmbeddingModel("other", 8)})
-
-
-async def test_a_pool_finds_a_migrated_database(database):
-    pool = Pool(database.settings())
-    async with pool.connection(time.monotonic() + 5) as connection:
-        rows = await (await connection.execute("SELECT model, dimension FROM models")).fetchall()
-    await pool.close()
-
-    assert rows == [(MODEL.name, MODEL.dimension)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.errors import ConfigError, SharedError
+from forged.errors import SharedError
 from forged.postgres.connecting import parameters
 from forged.postgres.health import ServerHealth
 from forged.postgres.pool import CONNECTIONS, Pool
@@ -60,12 +60,6 @@ def soon(seconds=PATIENCE_S):
 async def ask(pool, query="SELECT 1", values=None, deadline=None):
     async with pool.connection(deadline or soon()) as connection:
         return await (await connection.execute(query, values)).fetchall()
-
-
-async def test_a_connection_is_used_again(database):
-    async with Using(database.settings()) as pool:
-        assert await ask(pool, "SELECT pg_backend_pid()") == await ask(pool, "SELECT pg_backend_pid()")
-        assert pool.condition().state == "ok"
 
 
 async def test_a_search_goes_on_until_its_limit_is_full_and_plans_for_its_values(database):
@@ -163,14 +157,6 @@ async def test_a_killed_server_is_found_again_without_anybody_waiting_for_it(own
         assert await ask(pool) == [(1,)]
 
 
-async def test_who_asks_after_a_restart_does_not_notice_it(own):
-    async with Using(own.settings()) as pool:
-        await ask(pool)
-        own.server.restart()
-
-        assert await ask(pool) == [(1,)]
-
-
 async def test_whoever_finds_every_connection_in_use_waits_no_longer_than_told(database):
     async with Using(database.settings()) as pool, contextlib.AsyncExitStack() as held:
         for _ in range(CONNECTIONS):
@@ -243,34 +229,9 @@ def test_a_server_elsewhere_is_spoken_to_by_tls(host):
     assert given(f"postgresql://{host}/team")["sslmode"] == "require"
 
 
-def test_a_url_may_say_otherwise():
-    assert given("postgresql://db.example.org/team?sslmode=disable")["sslmode"] == "disable"
-    assert given("postgresql://db.example.org/team?sslmode=verify-full")["sslmode"] == "verify-full"
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://127.0.0.1/team", "postgresql://localhost/x", "postgresql:///x?host=/run"]
-)
-def test_this_machine_needs_no_tls(url):
-    assert "sslmode" not in given(url)
-
-
-def test_a_dead_connection_is_noticed_and_the_url_may_set_the_pace():
-    found = given("postgresql://db.example.org/team?connect_timeout=2", user="ada", password="hush")
-
-    assert (found["user"], found["password"], found["connect_timeout"]) == ("ada", "hush", "2")
-    assert found["tcp_user_timeout"] == 15_000
-
-
 def test_settings_show_no_password():
     settings = Settings(url="postgresql://ada:hush@db/x", password="hush", model=MODEL)
     assert "hush" not in f"{settings} {settings!r}"
-
-
-@pytest.mark.parametrize("url", ["nonsense", "https://db.example.org/team", "postgresql://[::1/x"])
-def test_a_url_of_something_else_is_refused(url):
-    with pytest.raises(ConfigError, match="must be a URL such as"):
-        given(url)
 
 
 # --- health --------------------------------------------------------------------------------------------
@@ -280,47 +241,9 @@ def failure(reason="unreachable"):
     return SharedError("gone", reason=reason)
 
 
-def test_looks_become_more_seldom_and_begin_at_once():
-    health = ServerHealth()
-    waits = []
-    for _ in range(8):
-        health.failed(failure())
-        waits.append(health.next_look_s)
-
-    assert waits == pytest.approx([0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0])
-
-
 def test_a_server_that_does_not_let_us_in_is_asked_every_half_minute():
     health = ServerHealth()
     health.failed(failure("refused"))
     health.failed(failure("refused"))
 
     assert health.next_look_s == 30.0
-
-
-def test_what_was_asked_wrongly_says_that_the_server_is_there():
-    health = ServerHealth()
-    health.failed(failure())
-    health.failed(failure("dimension"))
-
-    assert health.trouble is None
-    assert health.condition().state == "ok"
-
-
-def test_a_condition_says_since_when_and_why():
-    now = [10.0]
-    health = ServerHealth(lambda: now[0])
-    assert health.condition().state == "untried"
-    health.succeeded()
-    now[0] = 20.0
-    assert health.failed(failure())
-    now[0] = 25.0
-    assert not health.failed(failure())
-
-    told = health.condition()
-    assert (told.state, told.reason, told.failing_s, told.last_success_s) == (
-        "failing",
-        "unreachable",
-        5.0,
-        15.0,
-    )

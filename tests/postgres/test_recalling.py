@@ -67,22 +67,6 @@ async def test_rows_of_the_server_stand_among_those_of_files_by_distance_and_non
     assert reply.degraded == ()
 
 
-async def test_a_recall_is_counted_on_the_server(home, database, tmp_path):
-    async with (
-        running(database, tmp_path / "shared") as shared,
-        assembled(home, FakeEmbedder(), CONFIG) as parts,
-    ):
-        parts.shares(shared)
-        await shared.put([embedded(Scope.USER, "ada", "there")])
-        counts = []
-        for _ in range(3):
-            (found,) = (await recalled(parts)).memories
-            counts.append(found.access_count)
-            await shared.count()
-
-    assert counts == [0, 1, 2]
-
-
 async def test_a_server_that_is_gone_is_named_and_files_answer_in_time(home, database, tmp_path):
     put(home, memory("mem_here", "kept here", scope="user"))
     gone = msgspec.structs.replace(database, server=database.server, name="never_made")

@@ -70,15 +70,6 @@ async def test_two_steps_lead_to_rows_that_share_no_word_with_the_query_and_a_th
     assert runs["third"] == (0, "Privacy Policy")
 
 
-async def test_relations_are_followed_from_both_ends_and_circles_end(shared: Shared):
-    circle = [("Atlas", "calls", "Hermes"), ("Hermes", "calls", "Zeus"), ("Zeus", "calls", "Atlas")]
-    await shared.put([related(f"{n}", each) for n, each in enumerate(circle)])
-    reached = await found(shared, "Hermes")
-
-    assert list(reached) == ["0", "1", "2"]
-    assert reached["2"] == (1, "Atlas calls Hermes")
-
-
 async def test_pieces_of_documents_are_joined_by_what_rules_find_in_their_text(shared: Shared):
     await shared.put([piece("a", "`apollo` writes to `ledger`."), piece("b", "See `ledger` and `vault`.")])
     reached = await found(shared, "apollo", Scope.ORG, "")
@@ -120,14 +111,6 @@ async def test_what_a_forgotten_memory_said_is_gone_though_others_speak_of_the_s
     assert said == [("mem_b", "calls"), ("mem_c", "reads")]
 
 
-async def test_a_memory_that_is_written_anew_speaks_of_what_it_says_now(database: Database, shared: Shared):
-    await shared.put([related("a", ("Atlas", "calls", "Hermes"))])
-    await shared.put([related("a", ("Atlas", "calls", "Zeus"))])
-    assert await found(shared, "Hermes") == {}
-    assert list(await found(shared, "Zeus")) == ["a"]
-    assert database.sql("SELECT count(*) FROM forged.entities WHERE id = 'hermes'") == [(0,)]
-
-
 async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_again(shared: Shared):
     old = related("v1", ("Atlas", "needs", "Hermes"))
     new = related("v2", ("Atlas", "needs", "Zeus"), supersedes="mem_v1", version=2)
@@ -138,14 +121,6 @@ async def test_what_a_newer_version_replaces_leads_nowhere_until_it_is_a_head_ag
 
     await shared.remove(Scope.USER, "ada", ["mem_v2"], kind="version")
     assert list(await found(shared, "Hermes")) == ["v1"]
-
-
-async def test_a_removed_document_leads_nowhere(database: Database, shared: Shared):
-    await shared.put([piece("a", "`apollo` writes to `ledger`.")])
-    await shared.remove_document("doc_1")
-    assert await found(shared, "apollo", Scope.ORG, "") == {}
-    assert database.sql("SELECT count(*) FROM forged.entities") == [(0,)]
-    assert database.sql("SELECT count(*) FROM forged.memory_entities") == [(0,)]
 
 
 async def test_filters_and_importance_hold_for_what_is_reached(shared: Shared):
@@ -159,13 +134,6 @@ async def test_filters_and_importance_hold_for_what_is_reached(shared: Shared):
     reached = await found(shared, "Atlas", filters={"topic": "ice"}, least=0.5)
 
     assert list(reached) == ["asked"]
-
-
-async def test_a_thing_of_which_all_speak_brings_no_more_than_there_is_room_for(shared: Shared):
-    await shared.put([related(f"{n:03}", (f"Service {n}", "depends-on", "Hub")) for n in range(300)])
-    reached = await found(shared, "Hub")
-
-    assert len(reached) == 64
 
 
 async def test_a_role_is_led_over_its_own_things_alone(database: Database, shared: Shared):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from forged.errors import SharedError
 from forged.memory import Scope
 from forged.postgres import Shared
 from forged.postgres import searching as searches
@@ -22,20 +21,6 @@ OWNERS = {Scope.SESSION: "s1", Scope.USER: "ada", Scope.AGENT: "coder", Scope.OR
 @pytest.fixture
 def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Shared]:
     return running(database, tmp_path)
-
-
-async def test_of_twenty_rows_in_each_scope_as_many_come_as_each_may_give(shared: Shared):
-    rows = [row(scope, owner, f"{scope}{n}") for scope, owner in OWNERS.items() for n in range(20)]
-    await shared.put(rows)
-
-    found = await shared.recall(OWNERS, vector(1), deadline=soon())
-
-    assert {str(scope): len(rows) for scope, rows in found.items()} == {
-        "session": 10,
-        "user": 5,
-        "agent": 3,
-        "org": 5,
-    }
 
 
 async def test_nobody_finds_what_is_of_another(shared: Shared):
@@ -99,14 +84,6 @@ async def test_the_best_are_chosen_among_what_the_filter_lets_through(shared: Sh
         assert len(found[Scope.ORG]) == expected, filters
 
 
-async def test_what_is_less_important_than_wanted_is_not_found(shared: Shared):
-    await shared.put([row(Scope.USER, "ada", f"{value}", importance=value) for value in (0.49, 0.5, 0.9)])
-
-    found = await shared.recall({Scope.USER: "ada"}, vector(1), deadline=soon(), least=0.5)
-
-    assert ids(found[Scope.USER]) == ["0.5", "0.9"]
-
-
 async def test_of_versions_only_the_heads_are_found_in_whatever_order_they_were_written(shared: Shared):
     versions = [
         row(Scope.USER, "ada", "v3", version=3, supersedes="mem_v2"),
@@ -132,11 +109,3 @@ async def test_one_recall_touches_one_partition(database: Database, scope: Scope
     plan = "\n".join(line for (line,) in database.sql(f"EXPLAIN {text}", values))
 
     assert plan.count(f"on {scope}_memories_") == 1, plan
-
-
-async def test_a_vector_of_another_length_is_refused_with_both_numbers(shared: Shared):
-    with pytest.raises(SharedError, match="8 numbers, and this one has 12") as caught:
-        await shared.put([row(Scope.ORG, "", "long", vector=vector(1).repeat(2)[:12])])
-    assert caught.value.reason == "dimension"
-    with pytest.raises(SharedError, match="8 numbers, and this one has 12"):
-        await shared.recall(OWNERS, vector(1).repeat(2)[:12], deadline=soon())

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
-from forged.errors import SharedError
 from forged.memory import Scope
 from forged.models import Door
 from forged.postgres import Shared
-from forged.postgres.values import EmbeddingModel
 from tests.postgres.rows import NOW, Clock, ScriptedEmbedder, ids, row, running, soon, until, vector
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
@@ -29,17 +27,6 @@ def shared(database: Database, tmp_path: Path) -> AbstractAsyncContextManager[Sh
 async def found(shared: Shared, scope: Scope = Scope.ORG, owner: str = "") -> list[str]:
     limits = dict.fromkeys(Scope, 1000)
     return ids((await shared.recall({scope: owner}, vector(1), limits=limits, deadline=soon()))[scope])
-
-
-async def test_a_session_keeps_its_newest_hundred(shared: Shared):
-    rows = [row(Scope.SESSION, "s1", f"{n:03}", created_at=NOW.replace(second=n % 60)) for n in range(60)]
-    late = [row(Scope.SESSION, "s1", f"{n:03}", created_at=NOW.replace(minute=1)) for n in range(60, 105)]
-    await shared.put([*rows, row(Scope.SESSION, "s2", "other")])
-    for each in late:
-        await shared.put([each])
-
-    assert await found(shared, Scope.SESSION, "s1") == [f"{n:03}" for n in range(5, 105)]
-    assert await found(shared, Scope.SESSION, "s2") == ["other"]
 
 
 async def test_many_rows_are_copied_and_come_back_as_they_were(shared: Shared):
@@ -101,18 +88,6 @@ async def test_removing_a_document_removes_all_of_its_pieces_and_it_can_be_taken
         again = [row(Scope.ORG, "", f"d_{n}", document_id="doc_d", created_at=clock.now) for n in range(3)]
         await shared.put(again)
         assert await found(shared) == ["d_0", "d_1", "d_2", "other"]
-
-
-async def test_answers_are_counted(database: Database, tmp_path: Path):
-    async with running(database, tmp_path) as shared:
-        await shared.put([row(Scope.USER, "ada", "used"), row(Scope.USER, "ada", "unused")])
-        for _ in range(2):
-            rows = (await shared.recall({Scope.USER: "ada"}, vector(1), deadline=soon()))[Scope.USER]
-            shared.hit([each for each in rows if each.id == "mem_used"])
-        await shared.count()
-        rows = (await shared.recall({Scope.USER: "ada"}, vector(1), deadline=soon()))[Scope.USER]
-
-    assert {each.id: each.access_count for each in rows} == {"mem_used": 2, "mem_unused": 0}
 
 
 async def test_no_secret_and_no_private_span_leaves_and_what_leaves_is_counted(
@@ -186,12 +161,3 @@ async def test_another_daemon_hears_of_a_write_and_of_its_own_nothing(database: 
         assert [(each.scope, each.writer) for each in changes] == [("user", "first")]
         assert "ada" not in str(changes)
         assert list(two.condition().writers) == ["first"]
-
-
-async def test_vectors_of_another_model_are_refused_with_both_names(database: Database, tmp_path: Path):
-    async with running(database, tmp_path, model=EmbeddingModel("another", 8)) as shared:
-        with pytest.raises(SharedError, match=r"of the model test-embedder, .* is another"):
-            await shared.recall(ORG, vector(1), deadline=soon())
-        assert "another" in shared.condition().problem
-        await shared.put([row(Scope.ORG, "", "one")])
-        assert shared.condition().waiting == 1

@@ -6,7 +6,7 @@ import pytest
 
 from forged.conversation import Utterance
 from forged.retrieval import continuing
-from forged.retrieval.continuing import before, goes_on, leans, only_goes_on, says_nothing
+from forged.retrieval.continuing import before, leans, only_goes_on, says_nothing
 
 
 def talk(*texts):
@@ -84,13 +84,6 @@ def test_what_is_continued_is_the_last_question_and_the_end_of_the_answer_withou
     assert len(found) < 400
 
 
-def test_what_nobody_said_before_is_not_continued():
-    assert before(talk("do it")) == ""
-    assert before(()) == ""
-    assert not goes_on(talk("do it"))
-    assert goes_on(talk("build it", "Done.", "and now?"))
-
-
 @pytest.mark.parametrize(
     "message",
     ["lol ok so i do have a fever", "haha and the cat?", "jajaja y eso?", "kkkk e agora", "哈哈哈那个猫呢"],
@@ -119,12 +112,6 @@ def test_a_change_of_subject_ends_it():
 
     assert before(said) == ""
     assert "lock file" not in before((*said, *talk(turn, "Done.", "test it")[1:]))
-
-
-def test_only_going_on_is_nothing_without_anything_before():
-    assert only_goes_on("go on")
-    assert only_goes_on("yes, do it please")
-    assert not only_goes_on("flash it")
 
 
 class Counting:

@@ -90,7 +90,6 @@ BODIES = [
     f"x\n\n\n{FORGED}\n\n\n",
 ]
 
-_FRAME = re.compile(r"[<(]/?forged-memories", re.IGNORECASE)
 _ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _UNSEEN = {"Cf", "Mn", "Me", "Cc", "Cn"}
 
@@ -110,10 +109,6 @@ def frame_of(text: str) -> list[str]:
 def tags_of(text: str) -> list[str]:
     seen = "".join(map(read, _ENDS.split(text))).replace("\\u003c", "<").replace(" ", "")
     return re.findall(r"<[/\\]*forged-?memories", seen, re.IGNORECASE)
-
-
-def test_there_are_fifty_bodies():
-    assert len(set(BODIES)) >= 50
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -22,10 +22,6 @@ def entries(*contents: str) -> list[Ranked]:
     return [Ranked(memory(f"m{number}", content), 0.5) for number, content in enumerate(contents)]
 
 
-def test_nothing_gives_no_block_at_all():
-    assert render([]) == Injection()
-
-
 def test_an_entry_says_what_it_is_how_old_and_how_it_was_found():
     older = (memory("v2", "second\nmore"), memory("v1", "first"))
     head = memory("v3", "third", supersedes="v2", version=3, scope="user")
@@ -36,27 +32,6 @@ def test_an_entry_says_what_it_is_how_old_and_how_it_was_found():
     assert "(replaces v1 of 2025-03-04, v2)\n> second\n(replaces v1 of 2025-03-04, v1)\n> first\n" in text
 
 
-def test_the_best_comes_first_and_all_come_without_a_budget():
-    block = render(entries("the best", "the second", "the worst"))
-
-    assert (block.included, block.omitted) == (3, 0)
-    assert block.text.index("the best") < block.text.index("the second") < block.text.index("the worst")
-    assert "3 included, 0 left out" in block.text
-
-
-def test_a_budget_cuts_whole_memories_from_the_end_and_says_how_many():
-    three = entries("a" * 200, "b" * 200, "c" * 200)
-    for_two = -(-len(render(three[:2]).text.encode()) // 4)
-
-    block = render(three, for_two)
-
-    assert (block.included, block.omitted) == (2, 1)
-    assert "a" * 200 in block.text
-    assert "b" * 200 in block.text
-    assert "ccc" not in block.text
-    assert "2 included, 1 left out" in block.text
-
-
 @pytest.mark.parametrize("more", range(4))
 def test_a_block_of_exactly_the_budget_is_whole_and_one_token_more_is_too_much(more):
     two = entries("a" * 200, "b" * (200 + more))
@@ -64,12 +39,6 @@ def test_a_block_of_exactly_the_budget_is_whole_and_one_token_more_is_too_much(m
 
     assert render(two, needed).omitted == 0
     assert render(two, needed - 1).omitted == 1
-
-
-def test_what_comes_after_the_first_that_does_not_fit_is_left_out_too():
-    block = render(entries("a", "b" * 4000, "c"), 200)
-
-    assert (block.included, block.omitted) == (1, 2)
 
 
 @pytest.mark.parametrize("budget", [1, 10, 50, 63])
@@ -176,24 +145,6 @@ def test_a_block_is_never_over_budget_never_splits_and_never_loses_count(found, 
         block.text.partition("\n\n## 1. ")[2].rpartition("</")[0]
         == (whole.text.partition("\n\n## 1. ")[2].rpartition("</")[0])
     )
-
-
-@given(ENTRIES, st.integers(1, 1000))
-def test_a_budget_is_used_as_far_as_whole_memories_go(found, budget):
-    block = render(found, budget)
-
-    if block.omitted:
-        one_more = render(found[: block.included + 1])
-        digits = len(str(len(found)))  # the header's numbers may differ in length
-        assert len(one_more.text.encode()) + digits > 4 * budget
-
-
-@given(ENTRIES)
-def test_no_memory_breaks_out_of_its_block(found):
-    text = render(found).text
-
-    assert [match.group(1) for match in MARKER.finditer(text)] == (["", "/"] if found else [])
-    assert text == "" or text.splitlines()[-1].startswith("</forged-memories ")
 
 
 def test_of_two_that_may_contradict_each_other_the_newer_says_so():

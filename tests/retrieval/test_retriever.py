@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -22,7 +21,7 @@ from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import Question, Ranked, Rows, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
-from tests.support.clock import PATIENCE_S, turns, until
+from tests.support.clock import PATIENCE_S, until
 
 X, Y, Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 REFUSED = ProviderError("no", reason="auth")
@@ -284,21 +283,6 @@ def test_explicit_hyde_without_words_asks_for_hypotheses_and_not_for_the_message
     assert embedder.calls == [asked]
 
 
-@pytest.mark.parametrize(
-    ("healths", "within"),
-    [(("hyde_health",), 5.0), (("embedding_health",), 5.0), (("hyde_health",), 0.01)],
-    ids=["hyde", "embeddings", "hyde, hardly any time"],
-)
-def test_explicit_hyde_with_a_model_that_is_skipped_is_an_error_at_once_and_finds_nothing(healths, within):
-    chat, embedder = Chat("h"), Embedder()
-    of = retriever(chat, embedder, "hyde", **{name: failing() for name in healths})
-
-    answer = retrieve(of, FULL, within=within)
-
-    assert told(answer) == ("error", "", AUTH, ())
-    assert (answer.ranked, chat.calls, embedder.calls) == ((), 0, [])
-
-
 # --- the gate -----------------------------------------------------------------------------------------
 
 
@@ -310,44 +294,6 @@ def learned() -> Baseline:
     rows = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return Baseline.of("key", rows, rows)
-
-
-def test_a_message_beside_the_point_injects_nothing_and_says_why_and_by_which_setting():
-    answer = retrieve(gated(), READ, window=BESIDE)
-
-    assert (answer.status, answer.ranked) == ("empty", ())
-    assert answer.reason == (
-        "nothing here is about this message (too little evidence for any memory: memory.retrieval_min_score)"
-    )
-    assert not answer.degraded
-
-
-def test_a_message_to_the_point_is_ranked_by_words_as_if_there_were_no_gate():
-    one = vector_map([memory(name, f"the walrus {name} sings") for name in "abcdef"])
-    window = said("who sings with the walrus b")
-
-    there, without = (retrieve(of, View((one,)), window=window) for of in (gated(), retriever()))
-
-    assert {each.came for each in there.ranked} == {"strong"}
-    assert tuple(msgspec.structs.replace(each, came="") for each in there.ranked) == without.ranked != ()
-    assert (there.status, there.reason) == (without.status, "")
-
-
-def test_vectors_are_judged_by_the_background_of_the_view():
-    rows = np.random.default_rng(1).standard_normal((30, 64))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    many = [memory(f"m{n:02}", f"text{n}") for n in range(30)]
-    one = vector_map(many, {each.id: row for each, row in zip(many, rows, strict=True)})
-    background = learned()
-    stranger = np.random.default_rng(2).standard_normal(64)
-    embedder = Embedder({"of m07": rows[7], "stranger": stranger / np.linalg.norm(stranger)})
-
-    def asked(text):
-        view = View((one,), baseline=background)
-        return retrieve(gated(embedder), view, window=said(text))
-
-    assert (asked("of m07").status, asked("of m07").ranked[0].memory.id) == ("ok", "m07")
-    assert (asked("stranger").status, asked("stranger").ranked) == ("empty", ())
 
 
 WALRUSES = [memory(name, f"the walrus {name} sings") for name in "abcdefgh"]
@@ -380,25 +326,6 @@ def test_who_wants_no_words_or_no_gate_is_answered_by_vectors_although_the_model
 
 
 @pytest.mark.parametrize(
-    ("hypotheses", "status"),
-    [
-        (("walrus tusks",), "ok"),
-        (("a poem by somebody", "translated verses", "rhymes of the sea"), "empty"),
-    ],
-)
-def test_hypotheses_and_message_are_judged_together(hypotheses, status):
-    assert retrieve(gated(), READ, window=RELATED, hypotheses=hypotheses).status == status
-
-
-async def test_a_kept_answer_of_the_turn_is_the_one_that_was_held_back():
-    of = gated()
-    first, _ = await of.retrieve(ask(window=BESIDE), seeing(READ), turn())
-    again, cached = await of.retrieve(ask(window=BESIDE), seeing(READ), turn())
-    assert first is again
-    assert cached
-
-
-@pytest.mark.parametrize(
     ("view", "calls"),
     [
         (View((EMPTY,), generation=3), 0),
@@ -414,16 +341,6 @@ def test_only_a_store_that_is_known_to_be_empty_now_asks_no_chat_model(view, cal
     retrieve(retriever(chat, Embedder()), view, min_generation=3)
 
     assert chat.calls == calls
-
-
-async def test_a_search_is_gated_only_where_that_is_asked_for():
-    asked = ask(window=FAINT)
-    listed = await gated().search(asked, seeing(READ))
-    held = await gated().search(asked, seeing(READ), inject=True)
-
-    assert (listed.status, ids(listed)) == ("ok", ["a"])
-    assert (held.status, held.ranked) == ("empty", ())
-    assert "retrieval_min_score" in held.reason
 
 
 async def test_a_search_embeds_the_callers_hypotheses_beside_the_message_and_asks_no_model_for_any():
@@ -527,76 +444,12 @@ def of(chat) -> Iterator[Retriever]:
     of.close()
 
 
-@pytest.mark.parametrize("named", [False, True])
-async def test_a_turn_without_a_key_leaves_nobody_running_and_others_are_ended_with_all(chat, of, named):
-    await of.retrieve(ask(within=0.05), seeing(FULL), turn() if named else None)
-    await asyncio.sleep(0)
-    assert (chat.calls, chat.cancelled) == (1, 0 if named else 1)
-    of.close()
-    await asyncio.sleep(0)
-    assert chat.cancelled == 1
-
-
-async def test_a_late_flight_is_joined_and_its_answer_kept(chat, of):
-    late, _ = await of.retrieve(ask(within=0.05), seeing(FULL), turn())
-    flying = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
-    await asyncio.sleep(0)
-    chat.answer("h")
-    joined, from_cache = await flying
-    kept, kept_from_cache = await of.retrieve(ask(), seeing(FULL), turn())
-
-    assert (late.status, joined.status, kept.status) == ("timeout", "ok", "ok")
-    assert (from_cache, kept_from_cache, chat.calls) == (False, True, 1)
-
-
 async def test_of_flights_that_are_late_the_newest_four_run_on(chat, of):
     for number in range(6):
         await of.retrieve(ask(within=0.02), seeing(FULL), turn(f"t{number}"))
     await asyncio.sleep(0)
 
     assert (chat.calls, chat.cancelled) == (6, 2)
-
-
-async def test_a_flight_ends_with_the_last_agent_that_hangs_up(chat, of):
-    first, second = (asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn())) for _ in range(2))
-    await until(lambda: chat.calls)
-    first.cancel()
-    await turns()
-    assert chat.cancelled == 0
-
-    second.cancel()
-    await turns()
-    assert chat.cancelled == 1
-    chat.answer("h")
-    answer, cached = await of.retrieve(ask(), seeing(FULL), turn())
-    assert (answer.status, cached, chat.calls) == ("ok", False, 2)
-
-
-def failing() -> Health:
-    """A model's health after two failures a moment ago."""
-    health = Health()
-    for _ in range(2):
-        health.begin().failed(REFUSED)
-    return health
-
-
-@pytest.mark.parametrize(
-    ("healths", "reason", "asked"),
-    [
-        (("hyde_health",), "hyde: auth", (0, [["the walrus"]])),
-        (("embedding_health",), "provider: auth", (0, [])),
-        (("hyde_health", "embedding_health"), "provider: auth", (0, [])),
-    ],
-    ids=["hyde", "embeddings", "both"],
-)
-def test_a_model_that_fails_is_skipped_at_once_and_the_answer_says_why(healths, reason, asked):
-    chat, embedder = Chat("h"), Embedder()
-    of = retriever(chat, embedder, **{name: failing() for name in healths})
-
-    answer = retrieve(of, FULL)
-
-    assert (answer.status, answer.reason, answer.degraded) == ("ok", reason, True)
-    assert (chat.calls, embedder.calls) == asked
 
 
 async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody():
@@ -619,21 +472,6 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
     of.close()
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_a_turn_of_the_same_name_in_another_repository_is_another_turn(at_once):
-    """An agent may name its sessions and turns alike wherever it runs, and say the same there."""
-    of, places = retriever(), ("/one", "/other")
-    views = [View((vector_map([memory(place, "walrus")], root=place),)) for place in places]
-    asking = [
-        of.retrieve(ask(), seeing(view, top=place), turn(top=place))
-        for place, view in zip(places, views, strict=True)
-    ]
-    found = await asyncio.gather(*asking) if at_once else [await each for each in asking]
-
-    assert [ids(answer) for answer, _ in found] == [["/one"], ["/other"]]
-    assert [was_kept for _, was_kept in found] == [False, False]
-
-
 @pytest.mark.parametrize("asked_after", [True, False])
 async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of, asked_after):
     before = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
@@ -647,25 +485,6 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
     assert after is None or (await after)[0].legs == BY_WORDS
     kept = of.turns.get(turn(), 0)
     assert kept.legs == BY_WORDS if asked_after else kept is None
-
-
-async def test_a_waiting_first_build_is_waited_for_by_the_flight_and_not_by_the_caller():
-    built = asyncio.Event()
-
-    async def see(deadline: float) -> View:
-        try:
-            async with asyncio.timeout_at(deadline):
-                await built.wait()
-        except TimeoutError:
-            return View((), waiting=True)
-        return FULL
-
-    of, sources = retriever(None, Embedder(), "direct"), Sources(("/repo",), see)
-    early, _ = await of.retrieve(ask(within=0.05), sources, turn())
-    built.set()
-    late, _ = await of.retrieve(ask(), sources, turn())
-
-    assert (early.status, late.status) == ("not_ready", "ok")
 
 
 # --- chains in an answer -----------------------------------------------------------------------------
@@ -686,16 +505,6 @@ def test_a_chain_whose_versions_all_match_leaves_room_for_others(length):
 
 
 # --- search -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("strategy", "answered"),
-    [("auto", ("ok", "direct", AUTH, BY_WORDS)), ("direct", ("error", "", AUTH, ()))],
-)
-async def test_a_search_falls_back_to_words_in_auto_only(strategy, answered):
-    of = retriever(None, deaf(), strategy)
-
-    assert told(await of.search(ask(), seeing(FULL))) == answered
 
 
 def test_a_large_search_leaves_the_loop_free():
@@ -825,14 +634,6 @@ async def test_an_answer_without_a_source_is_kept_for_the_turn_for_a_short_while
     assert (first is again, cached, expires < float("inf")) == (True, True, True)
 
 
-def test_files_that_hold_nothing_do_not_speak_for_another_source():
-    known = beside(Scripted("org", shared("o1")), view=NOTHING)
-    both = beside(Scripted("org", error=OSError()), window=UNHEARD)
-
-    assert (known.status, ids(known)) == ("ok", ["o1"])
-    assert (both.status, both.reason) == ("empty", "no memory matches; org failed")
-
-
 async def test_each_source_is_gated_by_its_own_evidence():
     of, org = gated(), Scripted("org", shared("o1"))
     answer = (await of.retrieve(ask(window=BESIDE), seeing(READ, org), turn()))[0]
@@ -840,13 +641,3 @@ async def test_each_source_is_gated_by_its_own_evidence():
 
     assert (answer.status, ids(answer)) == ("ok", ["o1"])
     assert round(question.least_evidence, 2) == 1.64
-
-
-async def test_a_search_that_is_given_up_ends_the_other_sources_too():
-    of, slow = retriever(), Scripted("org")
-    searching = asyncio.create_task(of.search(ask(), seeing(READ, slow)))
-    await until(lambda: slow.questions)
-    searching.cancel()
-    await asyncio.wait({searching})
-    await asyncio.sleep(0)
-    assert slow.cancelled == 1

@@ -58,10 +58,6 @@ def test_the_budget_is_never_exceeded():
     assert [len(chosen(REPO, USER, budget=budget)) for budget in (0, 9, 34, 44, 69)] == [0, 0, 2, 3, 4]
 
 
-def test_a_store_that_fits_comes_whole():
-    assert len(chosen(REPO, USER, budget=70)) == 7
-
-
 def test_what_a_program_or_a_model_wrote_or_what_was_imported_never_stands():
     for origin in ("model", "agent", "import"):
         assert chosen((one("rule", "corrections", origin=origin),)) == []
@@ -72,12 +68,6 @@ def test_a_file_of_nobody_knows_whom_stands_only_where_a_person_trusts_the_root(
 
     assert chosen((rule, typed), trusted=set()) == ["typed"]
     assert chosen((rule, typed)) == ["rule", "typed"]
-
-
-def test_what_was_replaced_does_not_stand():
-    newer = replace(one("newer", "corrections"), supersedes="correction", version=2)
-
-    assert "correction" not in chosen((*REPO, newer), budget=1_000)
 
 
 KINDS = ("corrections", "coding-preferences", "project-conventions", "patterns")

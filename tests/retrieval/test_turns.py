@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, SESSIONS, Turns
+from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, Turns
 from forged.retrieval.values import Answer
 from forged.scopes import Ranked, Stayed
 from tests.data.memories import memory
@@ -32,16 +30,6 @@ def key(turn: str = "t", session: str = "s", roots: tuple[str, ...] = ("/r",), d
 OK = Answer(status="ok", generation=7)
 
 
-@pytest.mark.parametrize("status", ["ok", "empty"])
-def test_a_good_answer_is_kept_for_its_turn(cache, clock, status):
-    answer = Answer(status=status)
-    assert cache.get(key(), 0) is None
-
-    cache.put(key(), answer)
-    clock.now += 3600
-    assert cache.get(key(), 0) is answer
-
-
 @pytest.mark.parametrize(
     "answer",
     [Answer(status="error"), Answer(status="timeout"), Answer(status="ok", degraded=True)],
@@ -61,25 +49,6 @@ def test_an_answer_that_is_too_old_for_the_request_is_a_miss_and_stays_for_other
 
     assert cache.get(key(), 8) is None
     assert cache.get(key(), 7) is OK
-
-
-@pytest.mark.parametrize(
-    "other", [key("t2"), key(session="s2"), key(roots=("/r2",)), key(digest=b"e")],
-    ids=["turn", "session", "roots", "request"],
-)  # fmt: skip
-def test_nothing_is_shared_between_different(cache, other):
-    cache.put(key(), OK)
-
-    assert cache.get(other, 0) is None
-
-
-@pytest.mark.parametrize("statuses", [("error", "ok"), ("ok", "error")])
-def test_the_good_one_of_two_answers_is_kept(cache, statuses):
-    """A request for a newer generation may fail; who asked without one is still served."""
-    for status in statuses:
-        cache.put(key(), OK if status == "ok" else Answer(status=status))
-
-    assert cache.get(key(), 0) is OK
 
 
 def test_the_least_recently_used_turn_goes_first(clock):
@@ -112,43 +81,10 @@ def answer(text: str) -> Answer:
     return Answer(status="ok", reason=text)
 
 
-def test_the_newest_answer_of_a_session_is_kept(cache):
-    cache.note("s", "t1", ROOTS, answer("old"), 0)
-    cache.note("s", "t2", ROOTS, answer("new"), 0)
-
-    found = cache.last("s", ROOTS)
-
-    assert found is not None
-    assert (found.session_id, found.turn_id, found.answer.reason) == ("s", "t2", "new")
-    assert abs(found.at - time.time()) < 60
-
-
-def test_without_a_session_the_newest_of_the_same_roots_is_meant(cache):
-    cache.note("a", "t", ROOTS, answer("older"), 0)
-    cache.note("b", "t", ROOTS, answer("newer"), 0)
-    cache.note("c", "t", OTHERS, answer("elsewhere"), 0)
-
-    found = cache.last("", ROOTS)
-
-    assert found is not None
-    assert found.answer.reason == "newer"
-
-
 def test_another_workspace_does_not_see_a_session(cache):
     cache.note("s", "t", ROOTS, answer("x"), 0)
 
     assert cache.last("s", OTHERS) is cache.last("", OTHERS) is cache.last("who", ROOTS) is None
-
-
-def test_the_session_that_was_silent_longest_is_dropped_first(cache):
-    for number in range(SESSIONS):
-        cache.note(f"s{number}", "t", ROOTS, answer("x"), 0)
-    cache.note("s0", "t2", ROOTS, answer("again"), 0)
-    cache.note("one more", "t", ROOTS, answer("x"), 0)
-
-    assert cache.last("s1", ROOTS) is None
-    assert cache.last("s0", ROOTS) is not None
-    assert cache.last("s2", ROOTS) is not None
 
 
 def test_purging_leaves_nothing_to_answer_and_every_record(cache):

@@ -17,7 +17,7 @@ from forged.scopes import CjkSource, CjkViews, Question, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until
-from tests.support.provider import FakeEmbedder, vector
+from tests.support.provider import FakeEmbedder
 
 THREAD = ThreadPoolExecutor(1)
 SWAPPED = BuildEvent("swapped", "/repo")
@@ -62,37 +62,6 @@ async def following(*memories) -> AsyncIterator[Roots]:
         await roots.views.close()
 
 
-async def test_only_memories_in_these_languages_are_embedded_and_found():
-    async with following(
-        memory("e", "tea at five"), memory("z", "下午喝茶"), memory("k", "차를 마신다")
-    ) as roots:
-        await until(lambda: len(roots.ids()) == 2)
-
-        assert set(await roots.found()) == {"k", "z"}
-        assert set(roots.embedder.texts) == {"下午喝茶", "차를 마신다", "茶"}
-        beside = roots.views.beside(roots.view)
-        assert beside is not None
-        assert [leg.dimension for leg in beside.maps[0].dense] == [12]
-
-
-async def test_where_nothing_is_in_these_languages_nobody_is_asked():
-    async with following(memory("e", "tea at five")) as roots:
-        await asyncio.sleep(0)
-
-        assert roots.views.beside(roots.view) is None
-        assert await roots.found() == []
-        assert roots.embedder.texts == []
-
-
-async def test_an_edit_embeds_what_is_new_and_nothing_twice():
-    async with following(memory("z", "下午喝茶"), memory("y", "部署之前备份")) as roots:
-        await until(lambda: len(roots.ids()) == 2)
-        roots.become(memory("z", "下午喝茶"), memory("x", "测试必须通过"))
-        await until(lambda: set(roots.ids()) == {"x", "z"})
-
-        assert sorted(roots.embedder.texts) == sorted(["下午喝茶", "部署之前备份", "测试必须通过"])
-
-
 async def test_what_the_view_has_no_more_is_not_found_though_the_map_beside_is_older():
     async with following(memory("z", "下午喝茶"), memory("y", "部署之前备份")) as roots:
         await until(lambda: len(roots.ids()) == 2)
@@ -110,21 +79,6 @@ async def test_a_version_in_english_takes_the_place_of_the_chinese_one_it_replac
         assert roots.embedder.texts.count("no tea any more") == 0
 
 
-async def test_another_model_behind_the_name_embeds_everything_anew():
-    async with following(memory("z", "下午喝茶")) as roots:
-        await until(lambda: roots.ids() == ["z"])
-        roots.embedder.model = "other"
-        roots.views.identity.renew()
-        roots.become(memory("z", "下午喝茶"), memory("y", "部署之前备份"))
-        await until(lambda: roots.embedder.texts.count("下午喝茶") == 2)
-        await until(lambda: len(roots.ids()) == 2)
-
-        beside = roots.views.beside(roots.view)
-        assert beside is not None
-        row = beside.maps[0].dense[0].row(1)
-        assert row.tolist() == pytest.approx(vector("other下午喝茶", 12).tolist())
-
-
 async def test_a_text_that_the_model_refuses_is_left_out_and_the_others_are_found():
     roots = Roots(memory("z", "下午喝茶"), memory("y", "部署之前备份"))
     roots.embedder.poison["部署之前备份"] = "bad_input"
@@ -134,18 +88,6 @@ async def test_a_text_that_the_model_refuses_is_left_out_and_the_others_are_foun
     task.cancel()
 
     assert await roots.found() == ["z"]
-
-
-async def test_a_model_that_fails_is_asked_again_with_the_next_change():
-    roots = Roots(memory("z", "下午喝茶"))
-    roots.embedder.down = "unreachable"
-    task = asyncio.create_task(roots.views.run())
-    roots.views.wake()
-    await until(lambda: roots.embedder.looks > 0)
-    roots.embedder.down = ""
-    roots.views.wake()
-    await until(lambda: roots.ids() == ["z"])
-    task.cancel()
 
 
 async def test_who_asks_the_same_query_at_once_shares_one_call_and_a_failure_is_not_kept():

@@ -42,29 +42,10 @@ def test_an_id_that_two_maps_hold_is_two_memories_and_a_scope_tells_which(scope,
     assert [found.content for _, found in VIEW.find("both", scope)] == contents
 
 
-def test_a_memory_of_no_map_is_not_found():
-    assert VIEW.find("gone") == ()
-
-
 def test_edges_lead_to_heads_of_their_own_map_and_never_into_nothing():
     assert list(VIEW.heads_led_to((0, "both"))) == [(0, "v2")]
     assert list(VIEW.heads_led_to((1, "u1"))) == []
     assert list(VIEW.heads_led_to((0, "gone"))) == []
-
-
-def test_a_chain_is_memories_oldest_first():
-    assert [m.id for m in VIEW.chain(REPO, "v1")] == ["v1", "v2"]
-
-
-def test_a_leg_is_there_if_one_map_has_it():
-    assert VIEW.legs == ("lexical", "dense")
-    assert View((REPO,)).legs == ("lexical",)
-    assert View(()).legs == ()
-
-
-def test_a_view_counts_all_rows():
-    assert len(VIEW) == 5
-    assert len(View(())) == 0
 
 
 # --- chains and hops in an answer ---------------------------------------------------------
@@ -94,29 +75,6 @@ def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
         ("v2", 0.9, ["v1"]),
         ("other", 0.5, []),
     ]
-
-
-def test_a_hop_leads_to_the_head_of_what_the_edge_names():
-    view = View(
-        (
-            vector_map(
-                [memory("a", "x", related=["v1"]), memory("v1", "x"), memory("v2", "x", supersedes="v1")]
-            ),
-        )
-    )
-
-    ranked = rank(view, candidates(view, ("a", 0.9)), top_k=10, hop_depth=1)
-
-    assert [(r.memory.id, r.via) for r in ranked] == [("a", "search"), ("v2", "hop")]
-
-
-def test_hops_are_at_most_as_many_as_were_asked_for():
-    spokes = [f"n{number:03}" for number in range(500)]
-    view = View((vector_map([memory("hub", "x", related=spokes), *(memory(name, "x") for name in spokes)]),))
-
-    ranked = rank(view, candidates(view, ("hub", 0.9)), top_k=7, hop_depth=3)
-
-    assert [r.via for r in ranked] == ["search"] + ["hop"] * 7
 
 
 def test_a_repositorys_memory_of_the_same_id_takes_neither_the_place_nor_the_chain_of_the_users():

@@ -50,7 +50,3 @@ def test_any_page_is_that_of_the_full_order(mine, theirs, start, count, every):
     whole = [(each, each.memories[row]) for each, own in rows for row in own]
     whole.sort(key=lambda item: (-time_ns(item[1].created_at), item[1].id))
     assert newest(rows, start, count) == whole[start : start + count]
-
-
-def test_no_map_has_no_page():
-    assert newest([], 0, 10) == []

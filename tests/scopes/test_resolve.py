@@ -17,7 +17,7 @@ from forged.counters import Metrics
 from forged.errors import WorkspaceError
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
-from forged.scopes.store import KEPT_S, MOST_KEPT, Resolver
+from forged.scopes.store import KEPT_S, Resolver
 from tests.support.clock import Clock, run
 
 # The worst for the parser that is allowed: 15 ms.
@@ -85,10 +85,6 @@ def test_a_workspace_in_a_repository_sees_its_root_before_the_users(home, repo):
         (str(home), Scope.USER),
     ]
     assert place.tops == (str(repo), str(home))
-
-
-def test_home_sees_the_user_root_alone(home):
-    assert [root.scope for root in resolved(home, home).roots] == [Scope.USER]
 
 
 async def test_a_workspace_that_is_no_directory_is_refused_each_time(home, tmp_path):
@@ -187,14 +183,6 @@ async def test_settings_are_never_older_than_five_seconds_however_often_they_wer
         assert (await resolver.resolve(str(repo / "inside"))).settings.retrieval_top_k == 14
 
 
-async def test_what_is_known_is_answered_without_giving_up_the_loop(home, repo):
-    async with resolving(home) as resolver:
-        first = await resolver.resolve(str(repo))
-        with pytest.raises(StopIteration) as there:
-            resolver.resolve(str(repo)).__await__().send(None)
-        assert first is there.value.value
-
-
 async def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(home, repo):
     with calls(WALKED) as looks:
         async with resolving(home) as resolver:
@@ -209,28 +197,3 @@ async def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(ho
 
 
 # --- bounds -------------------------------------------------------------------------------------------
-
-
-async def test_of_many_workspaces_the_oldest_are_forgotten_first(home, tmp_path):
-    places = [tmp_path / str(number) for number in range(MOST_KEPT + 1)]
-    for directory in places:
-        directory.mkdir()
-    with calls(WALKED) as looks:
-        async with resolving(home) as resolver:
-            for directory in places:
-                await resolver.resolve(str(directory))
-            before = looks.total()
-            await resolver.resolve(str(places[-1]))
-            assert looks.total() == before
-            await resolver.resolve(str(places[0]))
-            assert looks.total() == before + 1
-
-
-async def test_a_spelling_without_end_is_answered_and_not_kept(home, repo):
-    endless = str(repo) + "/." * 4096
-    with calls(WALKED) as looks:
-        async with resolving(home) as resolver:
-            first, second = [await resolver.resolve(endless) for _ in range(2)]
-
-    assert first.tops == second.tops
-    assert looks == {("resolve", False): 2}

@@ -103,24 +103,6 @@ def test_the_session_that_was_not_added_to_for_the_longest_makes_room_first():
     assert memories.size <= 3 * 5000
 
 
-def test_one_memory_that_is_larger_than_all_room_stays_alone():
-    memories = SessionMemories(clock=Clock(), most_bytes=6000)
-    memories.add(row("small", "s1"))
-    memories.add(row("x" * 10_000, "s2"))
-
-    assert texts(memories, "s1") == []
-    assert len(texts(memories, "s2")) == 1
-
-
-def test_the_same_text_twice_in_a_session_is_one_memory():
-    memories = SessionMemories(clock=Clock())
-    first = memories.add(row("the build is red"))
-
-    assert memories.add(row("the build is red")) == first
-    assert memories.add(row("the build is red", session="s2")) != first
-    assert len(texts(memories)) == 1
-
-
 def test_a_memory_of_an_id_that_is_there_takes_its_place_and_its_room():
     memories = SessionMemories(clock=Clock())
     first = memories.add(row("one"))
@@ -129,17 +111,6 @@ def test_a_memory_of_an_id_that_is_there_takes_its_place_and_its_room():
 
     assert memories.add(again) == again
     assert (texts(memories), memories.size, memories.sessions) == (["two"], size, 1)
-
-
-def test_a_memory_is_taken_away_by_its_id_or_by_what_it_says():
-    memories = SessionMemories(clock=Clock())
-    one, two = memories.add(row("the key is under the mat")), memories.add(row("tea at five", "s2"))
-
-    assert memories.remove(one.id) == one
-    assert memories.remove(one.id) is None
-    assert memories.remove_saying(lambda text: "tea" in text) == (two,)
-    assert list(memories.all()) == []
-    assert memories.size == 0
 
 
 def test_what_is_there_has_another_moment_whenever_it_is_something_else():
@@ -155,18 +126,3 @@ def test_what_is_there_has_another_moment_whenever_it_is_something_else():
 
     assert len(set(moments)) == 4
     assert memories.moment("s1") == moments[-1]
-
-
-def test_a_use_is_counted_until_the_memory_goes():
-    clock = Clock(100.0)
-    memories = SessionMemories(clock=clock)
-    kept = memories.add(row("one", now=100.0))
-
-    memories.use(kept.id)
-    clock.now = 160.0
-    memories.use(kept.id)
-    memories.use("mem_of_nobody")
-
-    assert msgspec.structs.astuple(memories.used(kept.id)) == (2, 160.0)
-    memories.remove(kept.id)
-    assert memories.used(kept.id).count == 0

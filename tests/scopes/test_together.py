@@ -13,7 +13,6 @@ from forged.map import compared
 from forged.scopes import FileSource, Question, View, file_search
 from tests.data.maps import vector_map
 from tests.data.memories import memory
-from tests.support.clock import turns
 
 NAMES = [f"m{number:02}" for number in range(40)]
 
@@ -87,13 +86,3 @@ async def test_searches_of_other_maps_are_not_mixed(products):
     assert max(products) <= 4
     right = [ids(await alone(mine, 0.1 * number)) for number in range(8)]
     assert [ids(rows) for rows in found] == right
-
-
-async def test_who_gives_up_is_not_compared(products):
-    view, searches = View((held(),)), Searches()
-    tasks = [searches.begin(view, 0.1 * number) for number in range(6)]
-    await asyncio.sleep(0)
-    tasks[-1].cancel()
-    await asyncio.wait(tasks)
-    await turns()
-    assert sum(products) == 5

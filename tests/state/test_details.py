@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from forged.errors import StoreError
-from forged.state import Begun, Detail, Detailing, Known, OwnFile, Said, State, details, problem_of, tables
+from forged.state import Begun, Detail, Detailing, Known, OwnFile, Said, State, problem_of
 from forged.state.details import MOST_BYTES, MOST_KEYS
 from tests.state.conftest import opened, raw
 
@@ -35,33 +34,6 @@ async def test_details_are_on_disk_with_the_write_they_are_of(tmp_path):
         assert state.details.of("/elsewhere", "mem_1") == Detail()
 
 
-async def test_a_write_that_is_not_on_record_has_no_details(tmp_path, monkeypatch):
-    real = tables.put
-
-    def failing(connection, table, *values):
-        if table == "requests":
-            raise StoreError("no space left")
-        real(connection, table, *values)
-
-    async with opened(tmp_path) as state:
-        with monkeypatch.context() as patched:
-            patched.setattr(tables, "put", failing)
-            with pytest.raises(StoreError, match="no space left"):
-                await wrote(state, Detailing(TOP, "mem_1", said=SAID), key="a")
-        assert state.details.of(TOP, "mem_1") == Detail()
-    async with opened(tmp_path) as state:
-        assert state.details.of(TOP, "mem_1") == Detail()
-
-
-async def test_a_request_that_comes_again_leaves_the_details_of_the_first(tmp_path):
-    async with opened(tmp_path) as state:
-        await wrote(state, Detailing(TOP, "mem_1", said=SAID), key="a")
-        assert await wrote(state, Detailing(TOP, "mem_1", said=Said("state")), key="a") == (
-            Known("digest", "mem_1"),
-        )
-        assert state.details.of(TOP, "mem_1") == DETAIL
-
-
 async def test_a_new_version_keeps_the_details_of_its_head_but_for_what_it_says(tmp_path):
     async with opened(tmp_path) as state:
         # Both in one transaction: the head of the second is not in memory yet.
@@ -72,25 +44,6 @@ async def test_a_new_version_keeps_the_details_of_its_head_but_for_what_it_says(
             Detailing(TOP, "mem_3", "mem_2"),
         )
         assert state.details.of(TOP, "mem_3") == Detail("learning", 0.1, {"topic": "debug"}, "claude")
-
-
-async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
-    async with opened(tmp_path) as state:
-        await wrote(state, Detailing(TOP, "mem_unsaid"))
-        await state.details.put(TOP, {"mem_unsaid_too": Detail()})
-        rows = await state._database.run(lambda connection: tuple(tables.rows(connection, "details")))
-    assert rows == ()
-
-
-async def test_of_too_many_memories_those_whose_details_were_put_last_keep_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(details, "MOST", 2)
-    async with opened(tmp_path) as state:
-        for number in range(4):
-            await wrote(state, Detailing(TOP, f"mem_{number}", said=SAID))
-        assert list(state.details.of_root(TOP)) == ["mem_2", "mem_3"]
-    monkeypatch.undo()
-    async with opened(tmp_path) as state:
-        assert list(state.details.of_root(TOP)) == ["mem_2", "mem_3"]
 
 
 async def test_of_what_is_forgotten_no_byte_stays(tmp_path):

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.state import CutCount, DeadEvent, Event, State, cut
-from forged.state.event_values import is_event_id, new_event_id
 from forged.text.forgetting import words_of
 from tests.files import syscalls
 from tests.state.conftest import documents, event, opened, raw
@@ -35,53 +34,6 @@ async def left(directory: Path) -> tuple[list[Event], list[Event]]:
 
 
 # --- events that wait -----------------------------------------------------------------------------------
-
-
-async def test_events_are_the_same_after_a_restart_come_once_and_in_the_order_of_their_acceptance(directory):
-    async with opened(directory) as state:
-        for number in (2, 11, 1):
-            assert await state.events.put(event(number))
-
-    async with opened(directory) as state:
-        assert state.events.left() == tuple(event(number) for number in (1, 2, 11))
-        assert state.events.left() == ()
-
-
-def test_ids_are_in_the_order_of_their_making_and_recognised():
-    ids = [new_event_id() for _ in range(100)]
-
-    assert [each[:23] for each in sorted(ids)] == [each[:23] for each in ids]
-    assert all(map(is_event_id, ids))
-    odd = ("", "ev_", "../ev_1", "ev_1/../../x", "ev_1\0", "mem_1", "ev_" + "1" * 65, "ev_1\n")
-    assert not any(map(is_event_id, odd))
-
-
-async def test_count_and_bytes_are_those_of_the_events_and_a_removed_one_leaves_nothing(directory):
-    async with opened(directory) as state:
-        await state.events.put(event(1))
-        await state.events.put_all([event(2), event(3)])
-        await decide(state, 1)
-        await decide(state, 3)
-        for _ in range(2):
-            await state.events.remove(event(3).id)
-        assert (state.events.documents(event(3).id), state.events.holds(event(3).id)) == (None, False)
-        count, size = state.events.count, state.events.bytes
-        assert (count, size > 400) == (2, True)
-
-    async with opened(directory) as state:
-        assert (state.events.count, state.events.bytes) == (count, size)
-        assert state.events.left() == (event(1), event(2))
-
-
-async def test_event_counts_as_stored_once_it_is_on_disk_and_takes_room_before(directory):
-    async with opened(directory) as state:
-        await state.events.put(event(1))
-        before = state.events.stored
-        storing = [asyncio.create_task(state.events.put(event(number))) for number in (1, 2)]
-        await asyncio.sleep(0)
-        assert (state.events.count, state.events.stored) == (2, before)
-        await asyncio.gather(*storing)
-        assert (state.events.count, state.events.bytes) == state.events.stored == (2, 2 * before[1])
 
 
 @pytest.mark.parametrize("cap", ["events", "bytes"])
@@ -155,14 +107,6 @@ async def test_event_that_was_given_up_is_dead_with_all_that_is_known_and_waits_
     assert await left(directory) == ([], [event()])
 
 
-async def test_event_of_memory_alone_can_be_given_up_and_the_dead_are_listed_oldest_first(state):
-    turns = [event(number, kind="turn") for number in (1, 2, 3)]
-    for item in (turns[2], *turns[:2]):
-        await state.events.give_up(item, "no")
-
-    assert [item.event for item in await state.events.dead()] == turns
-
-
 @pytest.mark.parametrize("decided", [documents(), None], ids=["decided", "undecided"])
 async def test_revived_event_waits_again_with_what_was_decided(directory, decided):
     async with opened(directory) as state:
@@ -174,15 +118,6 @@ async def test_revived_event_waits_again_with_what_was_decided(directory, decide
         assert (state.events.dead_count, state.events.count) == (0, 1)
 
     assert await left(directory) == ([event()], [])
-
-
-async def test_event_of_which_only_the_id_is_known_can_be_dropped_and_not_revived(state):
-    await state.events.give_up(Event(id=event().id, received_at=""), "unreadable")
-
-    assert await state.events.revive(event().id) is None
-    ids = ("ev_other", event().id, event().id)
-    assert [await state.events.drop(each) for each in ids] == [False, True, False]
-    assert state.events.dead_count == 0
 
 
 async def test_too_many_dead_cost_the_oldest_turns_and_nothing_else(state):
@@ -249,17 +184,6 @@ async def test_what_is_cut_while_it_is_journalled_is_not_on_disk_afterwards(dire
         await writing
         await state.erase_traces()
         assert b"harbour" not in raw(directory)
-
-
-def test_messages_keep_their_times_when_others_are_cut():
-    window = tuple(Utterance("user", text) for text in ("One.", "The harbour.", "Three."))
-    found = Event(window=window, heard_at=(1, 2, 3))
-
-    left = cut(found, None, [words_of("harbour")]).event
-    assert [(each.text, at) for each, at in zip(left.window, left.heard_at, strict=True)] == [
-        ("One.", 1),
-        ("Three.", 3),
-    ]
 
 
 # --- disks that are full, and kills ---------------------------------------------------------------------

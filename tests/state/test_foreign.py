@@ -39,11 +39,6 @@ def folder_instead(path: Path) -> None:
     path.mkdir()
 
 
-def test_what_the_daemon_keeps_there_is_not_foreign_nor_is_what_is_not_there(folder):
-    assert foreign(str(folder)) == ()
-    assert foreign(str(folder / "nowhere")) == ()
-
-
 @pytest.mark.parametrize(
     ("name", "make", "why"),
     [
@@ -75,13 +70,3 @@ def test_a_directory_that_others_can_change_is_named(folder):
     folder.chmod(0o777)
 
     assert foreign(str(folder)) == (f"{folder} can be changed by others; run: chmod go-w",)
-
-
-def test_of_many_things_five_are_named_and_the_rest_is_counted(folder):
-    for number in range(1200):
-        (folder / f"note-{number:04}").touch()
-
-    told = foreign(str(folder))
-
-    assert len(told) == 6
-    assert told[-1] == f"1,195 more things in {folder} are not forged's"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import unicodedata
 
@@ -24,16 +23,6 @@ TOP = "/repo"
 
 def digests(*texts: str) -> frozenset[str]:
     return frozenset(digest(TOP, text) for text in texts)
-
-
-def test_a_digest_is_short_hex_and_the_same_for_the_same_text_in_other_typography():
-    assert len(digest(TOP, "Use tabs.")) == 32
-    assert int(digest(TOP, "Use tabs."), 16)
-    assert digest(TOP, "Use tabs.") == digest(TOP, "  use **tabs**")
-    assert digest(TOP, "Use tabs, never spaces.") == digest(TOP, "use tabs — never spaces!")
-    assert digest(TOP, "Use tabs.") != digest(TOP, "Never use tabs.")
-    assert digest(TOP, "Use C++.") != digest(TOP, "Use C#.")
-    assert digest(TOP, "Use tabs.") != digest("/other", "Use tabs.")
 
 
 # All that Unicode calls Default_Ignorable_Code_Point and gives a meaning to, and controls.
@@ -98,38 +87,6 @@ async def test_what_could_not_be_written_is_said_and_holds_all_the_same(state):
     assert state.forgotten.digests() == digests("one")
 
 
-async def test_adding_nothing_asks_no_disk(state):
-    state._database.__class__ = FlakyDatabase
-    await state.forgotten.add(TOP, [])
-
-    assert "forgotten" not in state._database.asked
-
-
-async def test_the_newest_are_kept(directory):
-    async with opened(directory) as state:
-        forgotten = Forgotten(state._database, kept=10)
-        for number in range(40):
-            await forgotten.add(TOP, [f"text {number}"])
-            newest = digests(*(f"text {n}" for n in range(max(0, number - 9), number + 1)))
-            assert forgotten.digests() == newest
-        await forgotten.add(TOP, ["text 30"])  # again: it is among the newest
-        await forgotten.add(TOP, [f"new {number}" for number in range(9)])
-        kept = digests("text 30", *(f"new {number}" for number in range(9)))
-        assert forgotten.digests() == kept
-
-    async with opened(directory) as state:
-        assert state.forgotten.digests() == kept
-
-
-async def test_several_at_once_lose_nothing_to_each_other(directory):
-    texts = [f"text {number}" for number in range(50)]
-    async with opened(directory) as state:
-        await asyncio.gather(*(state.forgotten.add(TOP, [text]) for text in texts))
-
-    async with opened(directory) as state:
-        assert state.forgotten.digests() == digests(*texts)
-
-
 async def test_what_was_forgotten_may_be_said_again_after_a_week(state):
     now = [1_800_000_000.0]
     forgotten = Forgotten(state._database, clock=lambda: now[0])
@@ -175,20 +132,6 @@ async def test_a_text_that_holds_a_forgotten_one_as_sentences_counts_as_forgotte
     await state.forgotten.add(TOP, ["Use tabs, always."])
 
     assert state.forgotten.since((TOP,), text) is not None
-
-
-@pytest.mark.parametrize("text", ["Do not use tabs always.", "Use tabs. Always lint.", "always use tabs", ""])
-async def test_words_that_are_no_sentence_of_their_own_are_another_text(state, text):
-    await state.forgotten.add(TOP, ["Use tabs, always."])
-
-    assert state.forgotten.since((TOP,), text) is None
-
-
-async def test_a_forgotten_text_of_several_sentences_is_known_among_others(state):
-    await state.forgotten.add(TOP, ["Ports start at 9000. The proxy has 9001."])
-
-    assert state.forgotten.since((TOP,), "Hosts: a, b.\nPorts start at 9000.\nThe proxy has 9001.\nBye.")
-    assert state.forgotten.since((TOP,), "The proxy has 9001. Ports start at 9000.") is None
 
 
 async def test_a_long_text_costs_a_bounded_number_of_digests():

@@ -48,21 +48,6 @@ async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_fil
         assert [number for number in range(6) if state.heard.of(f"s{number}") != NOTHING] == [4, 5]
 
 
-async def test_a_file_with_more_sessions_than_may_be_known_is_cut_down_with_the_next_one(
-    directory, monkeypatch
-):
-    async with opened(directory) as state:
-        for number in range(5):
-            hears(state.heard, f"s{number}", float(number))
-        await state.events.put_all([], state.heard.pending())
-    monkeypatch.setattr(module, "MOST_SESSIONS", 2)
-    async with opened(directory) as state:
-        hears(state.heard, "new", 9.0)
-        await state.events.put_all([], state.heard.pending())
-
-        assert await in_file(state) == {"s4", "new"}
-
-
 async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_not_written_at_once(
     directory, monkeypatch
 ):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from forged.state import Given, InjectedTurn
 from forged.state.database import Database
-from forged.state.injections import KEPT_S, MOST, Injections
+from forged.state.injections import KEPT_S, Injections
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
 
@@ -35,23 +35,6 @@ def test_newest_come_first_and_go_after_thirty_days():
     assert [each.turn_id for each in kept.listed()] == ["u"]
     clock.now = NOW + KEPT_S + 9
     assert kept.listed() == ()
-
-
-def test_of_too_many_the_newest_are_left():
-    kept = Injections(Database(""), Clock(NOW))
-    for number in range(MOST + 2):
-        kept.add(replace(TURN, at=NOW + number))
-
-    assert len(kept.listed()) == MOST
-    assert kept.listed()[-1].at == NOW + 2
-
-
-def test_names_of_an_agent_are_one_short_line():
-    kept = Injections(Database(""), Clock(NOW))
-    kept.add(replace(TURN, session_id="s" * 5000, turn_id="one\ntwo\u202e"))
-
-    (one,) = kept.listed()
-    assert (len(one.session_id), one.turn_id) == (200, "one two")
 
 
 async def test_it_outlives_the_daemon_and_is_lost_with_nothing_else(directory):

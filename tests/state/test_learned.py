@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from forged.errors import StoreError
 from forged.state import Progress
 from forged.state import learned as module
 from tests.state.conftest import event, opened
@@ -26,15 +25,6 @@ async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
         assert state.learned.marks("codex") == {"s1": ""}
 
 
-async def test_what_cannot_be_stored_is_not_known(directory):
-    async with opened(directory) as state:
-        bad = event(text="\udcff")
-        with pytest.raises(StoreError):
-            await state.events.put_all([bad], state.learned.change({"k": progress(1)}))
-    async with opened(directory) as state:
-        assert state.learned.get("k") is None
-
-
 @pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 20)])
 async def test_of_too_many_the_oldest_are_known_no_more_also_in_the_file(
     directory, monkeypatch, limit, value
@@ -48,11 +38,3 @@ async def test_of_too_many_the_oldest_are_known_no_more_also_in_the_file(
     monkeypatch.undo()
     async with opened(directory) as state:
         assert [number for number in range(4) if state.learned.get(f"k{number}")] == [2, 3]
-
-
-async def test_what_is_set_again_is_the_newest(directory):
-    async with opened(directory) as state:
-        for key, number in (("a", 1), ("b", 2), ("a", 3)):
-            await state.learned.store({key: progress(number, mark="more" * (number == 3))})
-        assert list(state.learned) == ["b", "a"]
-        assert state.learned.marks("claude") == {"s2": "", "s3": "more"}

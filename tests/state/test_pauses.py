@@ -79,12 +79,3 @@ async def test_a_resumption_that_cannot_be_written_does_not_happen(directory, to
 
     async with opened(directory) as state:
         assert state.pauses.listed() == (top or "*",)
-
-
-async def test_a_pause_that_was_asked_for_before_the_file_was_open_holds_when_it_is(directory):
-    state = State(str(directory), a_governor())
-    with pytest.raises(StoreError, match="is not open"):
-        await state.pauses.set(REPO, True)
-    await state._open()
-    assert state.pauses.listed() == (REPO,)
-    await state.close()

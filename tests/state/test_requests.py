@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from forged.errors import StoreError
-from forged.state import Begun, Known, OwnFile, State, trust
+from forged.state import Begun, Known, OwnFile
 from forged.state.requests import KEPT_S, Requests
-from tests.state.conftest import a_governor, opened
+from tests.state.conftest import opened
 from tests.support.clock import PATIENCE_S
 
 HERE = "1:2:3"
@@ -56,19 +56,6 @@ async def test_a_row_and_its_own_file_are_one_transaction(tmp_path, monkeypatch)
         assert not state.trust.own(HERE)
 
 
-async def test_of_too_many_own_files_those_written_last_are_known_and_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "MOST_OWN", 2)
-    async with opened(tmp_path) as state:
-        for number in range(4):
-            await put(state.requests, begun("", f"mem_{number}"))
-        assert set(state.trust.own(HERE)) == {"mem_2", "mem_3"}
-        assert state.trust.hashes(HERE) == {"sha of mem_2", "sha of mem_3"}
-    monkeypatch.undo()
-    async with opened(tmp_path) as state:
-        assert set(state.trust.own(HERE)) == {"mem_2", "mem_3"}
-        assert state.trust.hashes(HERE) == {"sha of mem_2", "sha of mem_3"}
-
-
 async def test_a_key_is_known_for_a_day(tmp_path):
     now = 1_000_000.0
     async with opened(tmp_path) as state:
@@ -105,11 +92,3 @@ async def test_threads_that_wait_together_share_a_transaction(tmp_path):
         go.set()
         assert await asyncio.gather(*waiting) == [(None,)] * 20
         assert transactions == 1
-
-
-async def test_a_state_that_is_closed_says_so_to_everybody(tmp_path):
-    state = State(str(tmp_path), a_governor())
-    await state.close()
-
-    with pytest.raises(StoreError, match="is closed"):
-        await put(state.requests, begun("a", "mem_1"))

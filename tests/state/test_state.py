@@ -12,8 +12,7 @@ from forged.errors import StoreError
 from forged.state import State
 from forged.state.digests import digest
 from tests.state.conftest import a_governor, event, opened, raw
-from tests.state.flaky import FlakyDatabase
-from tests.support.clock import later, turns, until
+from tests.support.clock import later
 
 
 def spent(governor) -> list[tuple[str, int]]:
@@ -32,39 +31,6 @@ async def test_spending_is_written_at_the_end_and_added_to_after_a_restart(direc
 
     async with opened(directory, third):
         assert spent(third) == [("capture", 5), ("hyde", 10)]
-
-
-async def test_spending_is_written_every_five_seconds_and_only_when_there_is_some(directory):
-    governor = a_governor()
-    async with opened(directory, governor) as state:
-        state._database.__class__ = FlakyDatabase
-        saved = lambda: state._database.asked.count("spending")  # noqa: E731
-        await later(5.1)
-        await until(lambda: state._copied_at > 0 and (directory / "state.copy").exists())
-        assert saved() == 0
-        governor.spend("hyde", prompt_tokens=3)
-        await turns()
-        assert saved() == 0
-        await later(5.1)
-        await until(saved)
-        await later(5.1)
-        await state.pauses.set("/srv/repo", True)  # after what was begun
-        assert saved() == 1
-
-
-async def test_spending_that_cannot_be_written_is_warned_of_once_and_written_later(directory, caplog):
-    first, second = a_governor(), a_governor()
-    async with opened(directory, first) as state:
-        state._database.__class__ = FlakyDatabase
-        state._database.failing = frozenset({"spending"})
-        for _ in range(3):
-            first.spend("hyde", prompt_tokens=5)
-            await state.spending.save()
-        assert caplog.text.count("rows are in memory only table=spending") == 1
-        state._database.failing = frozenset()
-
-    async with opened(directory, second):
-        assert spent(second) == [("hyde", 15)]
 
 
 async def test_only_spending_does_not_wait_for_the_disk(directory):

@@ -8,14 +8,12 @@ import time
 import msgspec
 import pytest
 
-from forged.errors import StoreError
 from forged.memory import utc
 from forged.state import Document
 from forged.state.database import Database
 from forged.state.to_review import HELD_S, ToReview
 from forged.text.forgetting import words_of
 from tests.state.conftest import ROOTS, documents, opened, raw
-from tests.state.flaky import FlakyDatabase
 
 NOW = 1_800_000_000.0
 
@@ -55,16 +53,6 @@ def waiting(tmp_path):
     return lambda **given: ToReview(database, **given)
 
 
-async def test_of_too_many_the_oldest_go_and_the_same_words_wait_once(waiting):
-    kept = waiting(most=3, clock=lambda: NOW)
-    assert await kept.add([proposal(n, at=NOW - 100 + n) for n in range(4)]) == tuple(
-        f"mem_{n}" for n in range(4)
-    )
-    assert ids(kept) == ["mem_1", "mem_2", "mem_3"]
-    assert await kept.add([proposal(9, "order 2"), proposal(8, "order 2", root=ROOTS[1])]) == ("mem_8",)
-    assert ids(kept) == ["mem_2", "mem_3", "mem_8"]
-
-
 async def test_what_nobody_looked_at_for_a_month_is_gone(waiting):
     clock = [NOW]
     kept = waiting(clock=lambda: clock[0])
@@ -89,16 +77,6 @@ async def test_what_was_learned_neither_pushes_out_nor_is_pushed_out(waiting):
 
     assert sorted(ids(kept)) == [f"mem_{n}" for n in (0, 1, 2, 3, 4, 6, 7, 8, 9)]
     assert kept.learned == 7
-
-
-async def test_what_was_learned_waits_a_month_from_then_on_however_old_it_is(waiting):
-    clock = [NOW]
-    kept = waiting(clock=lambda: clock[0])
-    await kept.add([learned(1)])
-    clock[0] = NOW + HELD_S - 1
-    assert ids(kept) == ["mem_1"]
-    clock[0] = NOW + HELD_S + 1
-    assert ids(kept) == []
 
 
 async def test_of_two_that_wait_the_one_that_replaces_takes_the_place_of_the_other(directory):
@@ -164,11 +142,3 @@ async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_pat
                 gate.set()
 
     assert ids(kept) == ["mem_2", "mem_3", "mem_4"]
-
-
-async def test_what_cannot_be_written_does_not_wait(state):
-    state._database.__class__ = FlakyDatabase
-    state._database.failing = frozenset({"to_review"})
-    with pytest.raises(StoreError):
-        await state.to_review.add([proposal(1, at=time.time())])
-    assert state.to_review.of() == ()

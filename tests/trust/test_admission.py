@@ -95,13 +95,6 @@ async def test_a_withheld_file_with_the_id_of_one_that_counts_does_not_hide_it(t
         ]
 
 
-async def test_of_the_user_s_own_root_everything_counts(home, tmp_path):
-    put(home, *HOSTILE)
-    async with opened(tmp_path / "state") as state:
-        _, admitted = await TrustRegistry(state).look(Root(str(home), Scope.USER))
-    assert {each.id for each in admitted.memories} == NAMES
-
-
 # --- trusted --------------------------------------------------------------------------------------------
 
 
@@ -308,25 +301,6 @@ async def test_roots_below_a_directory_are_those_with_memories_whether_seen_or_n
         assert [len(each.withheld) for each in found] == [1, 1, 1]
         with pytest.raises(WorkspaceError):
             await one.trust.under(str(tmp_path / "nowhere"), home)
-
-
-async def test_every_root_that_was_seen_is_known_with_its_counts(tmp_path):
-    theirs = upstream(tmp_path / "theirs")
-    ours = clone(theirs, tmp_path / "ours")
-    async with person(tmp_path / "state") as one:
-        await one.trust.describe(str(theirs))
-        await one.trust.trust(str(ours), "pin")
-        put(ours, memory("new", "not accepted"))
-        shown = {
-            each.top: (each.state, each.mode, each.branch, each.accepted, len(each.withheld))
-            for each in await one.trust.known()
-        }
-        assert shown == {
-            str(ours): ("trusted", "pin", "refs/heads/main", 1, 1),
-            str(theirs): ("unknown", "", "", 0, 1),
-        }
-        shutil.rmtree(theirs)
-        assert [each.top for each in await one.trust.known()] == [str(ours)]
 
 
 async def test_while_the_state_is_in_doubt_nobody_is_trusted(tmp_path):

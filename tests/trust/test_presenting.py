@@ -38,13 +38,6 @@ def with_origin(one, origin):
     return msgspec.structs.replace(one, origin=origin)
 
 
-def test_a_memory_without_a_secret_is_shown_as_it_is():
-    source = memory("mem_1", "push to staging")
-
-    assert looked_at(source).memories[0] is source
-    assert looked_at(source).with_secrets == ()
-
-
 def test_a_memory_with_a_secret_is_shown_without_it_and_says_what_is_left_out():
     (shown,) = looked_at(memory("mem_1", TOLD)).memories
 
@@ -131,13 +124,6 @@ def test_what_was_looked_at_is_not_looked_at_again_and_a_change_in_the_middle_is
     assert after.memories[4].content == f"{CLEAN} four"
     fewer = looked_at(*sources[:3], *sources[6:], before=after)
     assert fewer.memories == after.memories[:3] + after.memories[6:]
-
-
-def test_nothing_is_kept_that_was_decided_while_nobody_knew_what_is_on_record():
-    source = with_origin(memory("mem_1", "push to staging"), "typed")
-    unsure = looked_at(source, is_sure=False)
-
-    assert looked_at(source, own=[recorded(source)], before=unsure).memories[0].origin == "typed"
 
 
 async def test_what_counts_of_the_user_and_of_a_repository_comes_without_secrets(tmp_path):

@@ -16,17 +16,13 @@ from forged.capture.head import (
     SIGNS,
     HeadFile,
     Judge,
-    Leanings,
     Numbers,
     chosen,
-    head,
-    score,
     signs,
     units,
 )
 from forged.capture.statements import statements
 from forged.conversation import Utterance
-from forged.memory import Category, Scope
 from forged.text.linear import Linear, Weights
 from forged.text.pieces import SIZE, pieces
 from tests.training import data
@@ -61,15 +57,6 @@ def test_what_is_fitted_is_what_the_worker_reckons(size):
     assert np.allclose(found, more.of(rows), atol=0.1)
 
 
-def test_the_same_data_give_the_same_numbers_and_one_of_several_kinds_is_enough():
-    rows, right = _learnt()
-    kinds = np.stack([right, right, 1 - right], 1)  # each that is right may be of two kinds
-    once, again = (fit(rows, kinds, np.ones(len(right)), size=SIZE) for _ in range(2))
-    assert [each.weights() for each in once] == [each.weights() for each in again]
-    either, neither = np.maximum(once[0].of(rows), once[1].of(rows)), once[2].of(rows)
-    assert ((either > neither) == (right > 0)).all()
-
-
 TEXTS = [
     *(f"always use {word} here" for word in ("tabs", "pnpm", "uv", "ruff")),
     *("fix it", "why?", "ok", "go on"),
@@ -95,33 +82,6 @@ def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
     found = Judge(numbers).leanings("whatever")
     assert found.keep == pytest.approx(2.0 + math.log(math.exp(2.0) + 1.0))
     assert (found.asks, found.kind) == (0.0, "rule")
-
-
-@pytest.mark.parametrize(
-    ("kind", "of_person", "of_repository"),
-    [
-        ("correction", Category.CORRECTIONS, Category.CORRECTIONS),
-        ("fact", Category.USER_FACTS, Category.PROJECT_CONVENTIONS),
-        ("decision", Category.CODING_PREFERENCES, Category.ARCHITECTURAL_DECISIONS),
-        ("rule", Category.CODING_PREFERENCES, Category.PROJECT_CONVENTIONS),
-        ("explicit", Category.CODING_PREFERENCES, Category.PROJECT_CONVENTIONS),
-    ],
-)
-def test_kind_and_scope_make_the_category(kind, of_person, of_repository):
-    found = Leanings(0.0, 0.0, 0.0, kind)
-    assert (found.category(Scope.USER), found.category(Scope.REPO)) == (of_person, of_repository)
-
-
-def test_a_row_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="a row of 3 numbers for one of 1152"):
-        head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
-
-
-def test_pieces_are_places_in_the_table_and_signs_are_as_many_as_are_said():
-    assert all(0 <= place < SIZE for place in pieces("以后都用制表符, always 4 of them"))
-    assert len(signs("x")) == SIGNS
-    assert pieces("Port 8080") == pieces("port 9191"), "numbers and capitals make no difference"
-    assert pieces("") == ()
 
 
 def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence():
@@ -168,10 +128,3 @@ def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
 
 def _units(text: str):
     return units(statements([Utterance("user", text)]))
-
-
-def test_a_sentence_that_is_likely_not_meant_is_not_kept_for_its_message():
-    (unit,) = _units("We use pnpm.")
-    long = msgspec.structs.replace(unit, around=LONG)
-    assert score(long, {"We use pnpm.": 1.0, LONG: 9.0}.__getitem__) == 5.0
-    assert score(long, {"We use pnpm.": -1.0, LONG: 9.0}.__getitem__) == -1.0

@@ -5,14 +5,13 @@ import hashlib
 import time
 import tomllib
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from forged.capture.rules.engine import LONGEST, RuleClassifier, proposals_in
-from forged.capture.values import Classified, Proposal, Usage
+from forged.capture.rules.engine import RuleClassifier
+from forged.capture.values import Classified, Proposal
 from forged.conversation import Speaker, Utterance
 from forged.memory import Category, Memory, Scope
 from forged.state import Event
@@ -103,17 +102,6 @@ def scored(messages: Sequence[Labelled]) -> Score:
 # --- the labelled messages ----------------------------------------------------------------------------
 
 
-def test_labelled_messages_are_many_and_of_all_kinds():
-    first = [message for message in labelled() if not message.probe]
-    worthy = [message for message in first if message.keep]
-    assert len(worthy) >= 90
-    assert len(first) - len(worthy) >= 90
-    assert {message.scope for message in worthy} == {Scope.REPO, Scope.USER}
-    for category in Category:
-        assert sum(message.category == category for message in worthy) >= 8
-    assert len({message.text for message in labelled()}) == len(labelled())
-
-
 def test_precision_is_above_nine_tenths_in_both_halves(capsys):
     halves = {
         "development": [message for message in labelled() if not message.is_held_out],
@@ -138,85 +126,7 @@ def test_precision_is_above_nine_tenths_in_both_halves(capsys):
 # --- what is read ---------------------------------------------------------------------------------------
 
 
-def test_calls_nothing_and_costs_nothing():
-    assert classified(PNPM).usage == Usage()
-
-
-def test_assistant_is_not_heard():
-    assert classified(PNPM, speaker="assistant").proposals == ()
-
-
 PATHLIB, MOCK = "Always use pathlib.", "We never mock the database."
-PASTE = "$ make lint\nerror: always use tabs"
-PLAN = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
-
-
-HALVES = (
-    "In this repo migrations are written by hand, and they are reviewed",
-    "by two people, never by one.",
-)
-
-
-def long_sentence(length: int) -> str:
-    return f"Always use {'x' * (length - 12)}."
-
-
-# What is said, message by message, and what is kept of it.
-WINDOWS: dict[str, tuple[tuple[str, ...], list[str]]] = (
-    {
-        "in the order of the window": ((PATHLIB, "thanks", MOCK), [PATHLIB, MOCK]),
-        "two of one message": ((f"{PATHLIB} {MOCK}",), [PATHLIB, MOCK]),
-        "behind a fence": ((f"look\n```\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
-        "behind a fence of tildes": ((f"look\n~~~~\nWe always use tabs.\n~~~~\n{PATHLIB}",), [PATHLIB]),
-        "behind a named fence": ((f"look\n```python\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
-        "before a fence that is never closed": ((f"{PATHLIB}\n```\nWe always use tabs.",), [PATHLIB]),
-        "own words before a paste": ((f"{PATHLIB}\n\n{PASTE}",), [PATHLIB]),
-        "own words after a paste": ((f"{PASTE}\n\n{PATHLIB}",), [PATHLIB]),
-        "ends of what nobody typed": ((f"{PATHLIB}\n\n{PLAN}\n\n{MOCK}",), [PATHLIB, MOCK]),
-        "a line wrapped by an editor": (("\n".join(HALVES),), [" ".join(HALVES)]),
-        "a redacted sentence": (("Always use the key [redacted] for staging.",), []),
-        "the longest sentence": ((long_sentence(LONGEST),), [long_sentence(LONGEST)]),
-        "one that is too long": ((long_sentence(LONGEST + 1),), []),
-        "replaced in the same window": (("We use npm for packages.", "ok", PNPM), [PNPM]),
-        "the last message taken back": ((PATHLIB, MOCK, "never mind"), [PATHLIB]),
-        "taken back at once": (("We always write tests in this repo. Not.",), []),
-        "an order of this moment": (("Every handler in our API must log. Implement that.",), []),
-        "taken back between": ((f"{PATHLIB} Scratch that. {MOCK}",), [MOCK]),
-        "taken back for the right statement": (
-            ("We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"),
-            ["We deploy from tags, never from main."],
-        ),
-    }
-    | {
-        f"taken back with {words}": ((PATHLIB, words), [])
-        for words in (
-            *("never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"),
-        )
-    }
-    | {
-        f"pasted or quoted {number}": ((pasted,), [])
-        for number, pasted in enumerate(
-            (
-                "> We always use tabs.",
-                "    We always use tabs.",
-                "+We always use tabs.",
-                "# We always use tabs.",
-                "$ make lint\nWe always use tabs.",
-                "2024-05-01 12:00:01 INFO start\nWe always use tabs.",
-                "- We always use tabs.",
-                "1. We always use tabs.",
-                "WARNING: x\nWe always use tabs.",
-                "The README says:\n\nWe always use tabs.",
-                'it logs "Bye. We always use tabs. Hello." on exit',
-            )
-        )
-    }
-)
-
-
-@pytest.mark.parametrize(("window", "found"), WINDOWS.values(), ids=WINDOWS.keys())
-def test_what_a_person_says_to_last_is_kept_and_nothing_else(window, found):
-    assert kept(*window) == found
 
 
 # --- what is kept of a sentence -------------------------------------------------------------------------
@@ -241,15 +151,6 @@ def test_what_a_person_says_to_last_is_kept_and_nothing_else(window, found):
 )
 def test_content_is_the_sentence_without_what_is_only_manner(said, content):
     assert only(said).content == content
-
-
-def test_word_that_is_alone_in_its_sentence_counts_for_the_next():
-    assert only("Wrong. Our ids are called keys, not tokens.").category == Category.CORRECTIONS
-
-
-def test_same_words_belong_to_the_person_or_to_the_project():
-    assert only("I always use pathlib.").scope == Scope.USER
-    assert only("In this repo, I always use pathlib.").scope == Scope.REPO
 
 
 @pytest.mark.parametrize(
@@ -284,51 +185,6 @@ def test_an_order_about_the_person_or_all_projects_holds_everywhere(order):
     assert only(order).scope == Scope.USER
 
 
-ONWARD = {
-    "en": (
-        "From now on",
-        "we deploy with make ship",
-        "our API paginates with cursors",
-        "all dates are ISO 8601",
-    ),
-    "de": (
-        "Ab jetzt",
-        "deployen wir mit make ship",
-        "paginiert unsere API mit Cursorn",
-        "sind alle Daten ISO 8601",
-    ),
-    "es": ("A partir de ahora", "desplegamos con make ship", "nuestra API pagina con cursores"),
-    "fr": ("Désormais", "on déploie avec make ship", "notre API pagine avec des curseurs"),
-    "pt": ("A partir de agora", "fazemos deploy com make ship", "o servidor de staging é o stage2"),
-    "zh": ("从现在起", "我们用 make ship 部署", "所有日期都用 ISO 8601"),
-    "ja": ("今後は", "make shipでデプロイします", "日付はすべてISO 8601です"),
-}
-REPORTS = {
-    "en": ("it fails with a 500", "the tests are failing", "every request returns a 500", "nothing works"),
-    "de": ("schlägt der Build fehl", "kommt bei jedem Aufruf ein Fehler"),
-    "es": ("falla con un 500", "sale un error en cada llamada"),
-    "fr": ("ça plante à chaque appel", "il y a une erreur au démarrage"),
-    "pt": ("falha com um 500", "dá erro em todas as chamadas"),
-    "zh": ("每次都报错", "请求都失败了"),
-    "ja": ("エラーが出ます", "毎回失敗する"),
-}
-
-
-@pytest.mark.parametrize("language", ONWARD)
-def test_how_things_are_done_from_now_on_is_kept_whatever_the_verb(language):
-    begins, *clauses = ONWARD[language]
-    for comma, clause in product(("", ","), clauses):
-        blank = "" if language in {"zh", "ja"} else " "
-        assert only(f"{begins}{comma}{blank}{clause}").scope == Scope.REPO
-
-
-@pytest.mark.parametrize("language", ONWARD)
-def test_what_only_reports_since_when_is_not_kept(language):
-    for clause in REPORTS[language]:
-        blank = "" if language in {"zh", "ja"} else " "
-        assert proposals_in(f"{ONWARD[language][0]}{blank}{clause}.") == []
-
-
 # --- superseding ----------------------------------------------------------------------------------------
 
 
@@ -361,16 +217,6 @@ def test_statement_supersedes_what_it_does_away_with(said):
 )
 def test_nothing_is_superseded_without_one_plain_rival(heads):
     assert only(PNPM, *heads).supersedes == ""
-
-
-def test_memories_are_looked_up_only_for_a_statement_that_may_replace_one():
-    looks = []
-    classifier = RuleClassifier(lambda *asked: looks.append(asked) or [])
-    for text in ("We use pnpm for packages here.", "We use pnpm instead of npm here."):
-        event = Event(window=(Utterance("user", text),))
-        asyncio.run(classifier.classify(event, (), deadline=0.0, attempts=0))
-
-    assert looks == [(event.id, ["npm"])]
 
 
 def test_addition_supersedes_nothing():

@@ -13,7 +13,6 @@ from forged.capture.rules.engine import proposals_in
 from forged.capture.rules.lasting import Kind, Veto, lasting, signs, speaks_against
 from forged.capture.rules.patterns import any_of, plain
 from forged.memory import Category, Scope
-from tests.training import data
 
 LANGUAGES = {"de", "en", "es", "fr", "ja", "pt", "zh"}
 ENTRIES = [
@@ -89,12 +88,6 @@ def test_what_stands_beside_a_sentence_speaks_against_it():
     assert proposals_in(f"{rule}. I am glad about that. 🙄") == []
 
 
-def test_accents_and_code_make_no_difference():
-    said = "en este proyecto no usamos `yarn dlx`, aquí todo va con pnpm y nunca con npm"
-    assert lasting(said) is lasting(said.replace("í", "i").replace("`yarn dlx`", "`x`")) is not None
-    assert plain("Über `A B` ’n’ がぎ") == "uber `x` 'n' がぎ"
-
-
 @pytest.mark.parametrize(
     "patterns", [(r"\bab|cd\b", r"\b(?:e|f)g"), (r"[|(]x", r"\(a|b\|c", r"\b"), (r"^a", r"(?<=b)\bc|d")]
 )
@@ -117,15 +110,3 @@ def test_a_secret_is_not_kept_whatever_lasts():
         proposals_in("bei uns gilt immer: das password is hunter2, nie ein anderes, auch nicht in staging")
         == []
     )
-
-
-def test_signs_are_right_about_sentences_to_learn_from():
-    """Every fifth: of what the signs keep nineteen of twenty are right, and it is more than a fifth."""
-    counts = Counter[tuple[bool, bool]]()
-    for file in sorted((data.DATA / "statements").glob("*.tsv")):
-        for line in file.read_text(encoding="utf-8").splitlines()[::5]:
-            kind, _, _, text, _ = line.split("\t")
-            if kind not in {"explicit", "pasted", "assistant_says"}:
-                counts[kind in data.KEPT, lasting(text) is not None] += 1
-    assert counts[True, True] >= 0.95 * (counts[True, True] + counts[False, True])
-    assert counts[True, True] >= 0.2 * (counts[True, True] + counts[True, False])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.capture.rules import slots
 from forged.capture.rules.slots import Names
-from tests.faults.amount import times
 
 with open(slots.FILE, "rb") as _file:
     _LISTS = tomllib.load(_file)
@@ -68,13 +66,6 @@ def test_several_lists_are_searched_at_once_and_each_finds_its_own(data):
         assert [each[1:] for each in found if each[0] == place] == [
             each[1:] for each in Names(names).found_in(text)
         ]
-
-
-@pytest.mark.parametrize("length", [100, times(100_000, 10_000)])
-def test_a_long_text_is_searched_to_its_end(length):
-    text = "word " * length + "postgres"
-
-    assert [text[start:end] for _, start, end in Names(NAMES).found_in(text)] == ["postgres"]
 
 
 def test_names_are_replaced_and_the_text_between_them_stays():

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from forged.capture.rules.requests import asks, behind_request, without_request, wordings
+from forged.capture.rules.requests import asks, behind_request, wordings
 from tests.training import data
 
 WORDINGS = [pytest.param(each, id=f"{each.kind} {each.language}: {each.name}") for each in wordings()]
@@ -19,14 +19,6 @@ def test_wording_takes_its_example_and_not_its_near_miss(wording):
     assert asks(wording.yes) is (wording.kind in {"asks", "polite"})
 
 
-def test_every_language_has_wordings_of_both_kinds():
-    found = {(each.kind, each.language) for each in wordings()}
-    assert {(kind, language) for kind in ("asks", "polite", "not") for language in LANGUAGES} <= found
-
-
-LANGUAGES = ("de", "en", "es", "fr", "ja", "pt", "zh")
-
-
 def test_requests_are_told_from_what_only_reads_like_one():
     """Of every fourth sentence in seven languages: nine of ten requests, and 1 % of the others."""
     counts = Counter[tuple[bool | None, bool]]()
@@ -37,26 +29,9 @@ def test_requests_are_told_from_what_only_reads_like_one():
     assert counts[False, True] / others <= 0.01
 
 
-def test_a_request_is_seen_at_both_ends_of_a_long_message():
-    middle = "und dann ging es weiter. " * 100
-    assert asks(f"merk dir: Beträge sind Cent. {middle}")
-    assert asks(f"{middle}merk dir: Beträge sind Cent.")
-
-
 def test_accents_make_no_difference():
     assert asks("ajoute a ta memoire : pnpm partout")
     assert asks("coloca na tua memoria que uso fish")
-
-
-def test_a_polite_question_asks_and_a_question_about_memory_does_not():
-    assert asks("Kannst du dir merken, dass Beträge Cent sind?")
-    assert asks("记住：金额一律用分，记住了吗？")
-    assert not asks("can you remember what we decided?")
-    assert not asks("hast du dir gemerkt, wo der Port steht?")
-
-
-def test_words_that_ask_are_cut_out_of_what_is_asked():
-    assert without_request("Remember: amounts are cents").strip(" :") == "amounts are cents"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from forged.capture.rules.engine import proposals_in, without_lead_ins
-from forged.capture.rules.patterns import FILE, Flag, Patterns, fill_in, patterns, word_patterns
+from forged.capture.rules.patterns import FILE, Flag, Patterns, fill_in, word_patterns
 from forged.memory import Category
 
 # Tables whose patterns are looked for anywhere; those of the others have to match at the start.
@@ -91,16 +91,3 @@ def test_every_table_is_used():
 def test_every_word_is_used():
     written = Path(FILE).read_text(encoding="utf-8")
     assert [word for word in WORDS if f"{{{word}}}" not in written] == []
-
-
-def test_word_without_a_list_is_an_error():
-    with pytest.raises(KeyError):
-        fill_in("we {unheard_of}", WORDS)
-
-
-def test_counts_are_no_words():
-    assert fill_in("a{2} b{2,80} {here}{0,1}", {"here": "(?:x)"}) == "a{2} b{2,80} (?:x){0,1}"
-
-
-def test_patterns_are_read_once():
-    assert patterns() is patterns()

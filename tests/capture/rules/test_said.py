@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 import pytest
 
-from forged.capture import authorship as prose
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier, is_urgent
 from forged.capture.values import Classified
@@ -71,21 +70,7 @@ def test_requests_and_corrections_of_every_language_are_judged_at_once(text):
     assert is_urgent([text])
 
 
-@pytest.mark.parametrize(
-    "text", ["bau das um", "向こうを見て", "and the tests?", "ça marche pas", "ok, sigue"]
-)
-def test_what_is_neither_waits_for_its_batch(text):
-    assert not is_urgent([text])
-
-
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_a_request_beside_a_long_log_is_not_to_wait(where):
     log, asked = "10:03 GET /orders 200\n" * 10_000, "Please remember: we deploy on Tuesdays."
     assert is_urgent([f"{asked}\n\n{log}" if where == "first" else f"{log}\n\n{asked}"])
-
-
-def test_of_a_long_message_both_ends_are_read(monkeypatch):
-    read = list[str]()
-    monkeypatch.setattr(prose, "pieces", lambda text: read.append(text) or ())
-    is_urgent(["x" * 250_000])
-    assert sum(map(len, read)) <= 6_000

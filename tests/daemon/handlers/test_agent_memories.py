@@ -55,14 +55,6 @@ async def test_an_agents_memory_is_a_file_in_the_agents_own_directory(home, repo
     assert (home / ".forge/agents/claude").stat().st_mode & 0o077 == 0
 
 
-async def test_it_is_the_same_in_every_workspace(home, repo):
-    other = repo.with_name("other")
-    (other / ".git").mkdir(parents=True)
-    async with assembled(home) as parts:
-        written = await remembered(parts, repo, "text")
-        assert (await shown(parts, other, written)).content == "text"
-
-
 async def test_details_are_shown_with_it_and_kept_by_its_next_version(home, repo):
     told = {"memory_type": "state", "importance": 0.25, "metadata": {"topic": "debug", "n": [1, {"a": None}]}}
     async with assembled(home) as parts:
@@ -97,18 +89,6 @@ async def test_a_user_memory_has_a_type_and_an_author_and_is_important_where_nob
         1.0,
         0,
     )
-
-
-async def test_a_text_that_is_there_keeps_its_details_until_a_version_says_others(home, repo):
-    async with assembled(home) as parts:
-        first = await remembered(parts, repo, "one", metadata={"a": 1})
-        again = await remembered(parts, repo, "one", metadata={"a": 2})
-        assert again.existed
-        assert "its type, importance and metadata are as they were" in again.reason
-        assert (await shown(parts, repo, first)).metadata == {"a": 1}
-        other = await remembered(parts, repo, "one", metadata={"a": 2}, supersedes=first.memory_id)
-        assert (other.version, other.existed) == (2, False)
-        assert (await shown(parts, repo, other)).metadata == {"a": 2}
 
 
 @pytest.mark.parametrize(
@@ -181,17 +161,6 @@ async def test_a_link_is_no_agents_directory(home, repo):
             wire.Remember(workspace=str(repo), content="text", scope="agent", agent_id="two")
         )
     assert (code, "is no directory, or a link to one" in sentence) == ("storage_error", True)
-
-
-async def test_asking_for_an_agent_that_never_remembered_makes_nothing(home, repo):
-    async with assembled(home) as parts:
-        assert await listed(parts, repo, agent_id="nobody") == ()
-        code, _ = await parts.refusal(
-            wire.History(workspace=str(repo), memory_id="mem_1", scope="agent", agent_id="nobody")
-        )
-        assert code == "not_found"
-        assert len(parts.indexer.indexes()) == 0
-    assert not (home / ".forge").exists()
 
 
 async def test_two_agents_that_write_at_once_lose_nothing(home, repo):

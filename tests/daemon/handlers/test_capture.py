@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import tempfile
 import time
@@ -17,14 +16,12 @@ from hypothesis import strategies as st
 
 from forged.capture.committer import Committer
 from forged.capture.values import Classified, Proposal
-from forged.config import Config
 from forged.conversation import Utterance
 from forged.daemon.handlers import talks
 from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
 from forged.state import Event
-from forged.state.digests import digest, digest_of_id
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Session
 from tests.daemon.parts import assembled
@@ -57,34 +54,12 @@ async def taken(home, request):
 # --- capture ------------------------------------------------------------------------------------------
 
 
-async def test_turn_waits_with_what_was_said_and_the_roots_it_belongs_to(home, repo):
-    event, reply, _ = await taken(home, turn(repo, "hello", "good day", id=7))
-
-    assert (reply.id, reply.status, reply.outcome) == (7, "ok", "accepted")
-    assert (event.kind, event.session_id, reply.slices) == ("turn", "s", 1)
-    assert event.window == (Utterance("user", "hello"), Utterance("assistant", "good day"))
-    assert event.roots == (Root(str(repo), Scope.REPO), Root(str(home), Scope.USER))
-
-
-@pytest.mark.parametrize("kind", ["compaction", "explicit", "session_end"])
-async def test_other_kinds_are_durable(home, repo, kind):
-    event, reply, _ = await taken(home, turn(repo, "hello", kind=kind))
-
-    assert (event.kind, reply.outcome) == (kind, "durable")
-
-
 async def test_unknown_kind_is_refused_with_those_that_there_are(home, repo):
     async with assembled(home) as parts:
         code, told = await parts.refusal(turn(repo, "hello", kind="thought"))
         assert code == "invalid"
         assert "turn, compaction, explicit, session_end" in told
         assert waiting(parts) == ()
-
-
-async def test_only_what_follows_the_summary_is_kept(home, repo):
-    event, *_ = await taken(home, turn(repo, "long ago", "yes", "now", last_summary_index=2))
-
-    assert event.window == (Utterance("user", "now"),)
 
 
 async def test_of_a_growing_window_only_what_is_new_is_added_to_what_waits(home, repo):
@@ -109,63 +84,6 @@ async def test_secrets_are_cut_out_and_counted_before_anything_waits(home, repo,
     kept = b"".join(path.read_bytes() for path in (home / "state").rglob("*") if path.is_file())
     assert b"the key is" in kept
     assert KEY.encode() not in kept
-
-
-async def test_private_text_is_cut_out_of_what_any_client_sends(home, repo):
-    event, *_ = await taken(home, turn(repo, "one <private>two</private> three"))
-
-    assert "two" not in event.window[0].text
-
-
-@pytest.mark.parametrize("marked", [True, False])
-async def test_what_was_injected_is_cut_out_and_counted(home, repo, marked):
-    """As a block with its marks, or repeated as a paragraph."""
-    fact = "The harbour opens at noon, and closes at six in the evening."
-    put(repo, memory("mem_1", fact))
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        asked = wire.Retrieve(
-            workspace=str(repo),
-            session_id="s",
-            turn_id="1",
-            messages=(wire.Message("user", "When does the harbour open?"),),
-        )
-        injected = (await parts.ask(asked)).text
-        assert "noon" in injected
-        echo = injected if marked else fact
-        await parts.ask(turn(repo, "When does the harbour open?", f"I was told:\n\n{echo}\n\nSo there."))
-        window, echoes = waiting(parts)[0].window, parts.daemon.metrics.echoes_removed
-
-    assert not any("noon" in utterance.text for utterance in window)
-    assert echoes > 0
-
-
-async def test_turn_of_nothing_but_secrets_and_silence_is_rejected(home, repo):
-    event, reply, _ = await taken(home, turn(repo, "  "))
-
-    assert event is None
-    assert (reply.status, reply.outcome, reply.reason) == ("ok", "rejected", "nothing_to_capture")
-
-
-async def test_where_memory_is_off_nothing_is_captured(home, repo):
-    (repo / ".forge").mkdir()
-    (repo / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
-
-    event, reply, metrics = await taken(home, turn(repo, "hello"))
-
-    assert (event, reply.status, reply.outcome) == (None, "disabled", "rejected")
-    assert metrics.captures_rejected == 1
-
-
-async def test_long_turns_are_looked_through_beside_the_loop(home, repo):
-    async with assembled(home) as parts:
-        await parts.resolver.resolve(str(repo))
-        answer = parts.handlers.handle(turn(repo, "word " * 10_000))
-        task = asyncio.create_task(answer)
-        await asyncio.sleep(0)  # one step: what is short would be over
-        assert waiting(parts) == ()
-        await task
-        assert len(waiting(parts)) == 1
 
 
 async def test_short_turns_wait_for_no_thread_but_the_look_at_their_roots(home, repo, monkeypatch):
@@ -199,44 +117,7 @@ def captured(memory_id, content, day, *, session="s", trigger="cadence", **field
     return msgspec.structs.replace(found, session_id=session, trigger=trigger)
 
 
-FRIDAY = captured("mem_1", "On Friday.", 1, trigger="explicit")
-MONDAY = captured("mem_2", "On Monday.", 2, supersedes="mem_1", version=2)
-TUESDAY = captured("mem_3", "On Tuesday.", 3, supersedes="mem_2", version=3, trigger="explicit")
 ONE = captured("mem_1", "One.", 2)
-SAME_DAY = (ONE, captured("mem_2", "Two.", 2, session="t"))
-EXPLICIT = captured("mem_3", "Three.", 2, trigger="explicit")
-# What lies in the repository and at home, what is asked, what is taken back and what stays.
-UNDONE = {
-    "both roots": (
-        (captured("mem_0", "Before.", 1), ONE, captured("mem_2", "Two.", 2)),
-        (captured("mem_3", "Three.", 2, scope="user"),),
-        {},
-        (["mem_1", "mem_2", "mem_3"], ["mem_0"]),
-    ),
-    "nothing of another session, nor what was told": (
-        (*SAME_DAY, EXPLICIT),
-        (),
-        {"session_id": "s"},
-        (["mem_1"], ["mem_2", "mem_3"]),
-    ),
-    "of two sessions at one moment the last": (SAME_DAY, (), {}, (["mem_2"], ["mem_1"])),
-    "of a session though another has a newer one": (
-        (ONE, captured("mem_2", "Two.", 3, session="t")),
-        (),
-        {"session_id": "s"},
-        (["mem_1"], ["mem_2"]),
-    ),
-    "the version before is the head again": ((FRIDAY, MONDAY), (), {}, (["mem_2"], ["mem_1"])),
-    # Without it the first would be true again beside the last.
-    "not a version that was replaced meanwhile": (
-        (FRIDAY, MONDAY, TUESDAY, captured("mem_4", "Boats are red.", 2)),
-        (),
-        {},
-        (["mem_4"], ["mem_1", "mem_2", "mem_3"]),
-    ),
-    "a batch that replaced its own memory": ((ONE, MONDAY), (), {}, (["mem_1", "mem_2"], [])),
-    "nothing was captured": ((EXPLICIT,), (), {}, ([], ["mem_3"])),
-}
 
 
 def ids(reply):
@@ -249,26 +130,6 @@ async def undone(parts, repo, **fields):
     reply = await parts.ask(wire.Undo(workspace=str(repo), **fields))
     asked = wire.ListMemories(workspace=str(repo), all_versions=True, min_generation=reply.generation)
     return reply, (await parts.ask(asked)).memories
-
-
-@pytest.mark.parametrize("case", UNDONE.values(), ids=UNDONE)
-async def test_the_newest_batch_is_taken_back_and_nothing_else(home, repo, case):
-    in_repo, in_home, fields, (gone, stays) = case
-    put(repo, *in_repo)
-    put(home, *in_home)
-    async with assembled(home) as parts:
-        reply, left = await undone(parts, repo, **fields)
-        assert (reply.status, ids(reply)) == ("ok" if gone else "empty", gone)
-        assert sorted(found.id for found in left) == stays
-        assert left == () or left[0].is_head
-        assert parts.daemon.metrics.undone == len(gone)
-        # It is not captured again.
-        wanted = {digest(str(repo), each.content) for each in in_repo if each.id in gone}
-        wanted |= {digest(str(home), each.content) for each in in_home if each.id in gone}
-        wanted |= {digest_of_id(str(repo), each.id) for each in in_repo if each.id in gone}
-        wanted |= {digest_of_id(str(home), each.id) for each in in_home if each.id in gone}
-        assert parts.state.forgotten.digests() == wanted
-    assert len(list((home / "state/trash").rglob("*.md"))) == len(gone)
 
 
 async def test_preview_takes_nothing(home, repo):
@@ -416,16 +277,6 @@ async def test_what_is_about_to_be_forgotten_is_known_before_its_file_is_gone(ho
     assert known == [pytest.approx(time.time(), abs=60)]
 
 
-async def test_forgotten_word_leaves_events_alone_that_have_it_in_another_word(home, repo):
-    put(repo, memory("mem_1", "go"))
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        await parts.ask(turn(repo, "we are going", kind="explicit"))
-        await parts.ask(turn(repo, "we use Go.", kind="compaction"))
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
-        assert [event.kind for event in waiting(parts)] == ["explicit"]
-
-
 @pytest.mark.parametrize("failing", ["cut_dead", "forgotten"])
 async def test_what_was_forgotten_cannot_be_found_though_something_else_could_not_be_done(
     home, repo, failing
@@ -465,83 +316,7 @@ async def test_without_a_repository_only_everything_can_be_paused(home):
 # --- the dead -----------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def graves(home, repo):
-    """Parts, and two events among the dead."""
-    async with assembled(home) as parts:
-        events = [told(home, repo, text, received_at=at(1)) for text in ("first", "second")]
-        for event in events:
-            await parts.state.events.give_up(event, "five calls failed")
-        yield parts, events
-
-
-async def test_the_dead_are_listed_without_and_shown_with_their_text(home, repo):
-    async with graves(home, repo) as (parts, events):
-        listed = await parts.ask(wire.Dead())
-        shown = await parts.ask(wire.Dead(action="show", ids=(events[1].id, "ev_none")))
-
-    assert [event.id for event in listed.events] == [event.id for event in events]
-    assert {event.text for event in listed.events} == {""}
-    (one,) = shown.events
-    assert (one.kind, one.session_id, one.root) == ("explicit", "s", str(repo))
-    assert (one.reason, one.received_at, one.text) == ("five calls failed", at(1), "user: second")
-    assert one.died_at
-    assert one.bytes
-    assert shown.missing == ("ev_none",)
-
-
-async def test_dead_events_are_taken_back_or_erased_by_id(home, repo):
-    async with graves(home, repo) as (parts, events):
-        retried = await parts.ask(wire.Dead(action="retry", ids=(events[0].id, events[0].id, "ev_none")))
-        assert (len(retried.events), retried.missing) == (1, ("ev_none",))
-        assert [event.id for event in waiting(parts)] == [events[0].id]
-        drop = wire.Dead(action="drop", ids=(events[1].id,))
-        assert len((await parts.ask(drop)).events) == 1
-        assert (await parts.ask(drop)).status == (await parts.ask(wire.Dead())).status == "empty"
-
-
-async def test_no_ids_mean_all_of_the_dead_and_an_unknown_action_none(home, repo):
-    async with graves(home, repo) as (parts, events):
-        code, said = await parts.refusal(wire.Dead(action="burn"))
-        assert code == "invalid"
-        assert "list, show, retry or drop" in said
-        assert len((await parts.ask(wire.Dead(action="retry"))).events) == 2
-        assert [event.id for event in waiting(parts)] == [event.id for event in events]
-
-
 # --- cost and status ----------------------------------------------------------------------------------
-
-
-async def test_cost_tells_days_and_limits(home):
-    config = Config()
-    async with assembled(home, config=config) as parts:
-        parts.governor.spend("capture", calls=2, failed=1, prompt_tokens=10, completion_tokens=5)
-        reply, long = await parts.ask(wire.Cost(days=0)), await parts.ask(wire.Cost(days=10**9))
-
-    (day,) = reply.days
-    assert day.purpose == "capture"
-    assert day.calls == 2
-    assert day.failed == 1
-    assert day.prompt_tokens == 10
-    assert day.completion_tokens == 5
-    assert (reply.tokens_today, reply.token_limit) == (15, config.memory.daily_token_limit)
-    assert reply.calls_per_minute == 60
-    assert reply.resets_at.endswith("T00:00:00Z")
-    assert long.days == reply.days
-
-
-async def test_status_tells_of_capture(home, repo):
-    async with assembled(home) as parts:
-        await parts.ask(turn(repo, "hello"))
-        await parts.ask(turn(repo, "hello", kind="session_end"))
-        await parts.state.pauses.set(str(repo), True)
-        await parts.ask(turn(repo, "hello"))
-        report = (await parts.ask(wire.Status())).capture
-
-    assert (report.state, report.classifier) == ("waiting", "builtin:rules")
-    assert (report.accepted, report.durable, report.rejected) == (1, 1, 1)
-    assert (report.turns, report.spooled, report.paused) == (1, 1, (str(repo),))
-    assert report.reason == "paused; `forgectl resume` ends it"
 
 
 async def test_an_agent_remembers_nothing_that_a_captured_message_refuses(home, repo):

@@ -10,28 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.conversation import Utterance
 from forged.daemon.handlers.convert import (
     check_words,
     draft,
     fitting,
     generation_of,
-    hit,
     record,
-    token_of,
 )
 from forged.daemon.handlers.heard import heard
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
-from forged.retrieval.values import Ranked
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from forged_client.messages import window
 from forged_client.parts import PART_BYTES
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
-from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS, TALK
+from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS
 from tests.data.memories import memory
 
 ROOT = Root("/repo", Scope.REPO)
@@ -49,40 +45,6 @@ def asked(**fields):
 
 
 # --- conversations ------------------------------------------------------------------------------------
-
-
-def test_only_what_user_and_assistant_said_is_read():
-    messages = [
-        wire.Message("system", "be nice"),
-        wire.Message("user", "a question"),
-        wire.Message("tool", "a result"),
-        wire.Message("assistant", "an answer"),
-        wire.Message("developer", "hidden"),
-    ]
-
-    assert utterances(messages, 0) == (Utterance("user", "a question"), Utterance("assistant", "an answer"))
-
-
-def test_of_parts_only_text_is_read():
-    parts = (
-        wire.Part("text", "first"),
-        wire.Part("tool_use", "call"),
-        wire.Part("input_text", "second"),
-        wire.Part("thinking", "hm"),
-        wire.Part("output_text", "third"),
-        wire.Part("image"),
-    )
-
-    (only,) = utterances([wire.Message("user", parts)], 0)
-
-    assert only.text == "first\nsecond\nthird"
-
-
-@pytest.mark.parametrize(
-    "content", [None, "", " \n\t", (), (wire.Part("text", " "),), (wire.Part("tool_result", "x"),)]
-)
-def test_a_message_without_text_is_left_out(content):
-    assert utterances([wire.Message("user", content)], 0) == ()
 
 
 @pytest.mark.parametrize(
@@ -115,19 +77,6 @@ def test_of_every_form_only_what_was_said_is_read(form, sent):
     assert SAID in read
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
-@pytest.mark.parametrize("text", TALK)
-def test_talk_about_such_forms_is_read_as_it_stands(text, role):
-    assert utterances([wire.Message(role, text)], 0) == (Utterance(role, text),)
-
-
-@given(st.permutations([form for form in HARNESS_FORMS.values() if len(form) == 1]))
-def test_what_was_read_once_is_read_again_as_it_is(forms):
-    read = utterances([wire.Message(**message) for form in forms for message in form], 0)
-
-    assert utterances([wire.Message(each.role, each.text) for each in read], 0) == read
-
-
 PIECES = st.sampled_from(
     [
         *("<private>", "</private>", "< private >", "&lt;private&gt;", "&lt;/private&gt;", r"<\/private>"),
@@ -153,12 +102,6 @@ def test_a_message_that_holds_nothing_else_is_left_out(text):
     assert utterances([wire.Message("assistant", text)], 0) == ()
 
 
-def test_what_is_written_about_tools_is_read():
-    text = "Call it as `<tool>`, the tool_call is <private beach>."
-
-    assert utterances([wire.Message("user", text)], 0)[0].text.startswith("Call it as `<tool>`")
-
-
 # --- new memories -------------------------------------------------------------------------------------
 
 
@@ -174,20 +117,6 @@ def test_a_new_memory_is_explicit_version_one_of_its_roots_scope():
     assert made.updated_at == made.created_at
 
 
-def test_a_new_memory_has_an_id_of_its_own_and_a_session_also_without_one():
-    """The Go program refuses a file without a session."""
-    one, other = draft(asked(), ROOT), draft(asked(supersedes="mem_1"), ROOT)
-
-    assert one.id != other.id
-    assert one.session_id
-    assert other.supersedes == "mem_1"
-
-
-def test_a_blank_text_cannot_be_remembered():
-    with pytest.raises(InvalidRequest, match="blank"):
-        draft(wire.Remember(workspace="/", content=" \n"), ROOT)
-
-
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
@@ -201,25 +130,7 @@ def test_a_word_that_means_nothing_is_refused_with_what_is_allowed(request_, tol
         check_words(request_)
 
 
-def test_a_refusal_quotes_no_more_than_a_line():
-    with pytest.raises(InvalidRequest) as refused:
-        check_words(asked(category="x" * 100_000))
-
-    assert len(str(refused.value)) < 400
-
-
 # --- replies ------------------------------------------------------------------------------------------
-
-
-def test_a_hit_lists_older_versions_by_their_first_lines():
-    old = memory("mem_1", "\n first line \nsecond", version=1)
-    new = memory("mem_2", "now", supersedes="mem_1", version=2)
-
-    shown = hit(Ranked(new, 1.5, 0.5, 2.0, older=(old,)))
-
-    assert (shown.id, shown.score, shown.cosine) == ("mem_2", 1.5, 0.5)
-    assert (shown.lexical, shown.via) == (2.0, "search")
-    assert [(each.id, each.version, each.first_line) for each in shown.older] == [("mem_1", 1, "first line")]
 
 
 def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
@@ -260,10 +171,6 @@ def test_what_fits_is_surely_sent_and_the_rest_is_left_to_the_next_page(fields):
 
 
 # --- generations --------------------------------------------------------------------------------------
-
-
-def test_a_token_is_read_back_as_its_number():
-    assert generation_of(EPOCH, token_of(EPOCH, 17)) == 17
 
 
 @pytest.mark.parametrize(

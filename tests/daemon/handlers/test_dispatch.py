@@ -7,8 +7,6 @@ from typing import get_args
 
 import pytest
 
-from forged.config import Config, MemoryConfig
-from forged.daemon.handlers.dispatch import HANDLERS
 from forged.errors import ForgedError
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
@@ -34,15 +32,6 @@ REQUESTS = {
     wire.Capture: {"session_id": "s"},
     wire.Learn: {"session_id": "s"},
 }
-
-
-def test_every_request_has_one_handler():
-    elsewhere = {kind for kind in wire.REQUESTS if kind.at_once or kind.effect == "stream"}
-    own_of_the_server, made_of_others = {wire.HandOver}, {wire.Hook}
-
-    assert elsewhere == {wire.Hello, wire.Ping, wire.Events}
-    assert set(HANDLERS) == set(wire.REQUESTS) - elsewhere - own_of_the_server - made_of_others
-    assert set(REQUESTS) == {kind for kind in wire.REQUESTS if kind.needs}
 
 
 def test_a_verb_needs_what_is_more_general_too_and_the_workspace_that_it_is_about():
@@ -119,13 +108,6 @@ async def test_a_reply_names_its_request_and_the_generation_that_it_speaks_of_if
     assert (listed.id, epoch) == (9, EPOCH)
     assert number.isdecimal()
     assert (explained.id, explained.status, explained.generation) == (10, "empty", "")
-
-
-async def test_rebuild_is_disabled_where_memory_is_off(home, repo):
-    async with assembled(home, config=Config(memory=MemoryConfig(enabled=False))) as parts:
-        reply = await parts.ask(wire.Rebuild(id=3, workspace=str(repo)))
-
-    assert (type(reply), reply.id, reply.status) == (wire.Rebuilt, 3, "disabled")
 
 
 async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares_is_not(home, repo):

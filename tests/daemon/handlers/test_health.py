@@ -7,12 +7,9 @@ import os
 
 import pytest
 
-from forged.config import Config
-from forged.config.values import ScopesConfig
-from forged.counters import Metrics
 from forged.maps import BuildEvent
 from forged_client import protocol as wire
-from tests.daemon.parts import EPOCH, assembled
+from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
 from tests.support.clock import later, turns, until
 from tests.support.provider import FakeEmbedder
@@ -32,52 +29,7 @@ def of_repo(reply):
 # --- hello --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "welcome"), [(1, 1, True), (0, 5, True), (2, 9, False), (0, 0, False)]
-)
-async def test_a_client_is_welcome_if_its_range_holds_our_protocol(home, low, high, welcome):
-    async with assembled(home) as parts:
-        reply = await parts.ask(wire.Hello(id=1, protocol_min=low, protocol_max=high))
-
-    assert isinstance(reply, wire.Welcome) is welcome
-    assert welcome or reply.code == "protocol_mismatch"
-    assert not welcome or (reply.id, reply.epoch, reply.pid) == (1, EPOCH, os.getpid())
-
-
 # --- status -------------------------------------------------------------------------------------------
-
-
-async def test_status_without_a_workspace_loads_nothing(home, repo):
-    async with assembled(home) as parts:
-        reply = await parts.ask(wire.Status())
-        assert reply.roots == ()
-        assert reply.state == "ok"
-        assert reply.connections == 3
-        assert reply.warnings == ("from the start",)
-
-
-async def test_status_of_a_workspace_loads_its_roots(home, repo):
-    put(repo, memory("m1", "one"))
-    async with assembled(home) as parts:
-        first = await parts.ask(wire.Status(workspace=str(repo)))
-        # The user's empty root may be ready by the time it is looked at.
-        assert [root.state in {"loading", "ready"} for root in first.roots] == [True, True]
-        await parts.loaded(repo)
-        report = of_repo(await parts.ask(wire.Status(workspace=str(repo))))
-
-    assert (report.state, report.memories, report.legs) == ("ready", 1, ("lexical",))
-    assert (report.watch, report.watches) == ("inotify", 2)
-
-
-async def test_a_file_that_is_no_memory_degrades_the_status_and_is_named(home, repo):
-    put(repo, memory("m1", "one"))
-    (repo / ".forge/memory/bad.md").write_bytes(b"---\nid: x\n---\n\xff")
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        reply = await parts.ask(wire.Status(workspace=str(repo)))
-
-    assert reply.state == "degraded"
-    assert [os.path.basename(problem.path) for problem in of_repo(reply).problems] == ["bad.md"]
 
 
 async def test_a_file_costs_an_answer_only_where_it_lies_and_only_with_a_text(home, repo, tmp_path):
@@ -119,48 +71,7 @@ async def test_a_provider_that_is_down_fails_a_rebuild_and_degrades_the_status_w
     assert "auth" in of_repo(reply).last_error
 
 
-@pytest.mark.parametrize(
-    ("watching", "state"), [("inotify", "ok"), ("polling: limit", "degraded"), ("restarting: x", "degraded")]
-)
-async def test_a_watcher_in_trouble_degrades_the_status(home, watching, state):
-    async with assembled(home) as parts:
-        parts.watcher.state = watching
-        assert (await parts.ask(wire.Status())).state == state
-
-
-async def test_a_daemon_that_is_off_says_so_and_loads_nothing(home, repo):
-    async with assembled(home, disabled="memory.enabled is false") as parts:
-        reply = await parts.ask(wire.Status(workspace=str(repo)))
-        assert (reply.state, reply.reason, reply.roots) == ("disabled", "memory.enabled is false", ())
-
-
-async def test_warnings_of_the_repository_are_shown_beside_the_daemons(home, repo):
-    (repo / ".forge").mkdir()
-    (repo / ".forge/config.toml").write_text('[memory]\nembedding_model = "evil"\n')
-    async with assembled(home) as parts:
-        first, *others = (await parts.ask(wire.Status(workspace=str(repo)))).warnings
-
-    assert first == "from the start"
-    assert any("embedding_model" in warning for warning in others)
-
-
-async def test_every_counter_is_shown(home):
-    async with assembled(home) as parts:
-        parts.daemon.metrics.bad_frames = 7
-        counters = (await parts.ask(wire.Status())).counters
-        assert set(counters) == set(Metrics.__struct_fields__)
-        assert {name: count for name, count in counters.items() if count} == {"bad_frames": 7, "requests": 1}
-
-
 # --- rebuild ------------------------------------------------------------------------------------------
-
-
-async def test_a_rebuild_answers_at_once_and_goes_on(home, repo, embedder):
-    async with assembled(home, embedder) as parts:
-        embedder.hold = asyncio.Event()
-        assert (await parts.ask(wire.Rebuild(workspace=str(repo)))).status == "not_ready"
-        embedder.hold.set()
-        assert (await parts.loaded(repo)).status == "ok"
 
 
 async def test_status_says_how_fast_texts_are_embedded_and_how_long_it_takes(home, repo, embedder):
@@ -207,13 +118,6 @@ async def test_a_rebuild_that_is_waited_for_answers_when_the_vectors_are_there(h
         reply = await waiting
         assert reply.status == "ok"
         assert "dense" in of_repo(reply).legs
-
-
-async def test_a_full_rebuild_embeds_all_and_an_ordinary_one_nothing(home, repo, embedder):
-    async with assembled(home, embedder) as parts:
-        for full, count in ((False, 2), (False, 2), (True, 4)):
-            await parts.ask(wire.Rebuild(workspace=str(repo), wait=True, full=full))
-            assert len(embedder.texts) == count
 
 
 async def test_a_rebuild_tries_quarantined_texts_again(home, repo, embedder):
@@ -276,18 +180,3 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         await waiting
         await stream.aclose()
         assert len(parts.indexer.events._listeners) == 0
-
-
-async def test_status_tells_which_scope_lives_where(home, repo):
-    config = Config(scopes=ScopesConfig(retrieve="agent"))
-    async with assembled(home, config=config) as parts:
-        told = {"workspace": str(repo), "content": "text"}
-        for agent in ("claude", "codex"):
-            await parts.ask(wire.Remember(scope="agent", agent_id=agent, **told))
-        await parts.ask(wire.Remember(scope="session", session_id="s", agent_id="claude", **told))
-        session, agent, org = (await parts.ask(wire.Status())).scopes
-
-    assert (session.engine, session.memories, session.owners, session.lasts_s) == ("memory", 1, 1, 3600.0)
-    assert (agent.engine, agent.memories, agent.owners, agent.retrieved) == ("files", 2, 2, True)
-    assert agent.place == str(home / ".forge/agents")
-    assert (org.memories, org.owners, org.retrieved) == (0, 0, False)

@@ -119,17 +119,6 @@ def quiet(**memory_keys: object) -> Config:
 # --- prompts --------------------------------------------------------------------------------------------
 
 
-async def test_a_memory_comes_once_to_a_session_and_again_to_another(home, store):
-    async with assembled(home) as parts:
-        claude, codex = Session(parts, store), Session(parts, store, "codex")
-
-        first, second = await claude.asks(WALRUS, "1"), await claude.asks(TUSKS, "2")
-        assert first.count("The walrus eats clams.") == 1
-        assert first.count("<forged-memories ") == first.count("</forged-memories ") == 1
-        assert second == ""
-        assert "clams" in await codex.asks(WALRUS, "1")
-
-
 async def test_what_a_hook_could_not_be_told_wholly_was_not_heard(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
@@ -170,37 +159,7 @@ async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
         assert text.rstrip().endswith(">")
 
 
-async def test_what_is_for_the_person_stands_apart_from_what_is_for_the_model(home, store):
-    async with assembled(home, trusting=False) as parts:
-        await parts.loaded(store)
-        answer = await Session(parts, store).hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1")
-
-        assert "forgectl trust" in answer["systemMessage"]
-        assert "hookSpecificOutput" not in answer
-
-
-async def test_a_daemon_of_another_version_is_told_once(home, store):
-    async with assembled(home) as parts:
-        claude = Session(parts, store)
-        first = await claude.hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1", version="0.0.9")
-        second = await claude.hears("UserPromptSubmit", prompt=TUSKS, prompt_id="2", version="0.0.9")
-
-        assert "`forgectl restart`" in first["systemMessage"]
-        assert second == {}
-
-
 # --- turns ----------------------------------------------------------------------------------------------
-
-
-async def test_a_turn_is_captured_with_its_prompt_and_a_repeated_end_costs_nothing(home, repo):
-    async with assembled(home) as parts:
-        ear, claude = Ear(parts), Session(parts, repo)
-        await claude.asks("Always deploy on Fridays.", "1")
-        for _ in range(3):
-            await claude.ends("Understood.", "1", stop_hook_active=True)
-
-        assert ear.windows == [["Always deploy on Fridays.", "Understood."]]
-        assert (ear.heard[0].kind, ear.heard[0].agent, ear.heard[0].session_id) == ("turn", "claude", "s")
 
 
 async def test_an_end_that_goes_on_adds_what_is_new(home, repo):
@@ -353,18 +312,6 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
-
-
-async def test_a_private_span_goes_on_where_the_session_goes(home, repo, tmp_path):
-    (tmp_path / "other" / ".git").mkdir(parents=True)
-    async with assembled(home) as parts:
-        ear, claude = Ear(parts), Session(parts, repo)
-        await claude.asks("From here on <private> it is", "1")
-        await claude.asks("between us.</private> Thanks.", "2", cwd=str(tmp_path / "other"))
-        await claude.ends("Fine.", "2")
-
-        assert "Thanks." in str(ear.windows)
-        assert "between" not in str(ear.windows)
 
 
 @pytest.mark.parametrize("meanwhile", ["forget", "pause"])
@@ -605,18 +552,6 @@ async def test_a_pause_drops_what_was_said_before_it_where_it_holds(home, repo, 
         assert ear.windows == ([] if everywhere else [["Before the pause.", "Fine."]])
 
 
-async def test_a_long_prompt_is_captured_with_its_reply(home, repo):
-    async with assembled(home) as parts:
-        ear, claude = Ear(parts), Session(parts, repo)
-        await claude.asks("What is a walrus?", "1")
-        await claude.ends("Large.", "1")
-        await claude.asks("Always deploy on Fridays. " + "x " * CHARACTERS, "2")
-        await claude.ends("Understood.", "2")
-
-        assert ear.windows[-1][0].startswith("Always deploy on Fridays.")
-        assert ear.windows[-1][1:] == ["Understood."]
-
-
 async def test_while_paused_nothing_is_answered_captured_or_held(home, store):
     async with assembled(home) as parts:
         ear, claude = Ear(parts), Session(parts, store)
@@ -717,15 +652,6 @@ async def test_a_harness_that_takes_nothing_then_gets_it_with_the_next_prompt(ho
         assert await codex.asks(TUSKS, "3") == ""
 
 
-async def test_the_plug_in_of_opencode_is_answered_at_once(home, store):
-    async with assembled(home) as parts:
-        opencode = Session(parts, store, "opencode")
-        await opencode.hears("UserPromptSubmit", turn_id="1", prompt=WALRUS)
-        done = await opencode.hears("PostCompact")
-
-        assert "clams" in text_of(done)
-
-
 async def test_a_compaction_that_gemini_only_speaks_of_changes_nothing(home, store):
     async with assembled(home) as parts:
         ear, gemini = Ear(parts), Session(parts, store, "gemini")
@@ -737,17 +663,6 @@ async def test_a_compaction_that_gemini_only_speaks_of_changes_nothing(home, sto
 
         assert [bool(text) for text in texts] == [True, False, False, False]
         assert ear.kinds == ["turn"] * 4
-
-
-async def test_a_session_of_gemini_that_has_grown_is_taken_at_its_word(home, store):
-    async with assembled(home) as parts:
-        ear, gemini = Ear(parts), Session(parts, store, "gemini")
-        await gemini.asks(WALRUS)
-        await gemini.ends("clam " * 50_000, prompt=WALRUS)
-        await gemini.hears("PreCompress", trigger="auto")
-
-        assert "compaction" in ear.kinds
-        assert "clams" in await gemini.asks(f"{WALRUS} Again.")
 
 
 @pytest.mark.parametrize("grown", ["bytes", "turns"])
@@ -795,24 +710,7 @@ async def test_after_clear_a_session_begins_anew(home, store, event):
         assert ear.kinds == ["session_end"]
 
 
-async def test_thirty_turns_end_nothing_where_compactions_are_told(home, store):
-    async with assembled(home) as parts:
-        claude = Session(parts, store)
-        texts = [await claude.asks(f"{WALRUS} {at}", str(at)) for at in range(40)]
-
-        assert [bool(text) for text in texts] == [True] + [False] * 39
-
-
 # --- what else may come -------------------------------------------------------------------------------
-
-
-async def test_an_event_that_nobody_knows_is_counted_and_else_passed_over(home, repo):
-    async with assembled(home) as parts:
-        claude = Session(parts, repo)
-        assert await claude.hears("PreToolUse", tool_name="Bash") == {}
-        assert await claude.hears("Stop", agent_id="sub") == {}
-
-        assert [(day.skipped, day.failed) for _, _, day in parts.state.agents.newest()] == [(2, 0)]
 
 
 async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, tmp_path, caplog):
@@ -823,31 +721,6 @@ async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, t
         assert claude.reply.status == "error"
         assert len([line for line in caplog.messages if "hook failed agent=claude" in line]) == 1
         assert "secret" not in caplog.text
-
-
-async def test_a_harness_that_nobody_knows_is_refused(home, repo):
-    async with assembled(home) as parts:
-        code, sentence = await parts.refusal(wire.Hook(harness="emacs", payload=b"{}"))
-
-        assert code == "invalid"
-        assert "claude, codex" in sentence
-
-
-async def test_status_says_what_each_agent_told_and_got(home, store):
-    async with assembled(home) as parts:
-        claude = Session(parts, store)
-        await claude.asks(WALRUS, "1")
-        await claude.ends("Clams.", "1")
-        (report,) = (await parts.ask(wire.Status())).agents
-
-        assert (report.agent, report.last_event, report.turns, report.injected_today) == (
-            "claude",
-            "Stop",
-            1,
-            2,
-        )
-        assert report.last_event_at.endswith("Z")
-        assert (report.failed_today, report.last_failure) == (0, "")
 
 
 async def test_sessions_and_their_messages_are_bounded(home, repo):

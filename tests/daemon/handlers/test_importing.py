@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import parse
 from forged.importing import copied
 from forged_client import protocol as wire
@@ -50,45 +49,6 @@ async def test_a_draft_that_is_none_is_refused_alone(home, repo, bad, why):
     assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_b.md"]
 
 
-async def test_what_is_written_has_the_time_and_the_name_of_its_source(home, repo):
-    time = "2025-04-02T08:00:00+02:00"
-    one = draft(created_at=time, updated_at="never", source="CLAUDE.md", category="patterns", cues=("a",))
-    async with assembled(home) as parts:
-        _, reply = await fates(parts, repo, one)
-        asked = wire.GetMemories(workspace=str(repo), ids=("mem_a",), min_generation=reply.generation)
-        (record,) = (await parts.ask(asked)).memories
-
-    assert (record.created_at, record.updated_at, record.session_id) == (time, time, "import:CLAUDE.md")
-    assert (record.origin, record.category, record.cues, record.version) == ("import", "patterns", ("a",), 1)
-
-
-async def test_a_file_is_written_as_it_is_and_asked_again_it_is_there(home, repo):
-    one = wire.Draft(memory_id="mem_f", file=FILE, name="odd name.md")
-    async with assembled(home) as parts:
-        first, _ = await fates(parts, repo, one)
-        again, _ = await fates(parts, repo, one)
-        other, reply = await fates(
-            parts, repo, wire.Draft(memory_id="mem_f", file=FILE + b"more", name="x.md")
-        )
-        taken, _ = await fates(parts, repo, wire.Draft(memory_id="g", file=b"other text", name="odd name.md"))
-
-    assert (first, again, other) == ([("new", "mem_f")], [("there", "mem_f")], [("conflict", "mem_f")])
-    assert "stays as it is" in reply.fates[0].reason
-    assert taken == [("conflict", "odd name")]
-    assert {path.name: path.read_bytes() for path in (repo / ".forge/memory").iterdir()} == {
-        "odd name.md": FILE
-    }
-
-
-async def test_an_older_text_that_was_replaced_is_not_brought_back(home, repo):
-    put(home, memory("mem_1", "Use tabs.", scope="user"))
-    put(home, memory("mem_2", "Use spaces.", supersedes="mem_1", version=2, scope="user"))
-    async with assembled(home) as parts:
-        told, _ = await fates(parts, repo, draft("use tabs"), scope="user")
-
-    assert told == [("there", "mem_1")]
-
-
 async def test_what_lies_there_and_is_withheld_is_no_memory_and_told(home, repo):
     put(repo, memory("mem_a", "From a stranger."), memory("mem_f", "Another."))
     async with assembled(home, trusting=False) as parts:
@@ -116,12 +76,6 @@ async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
     assert [became for became, _ in told] == ["secret", "secret"]
     assert all(secret not in each.reason for each in reply.fates)
     assert not (repo / ".forge").exists()
-
-
-async def test_where_there_is_no_repository_a_person_is_told_what_to_say(home):
-    async with assembled(home) as parts:
-        with pytest.raises(InvalidRequest, match="scope user"):
-            await fates(parts, home, draft())
 
 
 # --- what was forgotten ---------------------------------------------------------------------------------

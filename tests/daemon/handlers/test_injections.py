@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
 from msgspec.structs import replace
 
-from forged.config import Config, MemoryConfig
 from forged.memory import utc
 from forged.state import Write
 from forged_client import protocol as wire
@@ -65,45 +63,12 @@ async def test_a_turn_that_got_memories_is_on_record_with_ids_and_how_they_came_
     assert abs(time.time() - float(parts.state.injections.listed()[0].at)) < 60
 
 
-async def test_a_turn_is_on_record_once_however_often_it_is_asked_and_only_with_what_is_new(home, repo):
-    put(repo, PYTEST)
-    async with assembled(home, lexical=True) as parts:
-        for name in ("1", "1", "2"):
-            assert (await turn(parts, repo, turn_id=name)).memories
-
-        assert [each.turn_id for each in await listed(parts, repo)] == ["1"]
-
-
 async def test_a_reply_that_never_arrived_is_no_injection(home, repo):
     put(repo, PYTEST)
     async with assembled(home, lexical=True) as parts:
         assert (await turn(parts, repo, whole=False)).memories
 
         assert await listed(parts, repo) == ()
-
-
-@pytest.mark.parametrize(
-    ("fields", "count"),
-    [({"mode": "plain"}, 0), ({"session_id": "", "agent": ""}, 0), ({"session_id": ""}, 1)],
-)
-async def test_without_a_session_an_agent_that_gives_its_name_is_on_record_and_a_person_is_not(
-    home, repo, fields, count
-):
-    put(repo, PYTEST)
-    async with assembled(home, lexical=True) as parts:
-        for _ in range(2):
-            assert (await turn(parts, repo, **fields)).memories
-
-        assert len(await listed(parts, repo)) == count
-
-
-async def test_explicit_hyde_which_has_no_lists_is_on_record_too(home, repo):
-    put(repo, PYTEST)
-    config = Config(memory=MemoryConfig(retrieval_strategy="hyde"))
-    async with assembled(home, config=config, lexical=True) as parts:
-        await turn(parts, repo)
-
-        assert [each.session_id for each in await listed(parts, repo)] == ["s-1"]
 
 
 async def test_a_workspace_sees_its_own_all_repos_every_one_and_session_and_time_narrow_it(home, repo):

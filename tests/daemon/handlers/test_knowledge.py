@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.config import Config, KnowledgeConfig
-from forged.daemon.handlers.refusals import InvalidRequest
-from forged.errors import MemoryNotFound, StoreError
+from forged.errors import StoreError
 from forged.files import parse
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
@@ -66,19 +64,6 @@ async def test_a_document_of_1200_tokens_becomes_three_numbered_files_that_both_
     assert (mine[0].source, mine[0].document_id, mine[0].chunk_index) == ("docs/a.md", fate.document_id, 0)
 
 
-async def test_sizes_of_pieces_are_those_of_the_configuration(home):
-    config = Config(knowledge=KnowledgeConfig(chunk_size=100, overlap=10))
-    async with assembled(home, config=config) as parts:
-        (fate,) = await ingested(parts, doc(units(190)))
-        again = await became(parts, doc(units(190)))
-    async with assembled(home) as parts:
-        other = await ingested(parts, doc(units(190)))
-
-    assert (fate.pieces, again) == (2, ["there"])
-    assert (other[0].became, other[0].pieces) == ("replaced", 1)
-    assert len(files(home)) == 1
-
-
 async def test_the_same_text_again_does_nothing_and_another_one_takes_its_place_whole(home):
     async with assembled(home) as parts:
         first = await became(parts, doc(units(1200)))
@@ -94,15 +79,6 @@ async def test_the_same_text_again_does_nothing_and_another_one_takes_its_place_
     assert {each.content.split()[0] for each in hits if each.chunk_index == 0} == {"otter"}
     assert stock == [("docs/a.md", 2, 2)]
     assert len(files(home)) == 2
-
-
-async def test_two_sources_with_the_same_text_are_two_documents(home):
-    async with assembled(home) as parts:
-        told = await became(parts, doc("A walrus."), doc("A walrus.", "docs/b.md"))
-        stock = await listed(parts)
-
-    assert told == ["new", "new"]
-    assert stock == [("docs/a.md", 1, 1), ("docs/b.md", 1, 1)]
 
 
 async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_the_old_one_goes(home):
@@ -125,15 +101,6 @@ async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_t
     assert files(home) == new
 
 
-async def test_missing_pieces_alone_are_written_and_said(home):
-    async with assembled(home) as parts:
-        await became(parts, doc(units(1200)))
-        files(home)[1].unlink()
-        (fate,) = await ingested(parts, doc(units(1200)))
-
-    assert (fate.became, fate.written) == ("completed", 1)
-
-
 async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkeypatch):
     async with assembled(home) as parts:
         await became(parts, doc(units(1200)))
@@ -151,15 +118,6 @@ async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkey
     assert (fate.became, fate.reason) == ("refused", "no space left")
     assert set(old) < set(left)
     assert (mended.became, mended.written, len(files(home))) == ("replaced", 2, 3)
-
-
-async def test_several_who_bring_the_same_document_at_once_write_it_once(home):
-    async with assembled(home) as parts:
-        told = await asyncio.gather(*[became(parts, doc(units(1200))) for _ in range(4)])
-        stock = await listed(parts)
-
-    assert sorted(told) == [["new"], ["there"], ["there"], ["there"]]
-    assert stock == [("docs/a.md", 3, 3)]
 
 
 async def test_several_texts_of_one_source_at_once_leave_one_of_them_whole(home):
@@ -187,20 +145,6 @@ async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_co
     assert len(files(home)) == 1
 
 
-async def test_to_remove_what_is_not_there_is_said_with_what_shows_what_is(home):
-    async with assembled(home) as parts:
-        with pytest.raises(MemoryNotFound, match="forgectl ingest --list"):
-            await parts.ask(wire.RemoveDocument(name="docs/a.md"))
-
-
-async def test_a_look_tells_what_would_become_and_writes_nothing(home):
-    async with assembled(home) as parts:
-        told = await ingested(parts, doc(units(1200)), look=True)
-
-    assert [(each.became, each.pieces, each.written) for each in told] == [("new", 3, 3)]
-    assert files(home) == []
-
-
 async def test_a_secret_is_named_by_its_shape_unless_somebody_insists_and_never_alone_stops_the_others(home):
     async with assembled(home) as parts:
         secret, other = await ingested(parts, doc(f"The zebra uses {SECRET} here."), doc("Fine.", "b"))
@@ -223,34 +167,6 @@ async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refu
     assert "nothing is left" in none.reason
     (only,) = files(home)
     assert b"otter" not in only.read_bytes()
-
-
-@pytest.mark.parametrize("source", ["", " ", "a\nb", "x" * 1025, "\x1b[31m"])
-async def test_a_source_that_is_no_line_is_refused_alone(home, source):
-    async with assembled(home) as parts:
-        told = await became(parts, doc("text", source), doc("text", "fine"))
-
-    assert told == ["refused", "new"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"agent_id": "../x"}, {"metadata": {str(key): 1 for key in range(33)}}, {"metadata": {"key": SECRET}}],
-)
-async def test_an_agent_or_metadata_that_are_none_are_refused_before_anything_is_written(home, fields):
-    async with assembled(home) as parts:
-        with pytest.raises(InvalidRequest):
-            await became(parts, doc("text"), **fields)
-
-    assert files(home) == []
-
-
-async def test_a_recall_can_filter_by_the_metadata_of_documents_and_the_list_shows_it(home):
-    async with assembled(home) as parts:
-        await became(parts, doc("A walrus."), metadata={"team": "core"}, agent_id="claude")
-        (record,) = (await parts.ask(wire.ListDocuments())).documents
-
-    assert (record.metadata, record.agent_id) == ({"team": "core"}, "claude")
 
 
 async def test_the_headings_above_a_piece_find_it_though_they_stand_in_another_one(home):
@@ -291,14 +207,6 @@ async def test_a_document_does_not_bring_back_a_memory_that_was_forgotten(home, 
 
     assert (left.pieces, left.written, left.forgotten) == (1, 0, 1)
     assert hits == []
-
-
-async def test_documents_are_listed_by_page(home):
-    async with assembled(home) as parts:
-        await became(parts, *[doc(f"text {number}", f"d/{number}") for number in range(5)])
-        page = await parts.ask(wire.ListDocuments(offset=1, limit=2))
-
-    assert ([each.source for each in page.documents], page.total) == (["d/1", "d/2"], 5)
 
 
 @pytest.mark.parametrize(("metadata", "erased"), [({}, 0), ({"team": "core"}, 1)])

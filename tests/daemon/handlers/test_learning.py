@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
 from forged.state import MOST_LEARNED, Document
@@ -43,14 +42,6 @@ async def test_what_was_said_waits_on_disk_with_its_times_and_without_what_is_no
     assert (event.kind, event.heard_at, event.agent) == ("learned", (AT, AT + 1), "codex")
 
 
-@pytest.mark.parametrize("headless", [True, False])
-async def test_a_past_run_of_a_script_waits_as_one(home, repo, headless):
-    async with assembled(home) as parts:
-        await parts.ask(past(repo, "Remember that we use pnpm.", headless=headless))
-
-        assert [each.headless for each in parts.capture.waiting()] == [headless]
-
-
 async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home, repo):
     async with assembled(home) as parts:
         await parts.ask(past(repo, "We use make.", "We use tox."))
@@ -65,25 +56,6 @@ async def test_a_session_with_its_mark_is_told_and_comes_again_for_nothing(home,
         ["We use make.", "We use tox."],
         ["We use ruff."],
     ]
-
-
-async def test_a_part_without_a_mark_is_not_all_of_it(home, repo):
-    async with assembled(home) as parts:
-        await parts.ask(past(repo, "We use make.", mark=""))
-        known = await parts.ask(wire.ListPast(agents=("codex",)))
-        await parts.ask(past(repo, "We use tox."))
-        rest = await parts.ask(wire.ListPast(agents=("codex",)))
-
-    assert (known.marks["codex"], rest.marks["codex"]) == ({"s1": ""}, {"s1": "all"})
-
-
-async def test_without_messages_it_is_told_how_far_it_is(home, repo):
-    async with assembled(home) as parts:
-        before = await parts.ask(past(repo))
-        await parts.ask(past(repo, "We use make."))
-        after = await parts.ask(past(repo))
-
-    assert (before.outcome, after.outcome) == ("judged", "waiting")
 
 
 async def test_where_too_much_waits_nothing_more_is_taken_and_nothing_of_it_goes(home, repo):
@@ -105,21 +77,6 @@ async def test_a_pause_holds_for_past_sessions(home, repo):
 
     assert reply.outcome == "rejected"
     assert "paused" in reply.reason
-
-
-async def test_a_session_has_an_id_and_a_live_capture_is_never_a_past_one(home, repo):
-    async with assembled(home) as parts:
-        with pytest.raises(InvalidRequest):
-            await parts.ask(past(repo, "We use make.", session_id=" "))
-        with pytest.raises(InvalidRequest):
-            await parts.ask(wire.Capture(workspace=str(repo), session_id="s", kind="learned"))
-
-
-async def test_what_a_call_costs_is_told_with_the_limit_of_the_day(home):
-    async with assembled(home) as parts:
-        known = await parts.ask(wire.ListPast())
-
-    assert (known.classifier, known.call_characters, known.most_to_review) == ("", 64_000, MOST_LEARNED)
 
 
 @pytest.mark.parametrize("live_first", [True, False])

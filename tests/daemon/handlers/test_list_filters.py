@@ -53,14 +53,6 @@ async def test_what_this_daemon_wrote_has_the_origin_that_it_knows(home, repo):
     assert [each.content for each in found] == ["by agent"]
 
 
-async def test_an_origin_that_is_none_is_refused_and_those_that_are_are_named(home, repo):
-    async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.ListMemories(workspace=str(repo), origin="gossip"))
-
-    assert code == "invalid"
-    assert told == "unknown origin 'gossip'; use one of typed, explicit, model, agent, import, file"
-
-
 def another(repo, name: str):
     top = repo.with_name(name)
     (top / ".git").mkdir(parents=True)
@@ -95,16 +87,3 @@ async def test_with_all_repos_what_is_withheld_or_off_stays_out(home, repo):
         assert await listed(parts, foreign) == []
 
         assert await listed(parts, repo, all_repos=True) == ["mem_a"]
-
-
-async def test_with_all_repos_superseded_memories_stay_out_and_stale_ones_are_found(home, repo):
-    other = another(repo, "other")
-    (other / "a.py").write_text("one\n")
-    put(other, made("mem_old", 1))
-    put(other, replace(made("mem_new", 2), supersedes="mem_old", version=2))
-    async with assembled(home) as parts:
-        written = await parts.ask(wire.Remember(workspace=str(other), content="a is one", evidence=("a.py",)))
-        (other / "a.py").write_text("two\n")
-
-        assert sorted(await listed(parts, repo, all_repos=True)) == sorted(["mem_new", written.memory_id])
-        assert await listed(parts, repo, all_repos=True, stale=True) == [written.memory_id]

@@ -30,26 +30,6 @@ def ids(reply):
 # --- remember -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scope", ["repo", "user"])
-async def test_a_memory_is_written_under_the_root_of_its_scope(home, repo, scope):
-    async with assembled(home) as parts:
-        reply = await parts.ask(wire.Remember(id=4, workspace=str(repo), content="text", scope=scope))
-
-    assert (reply.id, reply.status, reply.version) == (4, "ok", 1)
-    top = repo if scope == "repo" else home
-    assert reply.path == str(top / ".forge/memory" / f"{reply.memory_id}.md")
-    assert "text" in (top / ".forge/memory" / f"{reply.memory_id}.md").read_text()
-
-
-async def test_what_was_remembered_is_seen_by_a_reader_that_names_its_generation(home, repo):
-    async with assembled(home) as parts:
-        written = await parts.ask(wire.Remember(workspace=str(repo), content="text"))
-        asked = wire.GetMemories(
-            workspace=str(repo), ids=(written.memory_id,), min_generation=written.generation
-        )
-        assert (await parts.ask(asked)).memories[0].content == "text"
-
-
 @pytest.mark.parametrize(
     ("asked", "code", "told"),
     [
@@ -151,17 +131,6 @@ async def test_private_spans_are_left_out_of_what_is_remembered_and_that_is_said
     assert code == "invalid"
 
 
-@pytest.mark.parametrize(("said", "shown"), [({}, "agent"), ({"origin": "explicit"}, "explicit")])
-async def test_a_memory_says_where_its_text_came_from(home, repo, said, shown):
-    async with assembled(home) as parts:
-        told = await parts.ask(wire.Remember(workspace=str(repo), content="text", **said))
-        (found,) = (await parts.ask(seen_after(told, repo))).memories
-        (of_chain,) = (await parts.ask(wire.History(workspace=str(repo), memory_id=told.memory_id))).memories
-
-    assert found.origin == of_chain.origin == shown
-    assert f"\norigin: {shown}\n---\n" in Path(told.path).read_text()
-
-
 @pytest.mark.parametrize("origin", ["typed", "model", "file", "import", "me", ""])
 async def test_a_client_cannot_claim_an_origin_that_only_the_daemon_knows(home, repo, origin):
     async with assembled(home) as parts:
@@ -236,22 +205,6 @@ def seen_after(told, repo, *ids):
     return wire.GetMemories(workspace=str(repo), ids=ids or (told.memory_id,), min_generation=told.generation)
 
 
-async def test_a_workspace_without_a_repository_root_has_no_repo_scope(home):
-    async with assembled(home) as parts:
-        code, told = await parts.refusal(wire.Remember(workspace=str(home), content="text", scope="repo"))
-
-    assert code == "invalid"
-    assert "scope user" in told
-
-
-async def test_an_edge_to_a_memory_just_written_holds(home, repo):
-    async with assembled(home) as parts:
-        first = await parts.ask(wire.Remember(workspace=str(repo), content="first"))
-        there = (wire.Edge(first.memory_id, "refines"),)
-        good = await parts.ask(wire.Remember(workspace=str(repo), content="second", related=there))
-        assert good.status == "ok"
-
-
 async def test_where_memory_is_off_nothing_is_written_read_or_watched(home, repo):
     put(repo, memory("mem_1", "text"))
     (repo / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
@@ -275,14 +228,6 @@ async def test_where_memory_is_off_nothing_is_written_read_or_watched(home, repo
 
 
 # --- get, list, history -------------------------------------------------------------------------------
-
-
-async def test_memories_come_in_the_order_asked_and_the_missing_are_named(home, repo):
-    put(repo, memory("a", "text a"), memory("b", "text b"))
-    async with assembled(home) as parts:
-        reply = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("b", "no", "a")))
-
-    assert (ids(reply), reply.missing, reply.total, reply.status) == (["b", "a"], ("no",), 2, "ok")
 
 
 async def test_an_id_in_both_scopes_is_two_memories(home, repo):
@@ -344,26 +289,6 @@ async def test_a_list_is_newest_first_heads_only_and_paged(home, repo):
             assert len(odd.memories) in (0, 5)
 
 
-async def test_times_of_a_list_are_compared_as_times(home, repo):
-    times = {
-        "early": "2025-01-01T12:00:00+02:00",
-        "late": "2025-01-01T11:00:00Z",
-        "never": "",
-        "nonsense": "2025-13-45",
-    }
-    put(repo, *(memory(name, "x", created_at=time) for name, time in times.items()))
-    async with assembled(home) as parts:
-        assert ids(await listed(parts, repo)) == ["late", "early", "never", "nonsense"]
-
-
-async def test_a_list_can_be_of_one_scope(home, repo):
-    put(repo, memory("a", "text"))
-    put(home, memory("u", "text", scope="user"))
-    async with assembled(home) as parts:
-        found = [sorted(ids(await listed(parts, repo, scope=scope))) for scope in ("", "repo", "user")]
-        assert found == [["a", "u"], ["a"], ["u"]]
-
-
 async def test_a_history_is_the_chain_oldest_first_with_what_is_odd(home, repo):
     put(
         repo,
@@ -405,45 +330,6 @@ async def test_before_the_first_build_nobody_is_told_that_there_is_nothing(home,
 # --- forget -------------------------------------------------------------------------------------------
 
 
-WALRUS = (
-    memory("m1", "walrus one"),
-    memory("m2", "walrus two", supersedes="m1", version=2),
-    memory("m3", "x"),
-)
-
-
-@pytest.mark.parametrize(
-    ("asked", "gone", "found"),
-    [
-        (partial(wire.Forget, memory_id="m1"), ["m1", "m2"], []),
-        (partial(wire.Forget, memory_id="m2", version_only=True), ["m2"], ["m1"]),
-    ],
-    ids=["the chain", "one version"],
-)
-async def test_forgetting_takes_a_chain_or_a_version_and_answers_when_it_is_not_found_any_more(
-    home, repo, asked, gone, found
-):
-    put(repo, *WALRUS)
-    async with assembled(home) as parts:
-        receipt = await parts.ask(asked(workspace=str(repo)))
-        assert sorted(receipt.ids) == gone
-        assert ids(await listed(parts, repo, all_versions=True)) == [*found, "m3"]
-        assert ids(await parts.ask(wire.Search(workspace=str(repo), query="walrus"))) == found
-        assert parts.daemon.metrics.forgotten == len(gone)
-
-
-async def test_what_was_remembered_a_moment_ago_can_be_forgotten(home, repo):
-    """An agent that wrote a secret takes it back with its next request."""
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        written = await parts.ask(wire.Remember(workspace=str(repo), content="oh no"))
-        receipt = await parts.ask(
-            wire.Forget(workspace=str(repo), memory_id=written.memory_id, erase_now=True)
-        )
-        assert (receipt.ids, receipt.trash) == ((written.memory_id,), "")
-    assert list((repo / ".forge/memory").iterdir()) == []
-
-
 @pytest.mark.parametrize("failing", ["down", "hanging"])
 async def test_a_memory_can_be_forgotten_while_the_provider_is_gone(home, repo, failing):
     put(repo, memory("m1", "one"), memory("m2", "two"))
@@ -462,20 +348,6 @@ async def test_a_memory_can_be_forgotten_while_the_provider_is_gone(home, repo, 
         if embedder.hold is not None:
             embedder.hold.set()
         assert (await forgetting).ids == ("m1",)
-
-
-async def test_forgetting_leaves_nothing_in_turn_cache_and_ledger(home, repo):
-    put(repo, memory("m1", "the walrus sings"))
-    turn = wire.Retrieve(
-        workspace=str(repo), session_id="s", turn_id="t", messages=(wire.Message("user", "walrus"),)
-    )
-    async with assembled(home) as parts:
-        before = await parts.ask(turn)
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="m1"))
-        after = await parts.ask(turn)
-        assert before.included == 1
-        assert (after.status, after.cached) == ("empty", False)
-        assert (await parts.ask(wire.Why(session_id="s", workspace=str(repo)))).memories == ()
 
 
 # --- before the state is read, and without it ----------------------------------------------------------
@@ -577,15 +449,6 @@ async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_call
 # --- dispatch -----------------------------------------------------------------------------------------
 
 
-async def test_every_request_but_a_ping_wakes_the_watcher_and_all_are_counted(home, repo):
-    async with assembled(home) as parts:
-        await parts.ask(wire.Ping())
-        quiet = parts.watcher.used_at
-        await parts.ask(wire.ListMemories(workspace=str(repo)))
-        assert parts.watcher.used_at > quiet == 0.0
-        assert parts.daemon.metrics.requests == 2
-
-
 async def test_every_verb_of_the_protocol_is_answered(home, repo):
     """A verb that is added to the contract and not to the dispatch would answer with nothing."""
     async with assembled(home) as parts:
@@ -603,7 +466,3 @@ async def test_every_verb_of_the_protocol_is_answered(home, repo):
             except Exception as error:  # noqa: BLE001 - a typed refusal is an answer
                 answered.add((kind, error.code in wire.CODES))
         assert {kind for kind, there in answered if not there} == set()
-
-
-def test_scopes_of_the_wire_are_those_of_the_domain():
-    assert set(Scope) == {"repo", "user", "agent", "session", "org"}

@@ -13,7 +13,6 @@ from forged.scopes import over_entities
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
-from tests.support.provider import FakeEmbedder
 
 QUERY = "How does Apollo relate to Policy 7?"
 STORES = memory("mem_1", "Invoices of `apollo` are kept in `ledger`.", scope="user")
@@ -48,18 +47,6 @@ async def test_a_memory_that_is_reached_only_over_a_thing_comes_with_the_path_in
     assert list(lone) == ["mem_2"]
     assert list(plain) == ["mem_1"]
     assert plain["mem_1"].path == ""
-
-
-async def test_what_is_reached_is_merged_by_rank_with_what_vectors_find(home):
-    """Of forty memories that are all as near, five come: the one that is reached is among them."""
-    put(home, STORES, replace(RULED, scope="user"), *ALIEN)
-    async with assembled(home, FakeEmbedder()) as parts:
-        await parts.loaded(home)
-        found = await recalled(parts)
-
-    assert {"mem_1", "mem_2"} <= set(found)
-    assert len(found) == 5
-    assert found["mem_2"].path
 
 
 async def test_what_another_agent_knows_leads_nowhere(home):

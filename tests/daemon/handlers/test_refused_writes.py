@@ -12,15 +12,12 @@ from msgspec.structs import replace
 
 from forged.counters import Metrics
 from forged.daemon.handlers import RefusedWrites
-from forged.errors import MemoryExists, StoreError
+from forged.errors import StoreError
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
-from tests.data.examples import EXAMPLES
 
 FULL = StoreError("cannot write m1: no space left on the device; free some and try again")
 WRITE, KEEP = wire.Remember(content="x", workspace="/"), wire.Capture(session_id="s", workspace="/")
-STORED = wire.Captured(outcome="durable")
-WAITS = wire.Captured(outcome="accepted")
 REJECTED = wire.Captured(outcome="rejected", reason="storage_error: the disk quota is used up")
 
 
@@ -38,33 +35,6 @@ def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):
         "236 writes were refused (235 for a full disk, 1 for missing permission); "
         "the last, remember: cannot write m2: permission denied"
     )
-
-
-def test_a_write_of_the_same_kind_that_succeeds_ends_it_and_no_other_does(refused):
-    refused.failed(WRITE, FULL)
-    refused.answered(KEEP, STORED)
-    refused.answered(wire.Search(query="x", workspace="/"), wire.Found())
-    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, remember: ")
-
-    refused.answered(WRITE, wire.Remembered())
-    assert refused.sentence == ""
-
-
-def test_a_rejected_capture_counts_and_one_that_waits_in_memory_says_nothing(refused):
-    refused.answered(KEEP, REJECTED)
-    refused.answered(KEEP, WAITS)
-    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, capture: ")
-
-    refused.answered(KEEP, STORED)
-    assert refused.sentence == ""
-
-
-def test_a_refusal_that_is_no_disk_s_fault_is_none(refused):
-    refused.failed(WRITE, MemoryExists("m1 exists"))
-    refused.answered(KEEP, wire.Captured(outcome="rejected", reason="nothing_to_capture"))
-    refused.failed(wire.Search(query="x", workspace="/"), FULL)
-
-    assert refused.sentence == ""
 
 
 async def test_status_says_in_its_first_line_that_writes_are_refused_until_one_succeeds(home, repo):
@@ -128,20 +98,6 @@ async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_i
 
         await parts.ask(asked)
         assert (await parts.ask(wire.Status())).reason == ""
-
-
-@pytest.mark.parametrize("kind", wire.REQUESTS, ids=lambda kind: kind.__name__)
-def test_every_verb_that_writes_says_a_full_disk(refused, kind):
-    asked = next(each for each in EXAMPLES if type(each) is kind)
-    refused.failed(asked, FULL)
-    assert bool(refused.sentence) == (kind in WRITES and asked.is_write)
-
-
-WRITES = {
-    *(wire.Remember, wire.Edit, wire.Move, wire.Restore, wire.Forget, wire.Undo, wire.Import),
-    *(wire.Capture, wire.Learn, wire.Dead, wire.Pause, wire.Trust, wire.Review, wire.Ingest),
-    *(wire.RemoveDocument, wire.Rebuild, wire.Hook, wire.HandOver),
-}
 
 
 def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):

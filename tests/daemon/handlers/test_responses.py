@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from forged.config import Config
 from forged.config.values import ScopesConfig
 from forged_client import protocol as wire
@@ -64,22 +62,6 @@ async def test_secrets_and_private_spans_stay_out(home, repo):
     (row,) = await remembered(home, turn(repo, f"The key is {KEY}, use it. <private>My cat.</private>"))
 
     assert row.memory.content == "The key is [redacted], use it."
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"session_id": ""},
-        {"kind": "compaction"},
-        {"kind": "explicit"},
-        {"messages": (wire.Message("user", "And then?"),)},
-        {"messages": (wire.Message("user", "Look."), wire.Message("tool", "1,000 lines of a log"))},
-        {"answer": "<private>All of it.</private>"},
-    ],
-    ids=["no session", "compaction", "explicit", "no response", "a tool's output", "private"],
-)
-async def test_what_is_no_response_of_a_turn_is_not_kept(home, repo, fields):
-    assert await remembered(home, turn(repo, **fields)) == ()
 
 
 async def test_nothing_is_kept_while_memory_is_paused(home, repo):

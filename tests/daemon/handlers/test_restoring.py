@@ -137,25 +137,6 @@ async def test_without_an_id_it_lists_what_can_come_back_and_until_when(home, re
     assert refused == "not_found"
 
 
-async def test_an_undo_is_taken_back_whole_in_both_roots(home, repo):
-    captured = replace(memory("mem_1", "We deploy on Mondays."), trigger="cadence")
-    of_user = replace(memory("mem_u", "I like tea.", scope="user"), trigger="cadence")
-    put(repo, captured)
-    put(home, of_user)
-    before = files(repo) | files(home)
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        await parts.ask(wire.Undo(workspace=str(repo)))
-        assert files(repo) | files(home) == {}
-        (told, *_) = (await restored(parts, repo)).restorable
-        back = await restored(parts, repo, "mem_u")
-
-        assert told.why == "undo"
-        assert {each.id for each in back.memories} == {"mem_1", "mem_u"}
-        assert files(repo) | files(home) == before
-        assert parts.state.forgotten.digests() == frozenset()
-
-
 async def test_after_seven_days_nothing_comes_back(home, repo):
     put(repo, memory("mem_1", "text"))
     async with assembled(home) as parts:
@@ -169,23 +150,6 @@ async def test_after_seven_days_nothing_comes_back(home, repo):
     assert (refused, listed.status, listed.restorable) == ("not_found", "empty", ())
     assert "7 days" in told
     assert files(repo) == {}
-
-
-async def test_what_was_erased_is_nowhere(home, repo):
-    put(repo, memory("mem_1", "text"))
-    async with assembled(home) as parts:
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
-        refused, _ = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
-
-    assert refused == "not_found"
-
-
-async def test_what_is_there_is_no_failure(home, repo):
-    put(repo, memory("mem_1", "text"))
-    async with assembled(home) as parts:
-        told = await restored(parts, repo, "mem_1")
-
-    assert (told.status, told.reason) == ("empty", "it is there already")
 
 
 async def test_a_file_that_stands_in_the_way_is_not_overwritten(home, repo):
@@ -351,43 +315,6 @@ async def test_a_memory_gets_the_other_scope_and_its_chain_goes_to_the_trash(hom
         assert parts.state.forgotten.digests() == frozenset()
 
 
-async def test_links_stay_behind_and_that_is_said(home, repo):
-    put(repo, memory("mem_1", "text", related=["mem_2"]), memory("mem_2", "other"))
-    async with assembled(home) as parts:
-        told = await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
-
-        assert told.unlinked == 1
-        assert (await shown(parts, repo, told.memory_id)).related == ()
-
-
-async def test_a_move_that_comes_again_with_its_key_is_answered_as_before(home, repo):
-    put(repo, memory("mem_zz", "text"))
-    async with assembled(home) as parts:
-        ask = wire.Move(workspace=str(repo), memory_id="mem_zz", to="user", key="k1")
-        first = await parts.ask(ask)
-        again = await parts.ask(ask)
-
-    assert (again.memory_id, again.path, again.ids) == (first.memory_id, first.path, ("mem_zz",))
-    assert len(files(home)) == 1
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"to": "repo"}, "invalid"),
-        ({"to": "org"}, "invalid"),
-        ({"to": "user", "memory_id": "mem_none"}, "not_found"),
-    ],
-)
-async def test_a_move_that_makes_no_sense_is_refused(home, repo, fields, code):
-    put(repo, memory("mem_1", "text"))
-    async with assembled(home) as parts:
-        refused, _ = await parts.refusal(wire.Move(**{"workspace": str(repo), "memory_id": "mem_1"} | fields))
-
-    assert refused == code
-    assert len(files(repo)) == 1
-
-
 async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
     secret = "gh" + "p_" + Draw("moved").of(ALNUM, 36)
     put(repo, memory("mem_1", f"push with {secret}"))
@@ -399,18 +326,6 @@ async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):
 
     assert (refused, secret in told) == ("secret", False)
     assert secret in Path(moved.path).read_text()
-
-
-@pytest.mark.parametrize("erase_now", [False, True])
-async def test_a_forget_that_comes_again_with_its_key_is_answered_as_before(home, repo, erase_now):
-    put(repo, *THREE)
-    async with assembled(home) as parts:
-        ask = wire.Forget(workspace=str(repo), memory_id="mem_1", key="k1", erase_now=erase_now)
-        first = await parts.ask(ask)
-        again = await parts.ask(ask)
-
-    assert set(again.ids) == set(first.ids) == {"mem_1", "mem_2", "mem_3"}
-    assert again.trash == first.trash
 
 
 async def test_withheld_memories_are_named_by_a_beginning_too(home, repo):

@@ -30,20 +30,6 @@ async def test_a_reply_that_is_sent_again_has_every_field_of_the_one_that_is_mad
     assert (again.id, again.elapsed_ms > 0) == (8, True)
 
 
-async def test_a_turn_is_answered_out_of_what_is_kept_from_the_second_time_on_and_counted(home, repo):
-    put(repo, memory("m0", "the walrus"))
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        replies = [await parts.ask(asked(repo, token_budget=budget)) for budget in (None, None, 300, 1, 1)]
-        small = replies[-1]
-        metrics = parts.daemon.metrics
-
-        assert [reply.cached for reply in replies] == [False, True, True, True, True]
-        assert (small.status, small.reason) == ("empty", "nothing fits the token budget")
-        assert (metrics.retrieves, metrics.turn_cache_hits) == (5, 4)
-        assert (metrics.retrieve_hits, metrics.retrieve_empty) == (3, 2)
-
-
 async def test_what_a_session_was_last_told_is_what_the_last_reply_had_room_for(home, repo):
     put(repo, memory("m0", "the walrus"), memory("m1", "the walrus again"))
     async with assembled(home) as parts:
@@ -67,17 +53,6 @@ async def test_after_a_forget_a_turn_is_answered_anew_and_without_what_is_gone(h
     assert [reply.cached for reply in before] == [False, True]
     assert [hit.id for hit in before[1].memories] == ["m0", "m1"]
     assert (after.cached, [hit.id for hit in after.memories]) == (False, ["m1"])
-
-
-async def test_a_generation_that_is_asked_for_is_not_answered_by_what_was_kept(home, repo):
-    put(repo, memory("m0", "the walrus"))
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        await parts.ask(asked(repo))
-        newer = (await parts.loaded(repo)).generation
-        found = [await parts.ask(asked(repo, min_generation=least)) for least in ("", newer)]
-
-    assert [reply.cached for reply in found] == [True, False]
 
 
 async def test_a_session_is_told_what_is_withheld_before_it_gets_kept_replies(home, repo):

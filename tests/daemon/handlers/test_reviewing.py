@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
@@ -57,23 +56,6 @@ async def test_a_person_sees_what_waits_where_it_came_from_and_what_was_pasted(h
     assert status.capture.to_review == 3
 
 
-async def test_what_waits_is_in_no_file_no_list_and_no_answer(home, repo):
-    mine, users = roots(home, repo)
-    put(repo, memory("mem_1", "The broker is called lou."))
-    async with assembled(home) as parts:
-        await put_in(parts, waiting(mine), waiting(users))
-        await parts.loaded(repo)
-        asked = (wire.Message("user", "must I restart the broker after an edit?"),)
-        found = await parts.ask(wire.Retrieve(workspace=str(repo), session_id="s", messages=asked))
-        hits = await parts.ask(wire.Search(workspace=str(repo), query="restart the broker edit"))
-        listed = await parts.ask(wire.ListMemories(workspace=str(repo)))
-    assert "each edit" not in found.text
-    assert [each.id for each in hits.memories] == ["mem_1"]
-    assert [each.id for each in listed.memories] == ["mem_1"]
-    assert [each.id for each in on_disk(repo)] == ["mem_1"]
-    assert on_disk(home, "user") == []
-
-
 async def test_what_is_kept_is_a_typed_memory_and_is_found_at_once(home, repo):
     mine, _ = roots(home, repo)
     async with assembled(home) as parts:
@@ -108,16 +90,6 @@ async def test_what_it_replaces_is_replaced_when_it_is_kept_and_not_before(home,
     assert {(each.content, each.version) for each in after.memories} == {(ORDER, 2), ("Run tox.", 1)}
 
 
-async def test_what_is_dropped_is_gone_and_does_not_come_back_from_the_same_messages(home, repo):
-    mine, _ = roots(home, repo)
-    async with assembled(home) as parts:
-        (one,) = await put_in(parts, waiting(mine))
-        done = await reviewed(parts, repo, drop=(one,))
-        assert (done.dropped, done.waiting) == ((one,), ())
-        assert parts.state.forgotten.since((str(repo),), ORDER) is not None
-    assert on_disk(repo) == []
-
-
 async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(home, repo):
     mine, _ = roots(home, repo)
     async with assembled(home) as parts:
@@ -127,25 +99,6 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
         assert (on_disk(repo), len(parts.state.to_review.of())) == ([], 1)
         await reviewed(parts, repo, keep=(one,), text="Restart it. <private>Ann's</private>")
     assert [each.content for each in on_disk(repo)] == ["Restart it."]
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"keep": ("mem_nobody",)}, "waits here"),
-        ({"drop": ("mem_nobody",)}, "waits here"),
-        ({"text": "x"}, "a text is for one proposal"),
-        ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
-    ],
-)
-async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, told):
-    mine, _ = roots(home, repo)
-    async with assembled(home) as parts:
-        await put_in(parts, waiting(mine), waiting(mine, "Run tox."))
-        _, why = await parts.refusal(wire.Review(workspace=str(repo), **fields))
-        assert told in why
-        assert len(parts.state.to_review.of()) == 2
-    assert on_disk(repo) == []
 
 
 async def test_another_repositorys_proposals_cannot_be_decided_from_here(home, repo):

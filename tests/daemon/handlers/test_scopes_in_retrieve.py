@@ -14,7 +14,6 @@ from forged_client import protocol as wire
 from tests.daemon.handlers.test_agent_memories import remembered
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
-from tests.faults.amount import times
 from tests.support.clock import Clock, until
 from tests.support.provider import FakeEmbedder
 
@@ -44,16 +43,6 @@ def a_document(home, text="zebra rules of the organization"):
     put(home / ".forge/org", memory("mem_doc", text, scope="org"), folder="memory")
 
 
-async def test_nothing_of_other_scopes_is_retrieved_unless_the_configuration_says_so(home, repo):
-    a_document(home)
-    async with assembled(home) as parts:
-        await remembered(parts, repo, "zebra of claude")
-        await remembered(parts, repo, "zebra of the session", scope="session", session_id="s")
-        await remembered(parts, repo, "zebra of the repository", scope="repo", agent_id="")
-        reply = await retrieved(parts, repo, "zebra", agent="claude", session_id="s")
-        assert contents(reply) == {"zebra of the repository"}
-
-
 @pytest.mark.parametrize("with_model", [False, True])
 async def test_each_scope_is_in_the_injection_of_whom_it_is_for(home, repo, with_model):
     a_document(home)
@@ -78,36 +67,6 @@ async def test_each_scope_is_in_the_injection_of_whom_it_is_for(home, repo, with
             wire.Search(workspace=str(repo), query="zebra", agent="codex", session_id="s")
         )
         assert contents(found) == shared | {"zebra of codex", "zebra of session s"}
-
-
-async def test_two_agents_never_get_each_others_memories(home, repo):
-    """Also in the same session and the same turn, which is kept; 2,000 requests where there is time."""
-    async with assembled(home, config=ALL) as parts:
-        for number in range(20):
-            for agent in ("claude", "codex"):
-                await remembered(parts, repo, f"zebra {number} of {agent}", agent_id=agent)
-        for agent in ("claude", "codex"):
-            await parts.ask(wire.Search(workspace=str(repo), query="zebra", agent=agent))
-        got = {"claude": 0, "codex": 0}
-        for number in range(times(1000, 200)):
-            for agent, other in (("claude", "codex"), ("codex", "claude")):
-                session = {"session_id": f"s{number % 7}", "turn_id": f"t{number % 50}"}
-                reply = await retrieved(parts, repo, f"zebra {number % 20}", agent, mode="block", **session)
-                assert f"of {other}" not in str(reply)
-                got[agent] += f"of {agent}" in reply.text
-        assert min(got.values()) > 0.9 * times(1000, 200)
-
-
-async def test_a_session_hears_a_memory_of_another_scope_once(home, repo):
-    async with assembled(home, config=ALL) as parts:
-        await remembered(parts, repo, "zebra of claude")
-        await parts.ask(wire.Search(workspace=str(repo), query="zebra", agent="claude"))
-        first = await retrieved(parts, repo, "zebra", agent="claude", session_id="s")
-        again = await retrieved(parts, repo, "a zebra", agent="claude", session_id="s")
-        block = await retrieved(parts, repo, "the zebra", agent="claude", session_id="s", mode="block")
-        assert contents(first) == {"zebra of claude"}
-        assert again.text == ""
-        assert (contents(block), block.heard) == ({"zebra of claude"}, 1)
 
 
 async def test_what_was_found_is_counted_and_what_a_person_looks_at_is_not(home, repo):
@@ -188,18 +147,6 @@ async def test_a_scope_that_is_not_read_yet_is_named_and_keeps_nobody_waiting(ho
         assert "org is read for the first time" in reply.reason
 
 
-async def test_a_forgotten_memory_of_an_agent_is_in_no_reply_any_more(home, repo):
-    async with assembled(home, config=ALL) as parts:
-        written = await remembered(parts, repo, "zebra of claude")
-        await parts.ask(wire.Search(workspace=str(repo), query="zebra", agent="claude"))
-        turn = {"agent": "claude", "session_id": "s", "turn_id": "t", "mode": "block"}
-        assert "zebra" in (await retrieved(parts, repo, "zebra", **turn)).text
-        await parts.ask(
-            wire.Forget(workspace=str(repo), memory_id=written.memory_id, scope="agent", agent_id="claude")
-        )
-        assert "zebra" not in (await retrieved(parts, repo, "zebra", **turn)).text
-
-
 # --- what a session is given to remember ----------------------------------------------------------------
 
 
@@ -221,33 +168,6 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
             {"topic": "x"},
         )
     assert not (home / ".forge").exists()
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"session_id": ""}, "needs a session_id and an agent_id"),
-        ({"agent_id": ""}, "needs a session_id and an agent_id"),
-        ({"session_id": "a\nb"}, "printable"),
-        ({"session_id": "x" * 201}, "up to 200"),
-        ({"content": " \n"}, "the content is blank"),
-        ({"content": "x" * 300_000}, "256 KiB"),
-        ({"content": "<private>all of it</private>"}, "the content is blank"),
-        ({"supersedes": "mem_1"}, "has no supersedes"),
-        ({"cues": ("a",)}, "has no cues"),
-        ({"memory_type": "fact"}, "memories of scope session have no type"),
-        ({"importance": 2.0}, "not between 0 and 1"),
-        ({"category": "none"}, "unknown category"),
-    ],
-)
-async def test_what_a_session_cannot_remember_is_refused(home, repo, fields, told):
-    asked = wire.Remember(
-        workspace=str(repo), content="text", scope="session", session_id="s", agent_id="claude"
-    )
-    async with assembled(home) as parts:
-        code, sentence = await parts.refusal(msgspec.structs.replace(asked, **fields))
-        assert (code, told in sentence) == ("invalid", True), sentence
-        assert parts.session_memories.sessions == 0
 
 
 async def test_files_are_of_one_user_alone(home, repo):

@@ -152,15 +152,6 @@ def test_the_session_of_two_agents_is_two_sessions(session):
     assert told(session.asks("4", agent="a")) == told(session.asks("4", agent="b")) == BOTH
 
 
-def test_two_turns_of_a_session_that_are_asked_at_once_have_what_is_new_of_both(session):
-    """Whatever was found meanwhile for either: the reply is made of the list as it goes out."""
-    first = session.asks("1", (ONE,))
-    second = session.asks("2", STORE)
-
-    assert (told(first), told(second)) == (["mem_one"], ["mem_two"])
-    assert told(session.asks("1", (ONE,))) == []
-
-
 def preference(name: str, created_at: str = "2025", length: int = 500, **fields: object) -> Memory:
     return replace(
         memory(name, "x" * length, scope="repo", created_at=created_at),

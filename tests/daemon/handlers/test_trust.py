@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from forged.daemon.handlers.notices import MOST_KEPT, Notices, sentence
+from forged.daemon.handlers.notices import sentence
 from forged.trust import KnownRoot
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -73,59 +71,6 @@ async def test_what_the_first_look_has_not_found_yet_is_told_later(home, repo):
     assert later.notice
 
 
-async def test_who_looks_by_hand_is_told_each_time(home, repo):
-    put(repo, *THEIRS)
-    looks = (
-        partial(wire.Search, query="deploy"),
-        partial(wire.Why, query="deploy"),
-        wire.Why,
-        wire.ListMemories,
-    )
-    async with assembled(home, trusting=False) as parts:
-        await parts.loaded(repo)
-        for look in (*looks, *looks):
-            reply = await parts.ask(look(workspace=str(repo)))
-            assert "3 memories are withheld" in reply.notice
-            assert not reply.memories
-
-
-async def test_where_nothing_is_withheld_nobody_is_told_anything(home, repo):
-    async with assembled(home, trusting=False) as parts:
-        await parts.ask(wire.Remember(workspace=str(repo), content="Deploy with make ship."))
-        reply = await retrieved(parts, repo, min_generation="")
-        status = await parts.ask(wire.Status(workspace=str(repo)))
-
-    assert reply.notice == ""
-    told = [(root.trust, root.withheld, root.notice) for root in status.roots]
-    assert told == [("own", 0, ""), ("", 0, "")]
-
-
-async def test_status_names_what_is_withheld_and_is_not_degraded(home, repo):
-    put(repo, *THEIRS)
-    put(home, memory("mem_u", "x", scope="user"))
-    async with assembled(home, trusting=False) as parts:
-        await parts.loaded(repo)
-        report = await parts.ask(wire.Status(workspace=str(repo)))
-
-    theirs, own = report.roots
-    assert report.state == "ok"
-    assert (theirs.withheld, theirs.trust, theirs.memories) == (3, "unknown", 0)
-    assert f"`forgectl trust {repo}`" in theirs.notice
-    assert (own.withheld, own.trust, own.notice, own.memories) == (0, "", "", 1)
-
-
-async def test_a_path_is_named_as_a_shell_takes_it(home, tmp_path):
-    odd = tmp_path / "it's $HOME; rm"
-    (odd / ".git").mkdir(parents=True)
-    put(odd, *THEIRS)
-    async with assembled(home, trusting=False) as parts:
-        await parts.loaded(odd)
-        reply = await retrieved(parts, odd)
-
-    assert "`forgectl trust '" in reply.notice
-    assert """'"'"'s $HOME; rm'`""" in reply.notice
-
-
 @pytest.mark.parametrize(
     ("known", "told"),
     [
@@ -145,15 +90,6 @@ def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
     assert found.startswith("2 memories are withheld in /r: ")
     assert found.endswith(told)
     assert found.count("`forgectl ") == 1
-
-
-def test_only_so_many_sessions_are_remembered():
-    notices = Notices()
-    firsts = [notices.is_first(f"s{number}", "/r") for number in range(MOST_KEPT + 1)]
-
-    assert all(firsts)
-    assert notices.is_first("s0", "/r")
-    assert not notices.is_first(f"s{MOST_KEPT}", "/r")
 
 
 async def test_a_file_that_is_withheld_does_not_come_between_a_person_and_a_memory(home, repo):
@@ -224,48 +160,6 @@ async def test_trust_taken_back_holds_for_the_turn_that_was_answered_before(home
     assert (after.included, after.text) == (0, "")
 
 
-async def test_a_second_trust_keeps_the_mode_of_the_first(home, repo):
-    put(repo, *THEIRS)
-    async with assembled(home, trusting=False) as parts:
-        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
-        put(repo, memory("mem_4", "x"))
-        (root,) = (await parts.ask(wire.Trust(workspace=str(repo), action="trust"))).roots
-
-    assert (root.mode, root.withheld) == ("pin", 0)
-
-
-async def test_a_review_says_what_each_would_do_and_accepts_single_ones(home, repo):
-    async with assembled(home, trusting=False) as parts:
-        own = await parts.ask(wire.Remember(workspace=str(repo), content="Deploy by hand.\nSlowly."))
-        put(
-            repo,
-            memory("mem_1", "Deploy with make ship.", supersedes=own.memory_id, version=2),
-            memory("mem_2", "Deploy with make sail.", supersedes="mem_gone"),
-            memory("mem_3", "Tests run with tox.", related=[own.memory_id, "mem_gone"]),
-            memory("mem_4", "Alone."),
-        )
-        await parts.loaded(repo)
-        review = partial(wire.Review, workspace=str(repo))
-        listed = await parts.ask(review())
-        by_hash = next(each.sha256 for each in listed.files if each.id == "mem_3")[:8]
-        some = await parts.ask(review(accept=("mem_4", by_hash)))
-        refused = [await parts.refusal(review(accept=(name,))) for name in ("mem_4", "mem_none", by_hash[:7])]
-        rest = await parts.ask(review(everything=True))
-        history = await parts.ask(wire.History(workspace=str(repo), memory_id=own.memory_id))
-
-    assert [(each.id, each.effect, each.text) for each in listed.files] == [
-        ("mem_1", f"replace {own.memory_id} (Deploy by hand.)", "Deploy with make ship."),
-        ("mem_2", "replace mem_gone, which is not here", "Deploy with make sail."),
-        ("mem_3", f"be linked to {own.memory_id}", "Tests run with tox."),
-        ("mem_4", "stand by itself", "Alone."),
-    ]
-    assert all(each.bytes > len(each.text) and len(each.sha256) == 64 and each.why for each in listed.files)
-    assert (some.accepted, [each.id for each in some.files]) == (("mem_4", "mem_3"), ["mem_1", "mem_2"])
-    assert [code for code, _ in refused] == ["not_found"] * 3
-    assert (rest.accepted, rest.files, rest.root.withheld) == (("mem_1", "mem_2"), (), 0)
-    assert [each.id for each in history.memories] == [own.memory_id, "mem_1"]
-
-
 async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_are_now(home, tmp_path):
     tops = [tmp_path / "code" / name for name in ("a", "b", "c", "empty")]
     for top in tops:
@@ -287,26 +181,3 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
         (str(top), "trusted", 0) for top in tops[:3]
     ]
     assert (new.state, new.withheld) == ("unknown", 3)
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        (wire.Trust(action="always"), "unknown action 'always'"),
-        (wire.Trust(action="trust", mode="yes"), "unknown mode 'yes'"),
-        (wire.Trust(action="trust"), "belongs to no repository"),
-        (wire.Review(workspace=""), "belongs to no repository"),
-        (wire.Trust(action="under"), "no directory"),
-    ],
-)
-async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, told):
-    place = "" if "no directory" in told else str(home)
-    async with assembled(home, trusting=False) as parts:
-        code, sentence = await parts.refusal(type(asked)(**{**_fields(asked), "workspace": place}))
-
-    assert code == "invalid"
-    assert told in sentence or "not an absolute path" in sentence
-
-
-def _fields(request):
-    return {name: getattr(request, name) for name in request.__struct_fields__ if name != "id"}

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from forged.config import MemoryConfig
 from forged.daemon.handlers import heard
-from forged.daemon.handlers.turn import LISTS, Lists, key_of
+from forged.daemon.handlers.turn import Lists, key_of
 from forged.map import VectorMap, link
 from forged.scopes import Workplace
 from forged_client.protocol import Message, Part, Retrieve
@@ -59,14 +59,6 @@ def test_what_assistant_tools_and_harness_add_asks_for_the_same(request_, added)
 
 @pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
 @pytest.mark.parametrize(
-    "fields", [{"token_budget": 9}, {"timeout_s": 0.1}, {"min_generation": "e:1"}, {"known_digest": "d"}]
-)
-def test_budget_and_deadline_are_no_part_of_the_question(request_, fields):
-    assert key(request_, **fields) == key(request_)
-
-
-@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
-@pytest.mark.parametrize(
     "other",
     [
         {"session_id": "s2"},
@@ -114,14 +106,6 @@ def test_of_an_unnamed_turn_place_what_was_said_before_and_the_maps_count():
     assert key(NAMED, QUESTION, ANSWER, QUESTION) == key(NAMED)
 
 
-def test_a_place_is_counted_from_the_summary_on_and_other_roles_may_change():
-    system, changed = Message("system", "rules"), Message("system", "rules and memories")
-    summed = key(UNNAMED, ANSWER, ANSWER, QUESTION, last_summary_index=2)
-
-    assert summed == key(UNNAMED, QUESTION)
-    assert key(UNNAMED, system, QUESTION) == key(UNNAMED, changed, QUESTION)
-
-
 @pytest.mark.parametrize(
     "asked",
     [
@@ -134,10 +118,6 @@ def test_a_place_is_counted_from_the_summary_on_and_other_roles_may_change():
 )
 def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
     assert key_of(asked, HERE, Lists()) is None
-
-
-def test_a_turn_that_is_named_may_bring_hypotheses_alone():
-    assert key(replace(NAMED, messages=(), hypotheses=("a",))) is not None
 
 
 # --- lists that grow ------------------------------------------------------------------------------------
@@ -184,16 +164,3 @@ def test_a_list_that_does_not_go_on_is_looked_through_anew(other):
     asked = replace(NAMED, messages=other)
 
     assert key_of(asked, HERE, lists) == key_of(asked, HERE, Lists()) != key(NAMED)
-
-
-def test_lists_of_the_newest_256_turns_are_known(read):
-    lists, asked = Lists(), replace(NAMED, messages=(QUESTION, ANSWER))
-    for number in range(LISTS):
-        key_of(replace(asked, turn_id=str(number)), HERE, lists)
-    read.clear()
-
-    key_of(replace(asked, turn_id="1"), HERE, lists)
-    key_of(replace(asked, turn_id="another"), HERE, lists)
-    assert len(read) == 1
-    key_of(replace(asked, turn_id="0"), HERE, lists)
-    assert len(read) == 2

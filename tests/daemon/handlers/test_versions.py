@@ -74,15 +74,6 @@ async def test_a_whole_id_in_another_unicode_form_is_meant_though_others_begin_l
 # --- what is left out ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scope", "category"), [("", "project-conventions"), ("user", "user-facts")])
-async def test_the_default_category_is_that_of_the_scope_and_the_reply_says_it(home, repo, scope, category):
-    async with assembled(home) as parts:
-        told = await remembered(parts, repo, "text", scope=scope)
-
-        assert (told.scope, told.category) == (scope or "repo", category)
-        assert (await shown(parts, repo, told.memory_id)).category == category
-
-
 async def test_a_new_version_keeps_scope_category_and_links_of_its_head(home, repo):
     put(home, memory("mem_other", "another", scope="user"))
     async with assembled(home) as parts:
@@ -99,17 +90,6 @@ async def test_a_new_version_keeps_scope_category_and_links_of_its_head(home, re
         )
 
 
-async def test_a_scope_that_the_superseded_memory_does_not_have_is_refused_with_what_to_do(home, repo):
-    async with assembled(home) as parts:
-        old = await remembered(parts, repo, "old", scope="user")
-        code, told = await parts.refusal(
-            wire.Remember(workspace=str(repo), content="new", supersedes=old.memory_id, scope="repo")
-        )
-
-    assert code == "not_found"
-    assert "forgectl move" in told
-
-
 async def test_keys_of_the_head_that_nobody_knows_are_in_the_new_version(home, repo):
     path = repo / ".forge/memories/mem_hand.md"
     path.parent.mkdir(parents=True)
@@ -122,27 +102,6 @@ async def test_keys_of_the_head_that_nobody_knows_are_in_the_new_version(home, r
 
 
 # --- names --------------------------------------------------------------------------------------------
-
-
-async def test_an_id_is_named_by_its_beginning_in_every_verb(home, repo):
-    put(repo, memory("mem_abc1", "one"), memory("mem_xyz9", "two"))
-    async with assembled(home) as parts:
-        await parts.loaded(repo)
-        got = await parts.ask(wire.GetMemories(workspace=str(repo), ids=("mem_ab", "xy")))
-        assert [each.id for each in got.memories] == ["mem_abc1", "mem_xyz9"]
-        assert links(await chain(parts, repo, "abc")) == [("mem_abc1", None)]
-        new = await remembered(parts, repo, "three", supersedes="abc", related=(wire.Edge("xyz"),))
-        assert new.replaced == "mem_abc1"
-        edited = await parts.ask(wire.Edit(workspace=str(repo), memory_id="mem_x", content="two again"))
-        assert edited.replaced == "mem_xyz9"
-        linked = await parts.ask(
-            wire.Edit(workspace=str(repo), memory_id="xyz", relate=(wire.Edge("abc", "refines"),))
-        )
-        assert linked.replaced == edited.memory_id
-        gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_ab"))
-        assert set(gone.ids) == {"mem_abc1", new.memory_id}
-        back = await parts.ask(wire.Restore(workspace=str(repo), memory_id="ab"))
-        assert {each.id for each in back.memories} == {"mem_abc1", new.memory_id}
 
 
 @pytest.mark.parametrize(
@@ -221,18 +180,6 @@ async def test_an_edit_is_a_new_version_that_keeps_the_rest(home, repo):
         assert (repo / ".forge/memory/mem_1.md").exists()
 
 
-async def test_a_category_is_changed_by_an_edit_and_the_text_stays(home, repo):
-    async with assembled(home) as parts:
-        old = await remembered(parts, repo, "text")
-        told = await parts.ask(
-            wire.Edit(workspace=str(repo), memory_id=old.memory_id, category="corrections")
-        )
-
-        found = await shown(parts, repo, told.memory_id)
-        assert (found.content, found.category, found.version) == ("text", "corrections", 2)
-        assert found.origin == "agent"
-
-
 @pytest.mark.parametrize("base", ["mem_1", "1"])
 async def test_an_edit_of_a_version_that_is_not_the_newest_any_more_is_a_conflict(home, repo, base):
     put(repo, memory("mem_1", "old"))
@@ -247,27 +194,6 @@ async def test_an_edit_of_a_version_that_is_not_the_newest_any_more_is_a_conflic
     assert other.memory_id in told
     assert "nothing was written" in told
     assert heads == ["old", "theirs", "mine"]
-
-
-async def test_an_edit_that_changes_nothing_writes_nothing(home, repo):
-    async with assembled(home) as parts:
-        old = await remembered(parts, repo, "text")
-        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id=old.memory_id, content="text"))
-
-    assert (told.memory_id, told.existed) == (old.memory_id, True)
-    assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
-
-
-async def test_edits_at_the_same_moment_line_up(home, repo):
-    put(repo, memory("mem_1", "old"))
-    async with assembled(home) as parts:
-        asks = [wire.Edit(workspace=str(repo), memory_id="mem_1", content=f"text {n}") for n in range(6)]
-        told = await asyncio.gather(*map(parts.ask, asks))
-        found = await chain(parts, repo, "mem_1")
-
-    assert sorted(each.version for each in told) == [2, 3, 4, 5, 6, 7]
-    assert found.flags == ()
-    assert {each.supersedes for each in found.memories[1:]} == {each.id for each in found.memories[:-1]}
 
 
 # --- links --------------------------------------------------------------------------------------------
@@ -340,21 +266,6 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
         assert ended.flags == ()
         assert [each.is_head for each in ended.memories] == [False, False, False, True]
         assert [root.forks for root in status.roots if root.scope == "repo"] == [0]
-
-
-async def test_who_replaces_one_head_of_a_fork_leaves_the_other(home, repo):
-    put(
-        repo,
-        memory("mem_r", "r"),
-        memory("mem_a", "a", supersedes="mem_r", version=2),
-        memory("mem_b", "b", supersedes="mem_r", version=2),
-    )
-    async with assembled(home) as parts:
-        told = await remembered(parts, repo, "a2", supersedes="mem_a")
-        found = await chain(parts, repo, "mem_r")
-
-    assert (told.replaced, told.base_moved, told.version) == ("mem_a", False, 3)
-    assert [each.content for each in found.memories if each.is_head] == ["b", "a2"]
 
 
 # --- a version in the middle --------------------------------------------------------------------------

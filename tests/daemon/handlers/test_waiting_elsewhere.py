@@ -98,31 +98,6 @@ async def decided(parts: Parts, repo: Path) -> None:
     await parts.state.events.journal(waiting.id)
 
 
-async def decided_alone(parts: Parts, repo: Path) -> None:
-    """Documents whose event only memory held."""
-    waiting = event(repository(repo))
-    parts.state.events.decided(waiting.id, (document(repository(repo)),))
-    await parts.state.events.journal(waiting.id)
-
-
-@MOVES
-@pytest.mark.parametrize("store", [decided, decided_alone])
-async def test_what_was_decided_is_written_where_it_was_meant_and_once(home, repo, store, swap, why):
-    async with assembled(home) as parts:
-        await store(parts, repo)
-    swap(repo)
-    async with assembled(home) as parts, at_work(parts):
-        await until(lambda: bool(parts.capture._queue.elsewhere()))
-        assert await elsewhere_of(parts) == [(why, 1, 0, 0)]
-        assert parts.state.events.count + len(parts.state.events._journalled) > 0
-        assert not files(repo)
-    back(repo)
-    for _ in range(2):
-        async with assembled(home) as parts, at_work(parts):
-            await until(lambda: len(files(repo)) == 1 and not parts.capture.waiting())
-            assert await elsewhere_of(parts) == []
-
-
 @MOVES
 async def test_a_folder_that_is_back_is_seen_by_a_running_daemon(home, repo, swap, why):
     async with assembled(home) as parts:
@@ -229,28 +204,6 @@ async def test_what_a_kill_interrupted_goes_on_in_its_own_folder_alone(home, rep
         assert [each.kind for each in dropped.events] == [begun.kind]
         assert await elsewhere_of(parts) == []
     assert (files(repo), files(home)) == before
-
-
-async def test_all_of_them_are_listed_and_go_by_their_ids_alone(home, repo):
-    async with assembled(home) as parts:
-        await accept(parts.capture, event(repository(repo)))
-        await parts.state.to_review.add([document(repository(repo), waits="it stands beside pasted text")])
-        await parts.state.intents.begin(removal(repo, home))
-        absent(repo)
-        listed = await parts.ask(wire.Dead())
-        assert sorted(each.kind for each in listed.events if each.waits) == [
-            "compaction",
-            "proposal",
-            "remove",
-        ]
-        assert all(ABSENT in each.reason and not each.text for each in listed.events)
-        assert await elsewhere_of(parts) == [(ABSENT, 1, 1, 1)]
-        assert (await parts.ask(wire.Dead(action="drop"))).events == ()
-        for each in listed.events:
-            await parts.ask(wire.Dead(action="drop", ids=(each.id,)))
-        assert (await parts.ask(wire.Dead())).events == ()
-        assert (parts.state.events.count, parts.capture.waiting()) == (0, ())
-        assert await elsewhere_of(parts) == []
 
 
 async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
