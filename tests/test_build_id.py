@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.build_id import build_id, sums
+from forged.build_id import sums
 
 FILES = {"forged/__init__.py": b"one", "forged/cli/a.py": b"two", "forged/text/w.txt": b"three"}
 
@@ -56,8 +56,3 @@ def test_another_byte_or_another_file_is_another_build(tmp_path, place, name):
 
     assert told(place(tmp_path / "changed", {**FILES, name: b"else"})) != before
     assert told(place(tmp_path / "more", {**FILES, "forged/more.py": b""})) != before
-
-
-def test_this_build_is_known_and_stays_the_same():
-    assert len(build_id()) == 12
-    assert build_id() == build_id()

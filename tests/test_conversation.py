@@ -13,15 +13,6 @@ SAID = st.lists(
 )
 
 
-SHORT = (Utterance("user", "x" * 4), Utterance("assistant", "y" * 4), Utterance("user", "z" * 4))
-
-
-def test_a_short_conversation_is_its_own_window_and_of_a_longer_one_the_oldest_are_left_out():
-    assert window(SHORT) == SHORT
-    assert window(SHORT, 11) == SHORT[1:]
-    assert window([SHORT[0], Utterance("user", "log log question")], 8) == (Utterance("user", "question"),)
-
-
 @given(SAID, st.integers(1, 200))
 def test_a_window_is_the_longest_end_of_the_conversation_that_fits(said, limit):
     kept = window(said, limit)

@@ -75,13 +75,6 @@ def test_ten_lines_of_a_kind_are_written_in_a_minute_and_then_how_many_more_ther
     assert few.passes(line(1))
 
 
-def test_kinds_without_end_are_not_all_remembered():
-    few = Few(lambda: 0.0)
-    for number in range(2000):
-        assert few.passes(of_kind(f"kind {number}"))
-    assert len(few._kinds) <= 512
-
-
 @pytest.mark.long
 def test_several_writers_leave_one_small_file_and_one_old_one(tmp_path):
     log = tmp_path / "forged.log"

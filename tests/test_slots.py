@@ -85,16 +85,6 @@ async def test_who_is_cancelled_takes_no_slot_whether_it_was_given_one_or_not():
     assert line.begun == ["a", "last"]
 
 
-async def test_closing_cancels_those_who_wait():
-    line = Line()
-    line.wait("a")
-    waiting = line.wait("b")
-    await turns()
-    line.slots.close()
-    await asyncio.gather(waiting, return_exceptions=True)
-    assert (waiting.cancelled(), line.begun) == (True, ["a"])
-
-
 def _unguarded():
     """Calls that start a task which neither is awaited there, nor is a group's, nor gets a callback."""
     for path in sorted([*REPO.glob("forged/**/*.py"), *REPO.glob("client/**/*.py")]):

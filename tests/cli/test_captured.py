@@ -59,19 +59,6 @@ def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_
     assert shown.err == "and 2 more; --limit and --offset show them\n"
 
 
-def test_what_is_gone_or_forgotten_is_said(daemon, forgectl):
-    from msgspec.structs import replace
-
-    forgotten = replace(KEPT, text="", is_there=False)
-    daemon.answers[ListJudged] = JudgedPage(judged=(forgotten, replace(KEPT, text="")), total=2)
-
-    out = forgectl("captured").out
-
-    assert "    (forgotten)\n" in out
-    assert "    it is gone by now\n" in out
-    assert f"    (forgotten, and restored: forgectl show {ID})\n" in out
-
-
 def test_of_another_repository_the_way_back_names_it(daemon, forgectl):
     from msgspec.structs import replace
 
@@ -121,29 +108,6 @@ def test_a_text_cannot_forge_a_line_nor_move_the_cursor(daemon, forgectl):
     assert "\x1b" not in out
 
 
-def test_json_has_it_all(daemon, forgectl):
-    daemon.answers[ListJudged] = JudgedPage(judged=(KEPT,), total=1)
-
-    (one,) = forgectl("captured", "--json").json["judged"]
-
-    assert (one["why"], one["agent"], one["is_there"]) == ("rule", "claude", True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ((), "nothing was kept or refused here; --all-repos looks everywhere\n"),
-        (("--today",), "nothing that you ask for was kept or refused here; --all-repos looks everywhere\n"),
-        (("--all-repos", "--session", "s"), "nothing that you ask for was kept or refused\n"),
-    ],
-)
-def test_where_there_is_nothing_it_says_so(daemon, forgectl, arguments, told):
-    daemon.answers[ListJudged] = JudgedPage(status="empty")
-    daemon.answers[Status] = reports.status()
-
-    assert (forgectl("captured", *arguments).err, daemon.asked(ListJudged).limit) == (told, 20)
-
-
 def test_today_begins_at_midnight_and_is_no_second_since(daemon, forgectl):
     daemon.answers[ListJudged] = JudgedPage(status="empty")
     forgectl("captured", "--today")
@@ -184,10 +148,6 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(no_daemon, forgectl, 
 
     assert shown.code == 2
     assert "is no time: say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
-
-
-def test_so_long_ago_is_refused(no_daemon, forgectl):
-    assert "is too long ago" in forgectl("list", "--since", "0001-01-01T00:00+14:00").err
 
 
 @pytest.mark.parametrize(

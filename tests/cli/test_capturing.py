@@ -7,7 +7,6 @@ from tests.cli import reports
 
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
 TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")
-NOTHING = Undone(status="empty", reason="nothing was captured here")
 
 
 def undo(request):
@@ -16,20 +15,6 @@ def undo(request):
 
 def asked(daemon):
     return [(request.preview, request.session_id) for request in daemon.requests if isinstance(request, Undo)]
-
-
-def test_undo_with_yes_takes_the_batch_back_and_prints_the_receipt(daemon, forgectl):
-    daemon.answers[Undo] = undo
-
-    shown = forgectl("undo", "--yes", "--session", "s1")
-
-    assert shown.code == 0
-    assert shown.out.splitlines() == [
-        "taken back: mem_1, mem_2",
-        "in the trash for 7 days: /state/trash/1",
-        "generation e:10",
-    ]
-    assert asked(daemon) == [(False, "s1")]
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False), ("\n", False)])
@@ -45,37 +30,6 @@ def test_undo_shows_a_person_the_batch_and_asks(daemon, forgectl, monkeypatch, a
     assert "Take 2 memories back, into the trash for 7 days?" in shown.err
     assert asked(daemon) == [(True, ""), (False, "")][: 1 + done]
     assert bool(shown.out) is done
-
-
-@pytest.mark.parametrize("arguments", [("undo", "--yes"), ("undo",)], ids=" ".join)
-def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments):
-    daemon.answers[Undo] = NOTHING
-
-    shown = forgectl(*arguments, interactive=True)
-
-    assert (shown.code, shown.out) == (0, "")
-    assert shown.err == "nothing to take back: nothing was captured here\n"
-    assert len(asked(daemon)) == 1
-
-
-def test_undo_as_json_is_the_reply(daemon, forgectl):
-    daemon.answers[Undo] = undo
-
-    taken = forgectl("undo", "--yes", "--json").json
-    daemon.answers[Undo] = NOTHING
-    nothing = forgectl("undo", "--yes", "--json")
-
-    assert [memory["id"] for memory in taken["memories"]] == ["mem_1", "mem_2"]
-    assert taken["trash"] == "/state/trash/1"
-    assert (nothing.code, nothing.json["status"], nothing.json["memories"]) == (0, "empty", [])
-
-
-def test_an_undo_that_was_not_done_is_a_failure(daemon, forgectl):
-    daemon.answers[Undo] = Undone(status="disabled", reason="why")
-
-    shown = forgectl("undo", "--yes")
-
-    assert (shown.code, shown.err) == (69, "forgectl: memory is disabled: why\n")
 
 
 @pytest.mark.parametrize(

@@ -38,17 +38,6 @@ LINES = [
 ]
 
 
-def test_edit_writes_a_text_and_says_what_it_replaced(daemon, forgectl):
-    daemon.answers[Edit] = WRITTEN
-
-    shown = forgectl("edit", "mem_a", "new text", "--category", "patterns", "--if-version", "2")
-
-    assert shown.out.splitlines() == LINES
-    asked = daemon.asked(Edit)
-    assert (asked.memory_id, asked.content, asked.category) == ("mem_a", "new text", "patterns")
-    assert (asked.base, asked.origin) == ("2", "explicit")
-
-
 @pytest.mark.parametrize(
     ("given", "asked_for"),
     [
@@ -85,13 +74,6 @@ def test_an_editor_that_changes_nothing_writes_nothing(daemon, forgectl, monkeyp
 
     assert (shown.code, shown.out) == (1, "")
     assert "nothing was written" in shown.err
-
-
-def test_where_nobody_can_type_edit_wants_a_text(daemon, forgectl):
-    shown = forgectl("edit", "mem_a")
-
-    assert shown.code == 2
-    assert "TEXT" in shown.err
 
 
 @pytest.mark.parametrize("how", ["editor", "stdin"])

@@ -68,10 +68,6 @@ def test_wrong_usage_is_exit_code_2_on_stderr(forgectl, arguments, told):
     assert told in shown.err
 
 
-def test_wrong_usage_under_json_is_an_error_object(forgectl):
-    assert forgectl("search", "--json").json["error"]["code"] == "usage"
-
-
 @pytest.mark.parametrize("arguments", ["forget mem_2", "undo", "dead drop --all"])
 def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, forgectl, arguments):
     shown = forgectl(*arguments.split())
@@ -79,19 +75,6 @@ def test_what_erases_asks_first_and_where_nobody_can_answer_needs_yes(daemon, fo
     assert (shown.code, shown.out) == (2, "")
     assert "asks first; where nobody can answer it needs --yes" in shown.err
     assert daemon.requests == []
-
-
-REFUSALS = {"invalid": 2, "not_found": 1, "conflict": 1, "busy": 75, "not_permitted": 77, "storage_error": 69}
-ASKED = (protocol.Remember, protocol.History, protocol.Undo, protocol.Pause, protocol.Dead)
-
-
-@pytest.mark.parametrize(("code", "exit_code"), REFUSALS.items())
-def test_a_refusal_has_its_own_exit_code(daemon, forgectl, code, exit_code):
-    daemon.answers |= dict.fromkeys(ASKED, protocol.Failed(status="error", code=code, message="because"))
-
-    for arguments in ("remember x", "history mem_x", "undo --yes", "pause", "dead list"):
-        shown = forgectl(*arguments.split())
-        assert (shown.code, shown.out, shown.err) == (exit_code, "", "forgectl: because\n")
 
 
 def test_a_daemon_that_does_not_know_a_verb_is_older_and_what_replaces_it_is_said(daemon, forgectl):
@@ -104,23 +87,6 @@ def test_a_daemon_that_does_not_know_a_verb_is_older_and_what_replaces_it_is_sai
         assert "this daemon does not know 'x': it is of an older forged, `forgectl restart`" in shown.err
 
 
-@pytest.mark.parametrize("arguments", ["--workspace sub list", "list --workspace sub"])
-def test_the_workspace_may_stand_before_or_after_the_verb(daemon, forgectl, arguments):
-    daemon.answers[protocol.ListMemories] = protocol.Memories(status="empty")
-
-    forgectl(*arguments.split())
-
-    assert daemon.asked(protocol.ListMemories).workspace == "/w/sub"
-
-
-def test_without_a_daemon_and_without_autostart_the_exit_code_is_3(no_daemon, forgectl):
-    for arguments in ("search x", "list", "ping", "remember x"):
-        shown = forgectl(*arguments.split(), "--no-autostart", "--json")
-
-        assert shown.code == 3
-        assert shown.json["error"]["code"] == "not_running"
-
-
 def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forgectl, tmp_path):
     started = tmp_path / "started"
     script = tmp_path / "forged"
@@ -131,18 +97,6 @@ def test_a_verb_starts_the_daemon_that_belongs_to_this_forgectl(no_daemon, forge
 
     assert shown.code == 69
     assert started.read_text() == "serve\n"
-
-
-def test_a_socket_path_that_cannot_be_is_a_matter_of_configuration(forgectl, monkeypatch):
-    monkeypatch.setenv("FORGED_SOCKET", "relative")
-
-    assert forgectl("ping").code == 78
-
-
-def test_a_daemon_that_does_not_answer_in_time_is_worth_another_try(daemon, forgectl):
-    daemon.answers[protocol.Search] = lambda _: daemon.stop_answering()
-
-    assert forgectl("search", "x", "--timeout", "0.1").code == 75
 
 
 @pytest.mark.parametrize(
@@ -160,14 +114,6 @@ def test_a_daemon_that_does_not_answer_in_time_is_worth_another_try(daemon, forg
 )
 def test_colour_follows_the_conventions(environ, tty, colour):
     assert Invocation(workspace="/w", environ=environ).colour(Stream(tty)) is colour
-
-
-def test_colour_is_added_after_escaping(daemon, forgectl):
-    daemon.answers[protocol.Status] = reports.status(reason="\x1b[2J")
-
-    out = forgectl("status", environ={"FORCE_COLOR": "1"}).out
-
-    assert out.startswith("\x1b[32mok\x1b[0m: ^[[2J\n")
 
 
 def test_the_daemon_is_the_script_beside_the_interpreter(tmp_path, monkeypatch):
@@ -212,26 +158,6 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(daemon, request_, arguments
 
     assert last in said
     assert "Traceback" not in said
-
-
-def test_ctrl_c_ends_watching_as_a_success(daemon):
-    daemon.answers[protocol.Status] = lambda _: daemon.waits.set() or reports.status()
-
-    with start("status", "--watch") as process:
-        assert daemon.waits.wait(PATIENCE_S)
-        assert process.stdout.readline() == "ok\n"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 0
-        assert process.stderr.read() == ""
-
-
-def test_ping_says_pong(daemon, forgectl):
-    assert forgectl("ping").out == "pong\n"
-    assert forgectl("ping", "--json").json == {
-        "schema_version": 1,
-        "status": protocol.Pong().status,
-        "reason": "",
-    }
 
 
 def test_nothing_but_the_entry_imports_click_early():

@@ -29,13 +29,6 @@ def test_show_prints_every_key_and_with_origin_where_it_comes_from_and_no_secret
     assert all("sk-secret" not in outcome.out + outcome.err for outcome in (plain, whence, as_json))
 
 
-def test_path_is_printed_whether_or_not_there_is_a_file(forgectl, home):
-    path = str(home / ".config/forged/config.toml")
-
-    assert forgectl("config", "path").out == f"{path}\n"
-    assert forgectl("config", "path", "--json").json == {"schema_version": 1, "path": path, "exists": False}
-
-
 def test_init_writes_a_file_that_changes_nothing_and_is_ours_alone(forgectl, home):
     before = config.load({"HOME": str(home)})
 
@@ -45,16 +38,6 @@ def test_init_writes_a_file_that_changes_nothing_and_is_ours_alone(forgectl, hom
     assert after.config == before.config
     assert after.warnings == ()
     assert (home / ".config/forged/config.toml").stat().st_mode & 0o777 == 0o600
-
-
-def test_init_never_touches_a_file_that_is_there(forgectl, file):
-    file.write_text("mine")
-
-    shown = forgectl("config", "init")
-
-    assert shown.code == 1
-    assert "left as it is" in shown.err
-    assert file.read_text() == "mine"
 
 
 def test_the_template_has_every_key_with_its_default():
@@ -77,15 +60,6 @@ def test_check_names_key_value_range_and_origin(forgectl, file):
     assert shown.code == as_json.code == 78
     for told in (shown.err, as_json.json["error"]["message"]):
         assert all(part in told for part in ("memory.retrieval_top_k", "500", "from 1 to 100", str(file)))
-
-
-def test_check_warns_of_an_unknown_key_and_is_content(forgectl, file):
-    file.write_text("[memory]\nretrieval_topk = 5\n")
-
-    shown = forgectl("config", "check")
-
-    assert shown.code == 0
-    assert "did you mean memory.retrieval_top_k" in shown.err
 
 
 # --- the person's own agent ---
@@ -114,15 +88,6 @@ def test_what_is_printed_for_an_agent_makes_it_the_classifier(forgectl, file, ag
     assert loaded.config.classifier == "cli:claude/opus"
     assert config.find_program(loaded.config, {}).command == (str(agent),)
     assert loaded.warnings == ()
-
-
-def test_of_a_program_of_ones_own_nothing_is_said_that_only_an_agent_has(forgectl, agent):
-    shown = forgectl("config", "classifier", "cmd:mine", "--program", str(agent))
-
-    assert shown.code == 0
-    assert "sent to it on its standard input" in shown.err
-    assert "each call takes its text:" in shown.err
-    assert "login" not in shown.err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from forged_client.protocol import Dead, DeadEvents
 from tests.cli import reports
 
 EVENTS = (reports.dead_event("ev_1"), reports.dead_event("ev_2", kind="turn", reason="killed \x1b[2J thrice"))
-NONE = DeadEvents(status="empty")
 
 
 def asked(daemon):
@@ -24,14 +23,6 @@ def test_dead_events_are_listed_with_the_reason_of_each(daemon, forgectl):
         "ev_2  2026-05-01 10:05  turn        /w  killed ^[[2J thrice",
     ]
     assert asked(daemon) == [("list", ())]
-
-
-def test_no_dead_events_are_said_and_no_failure(daemon, forgectl):
-    daemon.answers[Dead] = NONE
-
-    for action in ("list", "retry --all", "drop --all --yes", "drop --all"):
-        shown = forgectl("dead", *action.split(), interactive=True)
-        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
 
 
 def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
@@ -74,27 +65,6 @@ def test_what_was_done_is_named(daemon, forgectl, arguments, told, ids):
     assert asked(daemon) == [(arguments.split()[0], ids)]
 
 
-@pytest.mark.parametrize("verb", ["show", "retry"])
-def test_ids_that_are_not_dead_are_named_and_the_exit_code_is_1(daemon, forgectl, verb):
-    daemon.answers[Dead] = DeadEvents(events=EVENTS[:1], missing=("ev_9",))
-
-    shown = forgectl("dead", verb, "ev_1", "ev_9")
-
-    assert shown.code == forgectl("dead", verb, "ev_1", "ev_9", "--json").code == 1
-    assert "ev_1" in shown.out
-    assert shown.err == "forgectl: no event ev_9 was given up\n"
-
-
-@pytest.mark.parametrize("verb", ["retry", "drop"])
-def test_which_events_must_be_said_and_only_once(daemon, forgectl, verb):
-    for which in ((), ("ev_1", "--all")):
-        shown = forgectl("dead", verb, *which)
-
-        assert (shown.code, shown.out) == (2, "")
-        assert "--all" in shown.err
-    assert daemon.requests == []
-
-
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])
 def test_drop_asks_a_person_and_erases_only_what_was_shown(daemon, forgectl, monkeypatch, answer, done):
     daemon.answers[Dead] = DeadEvents(events=EVENTS)
@@ -106,11 +76,3 @@ def test_drop_asks_a_person_and_erases_only_what_was_shown(daemon, forgectl, mon
     assert "killed ^[[2J thrice" in shown.err
     assert "Erase 2 events for ever?" in shown.err
     assert asked(daemon) == [("list", ()), ("drop", ("ev_1", "ev_2"))][: 1 + done]
-
-
-def test_dead_events_as_json_are_the_reply(daemon, forgectl):
-    daemon.answers[Dead] = DeadEvents(events=EVENTS)
-
-    for arguments in (("list",), ("show", "ev_1"), ("retry", "--all"), ("drop", "--all", "--yes")):
-        shown = forgectl("dead", *arguments, "--json")
-        assert (shown.code, [event["id"] for event in shown.json["events"]]) == (0, ["ev_1", "ev_2"])

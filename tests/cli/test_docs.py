@@ -37,18 +37,6 @@ def test_an_unknown_page_is_refused_with_what_was_perhaps_meant(forgectl, topic,
     assert shown.err.startswith(f"forgectl: {told}")
 
 
-def test_pages_and_their_list_as_json(forgectl):
-    assert forgectl("docs", "--json").json["topics"].keys() == PAGES.keys()
-    assert forgectl("docs", "privacy", "--json").json["text"] == PAGES["privacy"].rstrip("\n")
-    assert forgectl("docs", "nonsense", "--json").json["error"]["code"] == "usage"
-
-
-def test_the_folder_of_the_pages_can_be_asked_for(forgectl):
-    folder = Path(forgectl("docs", "--path").out.rstrip("\n"))
-
-    assert {page.stem for page in folder.glob("*.md")} == PAGES.keys()
-
-
 def test_a_terminal_gets_a_pager(home, tmp_path):
     """`wc -l` in its place: it alone sees the page, and all of it."""
     shell = Shell(home, "/tmp/forged-nobody-listens/forged.sock", tmp_path, extra={"PAGER": "wc -l"})
@@ -56,10 +44,3 @@ def test_a_terminal_gets_a_pager(home, tmp_path):
     code, shown = shell.on_terminal("docs", "privacy")
 
     assert (code, shown.split()) == (0, [str(PAGES["privacy"].count("\n"))])
-
-
-def test_topics_are_completed(home, tmp_path):
-    asked = {"_FORGECTL_COMPLETE": "bash_complete", "COMP_WORDS": "forgectl docs co", "COMP_CWORD": "2"}
-    shell = Shell(home, "/tmp/forged-nobody-listens/forged.sock", tmp_path, extra=asked)
-
-    assert shell.run().out.split() == ["plain,commands", "plain,configuration", "plain,containers"]

@@ -66,28 +66,6 @@ def test_an_older_configuration_is_named_key_by_key_with_the_way_to_the_new_one(
     assert "memory.retrieval_top_k is 3 there and 10 here" in check["detail"]
 
 
-def test_of_many_differences_three_are_named_and_the_rest_counted(found, file):
-    file.write_text("")
-    numbers = dict.fromkeys(
-        ("retrieval_top_k", "retrieval_hop_depth", "injection_token_budget"), ("2", "file f")
-    )
-
-    (check,) = found(query_prefix=("q", "file f"), passage_prefix=("p", "file f"), **numbers)
-
-    assert check["detail"].count(" there and ") == 3
-    assert check["detail"].endswith(", and 2 more")
-
-
-def test_a_default_that_follows_from_another_key_is_not_named_beside_it(found, file):
-    file.write_text('[memory]\nembedding_model = "bge-m3"\nembedding_base_url = "http://localhost:1/v1"\n')
-
-    (check,) = found(
-        embedding_model=("ours", f"file {file}"), retrieval_min_score=("0.0", "default, as ours is not known")
-    )
-
-    assert check["detail"].count(" there and ") == 1
-
-
 def test_another_model_behind_auto_is_a_difference(found):
     (check,) = found(embedder="local:multilingual-e5-small")
 
@@ -108,23 +86,6 @@ def test_a_variable_that_only_one_of_both_has_is_no_matter_of_a_rebuild(found, m
     assert "memory.retrieval_top_k" in check["detail"]
     assert "rebuild" not in check["fix"]
     assert "kill 7" in check["fix"]
-
-
-@pytest.mark.parametrize("used", [True, False])
-def test_an_address_for_other_programs_matters_only_if_it_is_asked(found, file, monkeypatch, used):
-    file.write_text('[memory]\nembedding_model = "bge-m3"\n' if used else "")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
-    embedder = "bge-m3" if used else "builtin:lexical"
-
-    (check,) = found(embedder, embedding_base_url=("https://api.openai.com/v1", "default"))
-
-    assert check["level"] == ("warn" if used else "ok")
-
-
-def test_a_daemon_that_tells_no_settings_is_not_judged(daemon, forgectl):
-    daemon.answers[Status] = reports.status(roots=())
-
-    assert IN_USE not in forgectl("doctor").out
 
 
 def test_a_real_daemon_is_behind_until_it_is_rebuilt_and_tells_no_key(home, repo, file):

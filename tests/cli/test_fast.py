@@ -7,13 +7,12 @@ import pytest
 
 from forged import __version__
 from forged.build_id import build_id
-from forged.cli import fast, plain_verbs
+from forged.cli import fast
 from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.cli import reports
 from tests.support.clock import PATIENCE_S
 
 WHOLE_RUN = "from forged.cli import main; main()"
-WITHOUT_MSGSPEC = f"import sys; sys.modules['msgspec'] = None; {WHOLE_RUN}"
 WITHOUT_CLICK = f"import sys; sys.modules['click'] = None; {WHOLE_RUN}"
 
 
@@ -48,16 +47,6 @@ def test_the_fast_path_says_what_click_says_and_without_it(served, tmp_path, arg
     assert fast_run == click_run
     assert fast_run[0] == 0
     assert fast_run[1]
-
-
-def test_ping_does_not_even_load_the_protocol(daemon, tmp_path):
-    assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
-
-
-def test_the_fast_path_fails_as_click_does(no_daemon, tmp_path):
-    assert run(WITHOUT_CLICK, "status", "--json", directory=tmp_path) == run(
-        WHOLE_RUN, "status", "--json", "--timeout", "5", directory=tmp_path
-    )
 
 
 def test_the_fast_path_sends_the_directory_it_is_called_in(served, tmp_path):
@@ -139,19 +128,6 @@ def test_ping_status_and_doctor_tell_two_builds_of_one_version_apart(daemon, tmp
     for told in (pinged[2], run(WITHOUT_CLICK, "status", directory=tmp_path)[1]):
         assert f"{sentence}; `forgectl restart`" in told
     assert sentence in run(WHOLE_RUN, "doctor", directory=tmp_path)[1]
-
-
-@pytest.mark.parametrize("build", ["", build_id()])
-def test_of_a_daemon_of_this_version_nothing_is_said(daemon, tmp_path, build):
-    daemon.answers[Hello] = Welcome(version=__version__, build=build)
-    daemon.answers[Status] = reports.status(version=__version__, build=build)
-
-    assert run(WITHOUT_MSGSPEC, "ping", directory=tmp_path) == (0, "pong\n", "")
-    assert "this forgectl is" not in run(WITHOUT_CLICK, "status", directory=tmp_path)[1]
-
-
-def test_a_blank_message_is_no_conversation():
-    assert plain_verbs.user_message(" \n") == ()
 
 
 def test_status_of_a_workspace_that_was_removed_is_still_printed(served, tmp_path):

@@ -70,28 +70,6 @@ def test_one_that_is_not_connected_is_shown_with_the_command_that_connects_it(st
     assert "    fix: `forgectl setup qwen`\n" in shown.out
 
 
-def test_without_a_daemon_the_rest_is_shown(status, connected, no_daemon):
-    shown = status()
-
-    assert shown.code == 0
-    assert "Qwen Code" in shown.out
-    assert "what was seen today is not known: forged is not running" in shown.out
-
-
-def test_where_no_agent_is_it_says_so_and_all_are_shown_when_asked_for(status, path, no_daemon):
-    assert "no agent is here that forged knows" in status().out
-    assert "Claude Code  (not found)" in status("--all").out
-
-
-def test_json_has_all_that_is_known_of_each(status, connected, daemon):
-    daemon.answers[Status] = reports.status(agents=(SEEN,))
-    (agent,) = status("--json").json["agents"]
-
-    assert agent["state"]["connection"] == "connected"
-    assert agent["state"]["mcp"] is True
-    assert agent["seen"]["injected_today"] == 2
-
-
 def test_a_shell_with_another_address_makes_no_connection_older_but_setup_in_it_tells_the_agent(
     status, connected, forgectl, home, monkeypatch
 ):
@@ -131,10 +109,6 @@ def test_doctor_names_hooks_that_came_to_nothing_and_where_to_look(lines, connec
     ]
 
 
-def test_doctor_says_when_no_agent_that_is_here_is_connected(lines, qwen):
-    assert lines()[:2] == ["warn  agent: none of Qwen Code is connected", "      fix: `forgectl setup`"]
-
-
 def test_doctor_fails_for_a_connection_whose_hook_is_gone(lines, connected, home, forgectl):
     settings = home / ".qwen/settings.json"
     settings.write_text(settings.read_text().replace("/forged_client/hook.py", "/gone/forged_client/hook.py"))
@@ -144,7 +118,3 @@ def test_doctor_fails_for_a_connection_whose_hook_is_gone(lines, connected, home
     assert failure.endswith("/gone/forged_client/hook.py, which is gone")
     assert fix == "      fix: `forgectl setup qwen`"
     assert forgectl("doctor").code == 69
-
-
-def test_doctor_is_silent_about_agents_that_are_not_here(lines, path):
-    assert lines() == []

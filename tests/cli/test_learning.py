@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from forged_client.protocol import Learn, Learned, ListPast, PastSessions
 from tests.support.history import LEAK, rule, written
 
 BEGAN = 1_780_000_000.0
 KNOWN = PastSessions(call_characters=64_000, call_tokens=1_500, most_to_review=1_000)
-MODEL = replace(KNOWN, classifier="small\x1b[2J", token_limit=1_000, tokens_left=500)
 ARGUMENTS = ("learn", "--since", "2020-01-01")
 
 
@@ -46,26 +44,6 @@ def test_sessions_are_sent_oldest_first_with_times_and_marks_and_nothing_of_a_to
     assert all(each.workspace == str(home / "work") and len(each.mark) == 24 for each in sent(daemon))
     assert [each.said_at[0] for each in sent(daemon)] == [BEGAN + 3600 * number for number in range(5)]
     assert LEAK not in str(sent(daemon))
-
-
-def test_the_cost_is_shown_escaped_and_in_days_where_the_limit_is_lower(daemon, past):
-    daemon.answers[ListPast] = MODEL
-    told = past("--dry-run").out
-
-    assert "about 5 calls and 7,5" in told
-    assert "of small^[[2J" in told
-    assert "500 tokens are left today of 1,000 (`memory.daily_token_limit`): about 8 days more" in told
-    assert sent(daemon) == []
-
-
-def test_a_session_with_its_old_mark_is_left_out(daemon, past):
-    past("--yes")
-    marks = {"claude": {"claude-0": sent(daemon)[0].mark}, "qwen": {"qwen-3": "another"}}
-    daemon.answers[ListPast] = replace(KNOWN, marks=marks)
-    found = past("--dry-run", "--json").json
-
-    assert found["sessions"] == {"codex": 1, "gemini": 1, "qwen": 1, "opencode": 1}
-    assert found["left_out"] == {"known": 1}
 
 
 def test_a_long_session_goes_in_parts_of_which_the_last_has_the_mark(daemon, past, home, monkeypatch):
@@ -122,22 +100,3 @@ def test_what_is_not_taken_where_it_was_said_keeps_nothing_else_from_it(daemon, 
     assert done.out.startswith("learned from 4 sessions: 1 proposal to review")
     assert "1 session not learned from: " in done.err
     assert "paused here" in done.err
-
-
-def test_a_session_that_cannot_be_read_is_counted(past, home):
-    (path,) = (home / ".codex").rglob("rollout-1.jsonl")
-    path.chmod(0o600)
-    path.write_bytes(b"\xff\n" * 3)
-    (home / ".local/share/opencode/opencode.db").write_bytes(b"none")
-    found = past("--dry-run", "--json").json
-
-    assert found["sessions"] == {"claude": 1, "gemini": 1, "qwen": 1}
-    assert found["left_out"] == {"empty": 1}
-
-
-def test_of_a_folder_that_is_gone_it_is_heard_at_home(daemon, past, home):
-    (home / "work").rmdir()
-    told = past("--yes", "--from", "qwen")
-
-    assert told.code == 0
-    assert [each.workspace for each in sent(daemon)] == [str(home)]

@@ -52,13 +52,6 @@ def test_a_log_cannot_move_the_cursor_of_who_reads_it(forgectl, log):
     assert forgectl("logs").out == "evil ^[[2J^[]0;title^G\n"
 
 
-def test_without_a_log_it_is_said_where_one_would_be(forgectl, log):
-    done = forgectl("logs")
-
-    assert (done.code, done.out) == (1, "")
-    assert f"there is no {log}" in done.err
-
-
 def test_following_misses_nothing_and_repeats_nothing_when_the_log_is_emptied(log, monkeypatch):
     append(log, *1_000 * ["one"], "two")
     followed = LogFile(str(log))
@@ -90,17 +83,6 @@ def test_a_line_is_shown_when_it_is_whole(log):
     assert followed.more() == ["two"]
 
 
-def test_a_log_that_somebody_removed_is_read_anew(log):
-    append(log, "one", "two")
-    followed = LogFile(str(log))
-    followed.last(1)
-
-    log.unlink()
-    assert followed.more() == []
-    append(log, "three", "four", "five")
-    assert followed.more() == ["three", "four", "five"]
-
-
 def test_follow_goes_on_until_ctrl_c(home, log, tmp_path):
     append(log, "one", "two")
     shell = Shell(home, f"{tmp_path}/nobody.sock", tmp_path)
@@ -114,10 +96,6 @@ def test_follow_goes_on_until_ctrl_c(home, log, tmp_path):
             assert process.stderr.read() == ""
         finally:
             process.kill()
-
-
-def test_follow_and_json_exclude_each_other(forgectl):
-    assert forgectl("logs", "-f", "--json").json["error"]["code"] == "usage"
 
 
 # --- the journal ---------------------------------------------------------------------------------------
@@ -145,13 +123,6 @@ def test_where_systemd_starts_the_daemon_its_journal_is_shown(forgectl, journal,
     assert journal.told("journalctl") == ["--user-unit=forged.service --lines=7 --no-pager --quiet"]
     forgectl("logs", "-f", programs=journal.programs)
     assert journal.told("journalctl")[1].endswith(" --follow")
-
-
-def test_at_another_address_than_systemds_the_file_is_shown(forgectl, journal, log, monkeypatch):
-    append(log, "of a daemon that runs by itself")
-    monkeypatch.setenv("FORGED_SOCKET", f"{log}.sock")
-
-    assert forgectl("logs", programs=journal.programs).out == "of a daemon that runs by itself\n"
 
 
 def test_a_journal_that_cannot_be_read_is_no_empty_log(forgectl, journal):

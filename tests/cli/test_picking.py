@@ -70,16 +70,6 @@ def test_those_are_kept_and_dropped_whose_numbers_are_said(deciding, forgectl, m
     assert "there are 1 to 40; say numbers" in told.err
 
 
-def test_where_all_are_kept_it_is_not_asked_what_to_drop(deciding, forgectl, monkeypatch):
-    answers(monkeypatch, "all")
-    told = forgectl("review", "--pick", interactive=True)
-    kept = [each for keep, _ in deciding() for each in keep]
-
-    assert told.code == 0
-    assert kept == [each.id for each in WAITING]
-    assert max(len(keep) for keep, _ in deciding()) == 16  # a few at a time
-
-
 @pytest.mark.parametrize(("option", "place"), [("--keep-all", 0), ("--drop-all", 1)])
 def test_all_are_decided_about_after_a_yes(deciding, forgectl, monkeypatch, option, place):
     answers(monkeypatch, "n", "y")
@@ -98,14 +88,6 @@ def test_where_nobody_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(
     assert forgectl("review", "--keep-all").code == 2
     assert deciding() == []
     assert forgectl("review", "--keep-all", "--yes").code == 0
-
-
-def test_where_nothing_waits_it_is_said(daemon, forgectl):
-    daemon.answers[Review] = Reviewed()
-    done = forgectl("review", "--keep-all", "--yes")
-
-    assert done.code == 1
-    assert "no proposal waits here" in done.err
 
 
 @pytest.mark.parametrize(

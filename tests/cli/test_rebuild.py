@@ -1,7 +1,5 @@
 import io
 
-import pytest
-
 from forged.cli.call import Invocation
 from forged.cli.rebuild import Display
 from forged_client.client import Client
@@ -24,16 +22,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_rebuild_returns_at_once_and_says_how_to_follow_it(daemon, forgectl):
-    daemon.answers[Rebuild] = Rebuilt(status="not_ready", generation="e:5")
-
-    shown = forgectl("rebuild", "--full")
-
-    assert shown.code == 0
-    assert shown.out.startswith("rebuild started, generation e:5; `forgectl status`")
-    assert (daemon.asked(Rebuild).full, daemon.asked(Rebuild).wait) == (True, False)
-
-
 def test_waiting_ends_with_the_new_map_of_every_root(daemon, forgectl):
     daemon.answers[Events] = Progress(event="embedding", root="/w", done=1, total=2)
     daemon.answers[Rebuild] = Rebuilt(generation="e:5", roots=(reports.root(),))
@@ -43,16 +31,6 @@ def test_waiting_ends_with_the_new_map_of_every_root(daemon, forgectl):
     assert shown.code == 0
     assert shown.out.startswith("up to date with the disk, generation e:5\nready  repo  /w\n  2,000 memories")
     assert daemon.asked(Rebuild).wait
-
-
-@pytest.mark.parametrize(("status", "code"), [("not_ready", 75), ("error", 69)])
-def test_waiting_in_vain_is_a_failure(daemon, forgectl, status, code):
-    daemon.answers[Rebuild] = Rebuilt(status=status, reason="endpoint unreachable")
-
-    shown = forgectl("rebuild", "--wait", "--json")
-
-    assert shown.code == code
-    assert shown.json["error"] == {"code": status, "message": "endpoint unreachable"}
 
 
 def test_progress_off_a_terminal_is_a_line_for_each_tenth(monkeypatch):

@@ -48,25 +48,6 @@ def test_a_recall_shows_each_memory_with_its_scope_and_distance_the_nearest_firs
     assert asked.filters == {"topic": "debug", "turn": 5, "tag": "a=b"}
 
 
-def test_what_could_not_take_part_is_said_beside_the_list(daemon, forgectl):
-    lack = "agent was late"
-    daemon.answers[Recall] = Recalled(memories=(FOUND,), degraded=(lack,), reason=lack)
-
-    shown = forgectl("recall", "build")
-
-    assert shown.code == 0
-    assert "not in full: agent was late" in shown.err
-
-
-def test_nothing_that_is_remembered_is_said_and_no_failure(daemon, forgectl):
-    daemon.answers[Recall] = Recalled(status="empty", reason="nothing is remembered about this")
-
-    shown = forgectl("recall", "build")
-
-    assert (shown.code, shown.out) == (0, "")
-    assert "nothing is remembered about this" in shown.err
-
-
 def test_the_injection_is_printed_and_json_has_everything(daemon, forgectl):
     daemon.answers[Recall] = Recalled(memories=(FOUND,), text="<block>\n\x1b[31mred\n", included=1)
 

@@ -25,13 +25,6 @@ def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(
     assert (hit["score"], hit["came"]) == (0.9, "near")
 
 
-@pytest.mark.parametrize(("came", "via", "word"), [("", "search", "found"), ("hop", "hop", "linked")])
-def test_where_nothing_is_known_of_it_no_figure_stands_in_for_a_word(daemon, forgectl, came, via, word):
-    daemon.answers[Search] = Found(memories=(replace(reports.hit(), came=came, via=via),))
-
-    assert forgectl("search", "errors").out.startswith(f"{word:<6}  mem_a  ")
-
-
 @pytest.mark.parametrize("width", [60, 80])
 def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
     hit = replace(
@@ -62,25 +55,11 @@ def test_hits_fit_the_terminal(daemon, forgectl, width):
     assert all(each[:12] in out for each in ids)
 
 
-def test_finding_nothing_is_no_failure_and_prints_no_data(daemon, forgectl):
-    daemon.answers[Search] = Found(status="empty")
-
-    shown = forgectl("search", "x")
-
-    assert (shown.code, shown.out, shown.err) == (0, "", "nothing found\n")
-
-
 def test_memory_text_cannot_reach_the_terminal_raw(daemon, forgectl):
     daemon.answers[Search] = Found(memories=(reports.hit("mem_\x1b", content="\x1b]52;c;x\x07\u202e"),))
 
     assert "\x1b" not in forgectl("search", "x").out
     assert "\u202e" not in forgectl("search", "x", "--json").out
-
-
-def test_retrieve_prints_the_injection_exactly(daemon, forgectl):
-    daemon.answers[Retrieve] = Retrieved(text="<memory>\n  a\n</memory>", included=1)
-
-    assert forgectl("retrieve", "hi", "--turn", "t1").out == "<memory>\n  a\n</memory>"
 
 
 def test_retrieve_passes_everything_on(daemon, forgectl):
@@ -123,11 +102,6 @@ def test_a_conversation_that_is_none_is_wrong_usage(daemon, forgectl, piped, std
 
     assert shown.code == 2
     assert "not a JSON array of messages" in shown.err
-
-
-def test_retrieve_needs_one_question(daemon, forgectl):
-    for arguments in ((), ("hi", "--stdin-json"), (" ",)):
-        assert forgectl("retrieve", *arguments).code == 2
 
 
 @pytest.mark.parametrize(
@@ -181,21 +155,3 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "mem_y   enough came before it     Be brief.",
     ]
     assert daemon.asked(Why).session_id == "s1"
-
-
-def test_why_of_a_query_says_that_it_was_asked_now(daemon, forgectl):
-    daemon.answers[Why] = Explained(at="2026-05-01T10:00:00Z", memories=(reports.hit(),), included=1)
-
-    shown = forgectl("why", "errors")
-
-    assert shown.out.startswith("asked now for 'errors': 1 of 1 memory fit\n")
-    assert daemon.asked(Why).query == "errors"
-
-
-def test_why_before_any_injection_says_so(daemon, forgectl):
-    daemon.answers[Why] = Explained(status="empty", reason="nothing was injected yet")
-
-    shown = forgectl("why")
-
-    assert (shown.code, shown.out) == (0, "")
-    assert "nothing was injected yet" in shown.err

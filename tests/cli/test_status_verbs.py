@@ -1,6 +1,6 @@
 import pytest
 
-from forged.cli.status import capture_lines, root_lines
+from forged.cli.status import capture_lines
 from forged.cli.terminal import Painter
 from forged_client.protocol import EndpointReport, GateReport, Status, WaitsElsewhere
 from tests.cli import reports
@@ -46,14 +46,6 @@ NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 
 def capture_block(paint=None, **fields):
     return list(capture_lines(reports.captured(**fields), paint or Painter(), NOON))
-
-
-def test_capture_takes_two_lines_when_all_is_well():
-    assert capture_block(last_success="2026-05-01T11:55:00Z") == [
-        "idle  capture  builtin:rules",
-        "  3 memories from 12 events, last success 5 min ago, worker pid 71",
-    ]
-    assert ", 1,200 tokens today, " in capture_block(tokens_today=1200)[1]
 
 
 @pytest.mark.parametrize(("state", "colour"), [("off", 33), ("paused", 33), ("waiting", 33), ("failing", 31)])
@@ -122,28 +114,6 @@ def test_what_capture_says_is_escaped():
     assert len(text.splitlines()) == len(block)
 
 
-@pytest.mark.parametrize("state", ["degraded", "disabled"])
-def test_a_state_that_is_not_ok_comes_first_and_is_no_failure(daemon, forgectl, state):
-    daemon.answers[Status] = reports.status(state=state, reason="because", warnings=("mind this",))
-
-    shown = forgectl("status")
-
-    assert shown.code == 0
-    assert shown.out.startswith(f"{state}: because\n")
-    assert "warning: mind this" in shown.out
-
-
-def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, forgectl):
-    daemon.answers[Status] = reports.status(roots=(reports.root(problems=reports.problems(12)),))
-
-    lines = forgectl("status").out.splitlines()
-
-    assert "  12 problems:" in lines
-    assert "    /w/.forge/memory/bad9.md: reason 9" in lines
-    assert not any("bad10" in line for line in lines)
-    assert "    and 2 more" in lines
-
-
 @pytest.mark.parametrize(
     ("legs", "counts", "told"),
     [
@@ -180,24 +150,6 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  words answer, vectors 120 of 1,000{told}" in forgectl("status").out.splitlines()
-
-
-def test_a_root_that_is_ready_says_nothing_of_the_vectors_it_once_waited_for(daemon, forgectl):
-    daemon.answers[Status] = reports.status(roots=(reports.root(embedded=400, to_embed=400),))
-
-    assert "400" not in forgectl("status").out
-
-
-def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
-    went_wrong = {"last_error": "endpoint unreachable", "quarantined": 1}
-    failed = reports.root(state="failed", legs=("lexical",), to_embed=400, **went_wrong)
-    daemon.answers[Status] = reports.status(roots=(failed,))
-
-    out = forgectl("status").out
-
-    assert "words answer, vectors 0 of 400" in out
-    assert "last error: endpoint unreachable" in out
-    assert "quarantined: 1 text that" in out
 
 
 def test_each_endpoint_has_a_line_with_its_use_its_last_success_and_what_is_wrong(daemon, forgectl):
@@ -248,53 +200,3 @@ def test_a_gate_is_mentioned_while_it_does_not_know_the_model(daemon, forgectl, 
 
     assert told in out
     assert ("gate" in out) is bool(told)
-
-
-def test_status_without_a_daemon_says_so_and_starts_none(no_daemon, forgectl, tmp_path):
-    started = tmp_path / "started"
-    script = tmp_path / "forged"
-    script.write_text(f"#!/bin/sh\ntouch {started}\n")
-    script.chmod(0o700)
-
-    shown = forgectl("status", executable=str(script))
-
-    assert (shown.code, shown.out) == (3, "")
-    assert "forged is not running" in shown.err
-    assert not started.exists()
-
-
-def test_status_as_json_is_the_whole_report(daemon, forgectl):
-    daemon.answers[Status] = reports.status()
-
-    report = forgectl("status", "--json").json
-
-    assert (report["state"], report["socket"]) == ("ok", "/run/forged.sock")
-    assert report["counters"]["remembered"] == 0
-    assert report["roots"][0]["legs"] == ["lexical", "dense"]
-    assert report["capture"]["classifier"] == "builtin:rules"
-    assert not {"type", "id"} & report.keys()
-
-
-def test_watching_repeats_until_interrupted(daemon, forgectl):
-    answers = iter((reports.status(), reports.status(state="degraded")))
-
-    def answer(request):
-        return next(answers, None) or reports.status(state="error", status="error", reason="enough")
-
-    daemon.answers[Status] = answer
-
-    shown = forgectl("status", "--watch", "--json", watch_period_s=0.0)
-
-    assert shown.out.count('"schema_version":1') == 3
-    assert shown.code == 69
-
-
-def test_what_waits_for_a_person_is_counted_with_the_command_that_shows_it():
-    assert "  to review: 2 proposals; `forgectl review` shows them" in capture_block(to_review=2)
-    assert not any("to review" in line for line in capture_block())
-
-
-def test_memories_on_files_that_changed_are_counted_with_the_command_that_shows_them():
-    told = "  stale: 2 memories stand on files that changed; `forgectl list --stale` shows them"
-    assert told in list(root_lines(reports.root(stale=2), Painter()))
-    assert not any("stale" in line for line in root_lines(reports.root(), Painter()))

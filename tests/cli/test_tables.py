@@ -71,13 +71,6 @@ def test_a_table_fits_its_terminal(gist, width):
     assert lines[0].startswith(ID[:12])
 
 
-def test_without_a_terminal_nothing_is_cut_or_shortened():
-    (first, _) = columns(rows("word " * 16))
-
-    assert first.startswith(ID)
-    assert first.endswith("word " * 16)
-
-
 def test_wide_cells_are_aligned():
     lines = columns([("你好", "a", "x"), ("abc", "b", "y")])
 

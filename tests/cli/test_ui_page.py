@@ -209,24 +209,6 @@ def test_filters_show_what_they_name(look, field, value, ids):
     assert set(rows(page)) == ids
 
 
-def test_roots_of_one_name_are_told_apart(look):
-    twin = replace(FAR, root="/srv/shop")
-    page = look(replace(SEEN, memories=(NEW, twin)))
-
-    assert page.texts("#list .about")[0].split()[-1] == TOP
-    assert "/srv/shop (1)" in page.text('select[data-field="root"]')
-
-
-def test_filters_and_words_hold_together_and_name_how_many_there_are(look):
-    page = look()
-
-    assert "project-conventions (1)" in page.text('select[data-field="category"]')
-    choose(page, "root", TOP)
-    assert search(page, "queues") == [LINKED.content]
-    choose(page, "scope", "user")
-    assert rows(page) == []
-
-
 # --- one memory ----------------------------------------------------------------------------------------
 
 

@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import pydoc
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import pytest
 from msgspec.structs import replace
 
 from forged_client import AsyncClient, AsyncObserver, Client, Observer
-from forged_client.protocol import Found, History, Ping, Pong, Progress, Remember, Search
+from forged_client.protocol import Found, Ping, Pong, Search
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Talk, answering, any_answer, stopped_server
@@ -34,31 +32,6 @@ def test_both_clients_have_the_same_verbs():
         assert blocking == awaited
         assert not {"id", "seen", "self"} & set(blocking.parameters)
     assert len(verbs) == len(set(dir(AsyncClient)) & set(verbs)) > 20
-
-
-def test_a_verb_of_asyncio_is_a_coroutine_that_was_checked_when_it_was_made(socket_file):
-    client = AsyncClient(socket_file)
-    for call in (lambda: client.get("/w", "mem_1"), lambda: client.get("/w"), lambda: client.cost(7)):
-        with pytest.raises(TypeError):
-            call()
-    waiting = client.ping()
-    assert inspect.iscoroutine(waiting)
-    assert asyncio.run(waiting).status == "unavailable"
-
-
-def test_help_shows_a_verbs_real_parameters_and_its_reply():
-    told = inspect.signature(AsyncClient().search)
-
-    parameters = (
-        "workspace: str, query: str, *, limit: int = 10, min_generation: str = '', rated: bool = False, "
-        "hypotheses: collections.abc.Iterable[str] = (), agent: str = '', session_id: str = ''"
-    )
-    found, costs = "forged_client.contract.retrieval.Found", "forged_client.contract.health.Costs"
-    assert str(told) == f"({parameters}) -> {found}"
-    assert str(inspect.signature(AsyncClient().cost)) == f"(*, days: int = 7) -> {costs}"
-    helped = pydoc.plain(pydoc.render_doc(Client))
-    assert "history(self, workspace: str, memory_id: str, *, min_generation: str" in helped
-    assert History.__doc__.splitlines()[0] in helped
 
 
 def test_both_observers_are_told_in_the_same_way():
@@ -135,21 +108,6 @@ def test_a_connection_nobody_got_an_answer_from_is_dropped(serve, socket_file):
     assert run(socket_file, ask_twice, timeout_s=2.0) == ["timeout", "ok"]
 
 
-@pytest.mark.parametrize("seen", [True, False], ids=["seen by the loop", "not seen yet"])
-def test_a_restarted_daemon_is_not_an_error(serve, socket_file, seen):
-    serve(answering(any_answer))
-
-    async def ask_over_a_restart(client: AsyncClient) -> str:
-        await client.remember("/w", "text")
-        again = answering(any_answer)
-        peer = await asyncio.to_thread(serve, again) if seen else serve(again)  # which blocks the loop
-        status = (await client.remember("/w", "text")).status
-        assert len(peer.requests_of(Remember)) == 1
-        return status
-
-    assert run(socket_file, ask_over_a_restart) == "ok"
-
-
 def test_a_cancelled_request_leaves_the_connection_usable(serve, socket_file):
     got = threading.Event()
 
@@ -202,18 +160,3 @@ def test_events_are_streamed_beside_other_requests(serve, socket_file):
         return first.status, ping.status
 
     assert run(socket_file, listen) == ("ok", "ok")
-
-
-def test_the_last_event_says_why_there_are_no_more(serve, socket_file):
-    def script(talk: Talk) -> None:
-        talk.greet()
-        talk.reply(Progress(id=talk.next_request().id, done=1))
-
-    serve(script)
-
-    async def listen(client: AsyncClient) -> list[Progress]:
-        return [event async for event in client.events("/w")]
-
-    first, last = run(socket_file, listen)
-
-    assert (first.done, "closed the connection" in last.reason) == (1, True)

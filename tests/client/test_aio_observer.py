@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from forged_client import AsyncObserver
-from forged_client.backlog import MAX_LASTING, MAX_WINDOWS
-from forged_client.protocol import Capture, Captured, Failed
+from forged_client.protocol import Capture, Captured
 from tests.client.test_observer import BUSY, STOPPING, Gate, Replies, said
 from tests.client.test_observer_exit import agent
 from tests.support.clock import PATIENCE_S, until
@@ -53,17 +52,6 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, socket_
     assert (observer.counts, observer.last_reply.outcome) == ({"accepted": 1}, "accepted")
 
 
-def test_it_is_sent_without_being_closed_and_no_task_and_connection_is_left(serve, socket_file):
-    serve(answering(lambda _: Captured(outcome="accepted")))
-
-    async def work(observer: AsyncObserver) -> None:
-        for number in range(3):
-            observer.on_turn_complete(said("a", str(number)))
-            await until(lambda number=number: observer.counts == {"accepted": number + 1})
-
-    run(socket_file, work)
-
-
 def test_while_one_is_in_hand_the_others_wait_as_with_the_other_observer(serve, socket_file):
     gate = Gate()
     serve(answering(gate))
@@ -85,18 +73,6 @@ def test_while_one_is_in_hand_the_others_wait_as_with_the_other_observer(serve, 
     assert observer.counts == {"accepted": 4, "replaced": 1}
 
 
-def test_what_is_too_much_is_dropped_and_counted(socket_file):
-    async def work(observer: AsyncObserver) -> None:
-        for number in range(MAX_WINDOWS + 3):
-            tell(observer, "turn_complete", str(number))
-        for number in range(MAX_LASTING + 5):
-            tell(observer, "compaction", str(number))
-        assert observer.counts == {"waiting": MAX_WINDOWS + MAX_LASTING, "dropped": 8}
-        await observer.aclose(0)
-
-    run(socket_file, work)
-
-
 @pytest.mark.parametrize("reply", [None, STOPPING, BUSY], ids=["hangs up", "stopping", "busy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(
@@ -114,19 +90,6 @@ def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(
 
     assert len(replies.seen) == 4
     assert len({(each.event_id, each.messages) for each in replies.seen}) == 1
-
-
-def test_a_refusal_for_good_is_told_and_not_repeated(serve, socket_file):
-    replies = Replies(Failed(status="error", code="invalid", message="no"))
-    serve(replies)
-
-    async def work(observer: AsyncObserver) -> None:
-        tell(observer, "compaction", "a")
-        assert await observer.aclose(PATIENCE_S)
-
-    observer = run(socket_file, work)
-
-    assert (observer.counts, observer.last_reply.reason) == ({"error": 1}, "invalid: no")
 
 
 def test_closing_asks_once_more_at_once_and_ends_by_its_time_before_a_stopped_daemon(
@@ -193,16 +156,6 @@ def test_a_loop_that_ends_in_the_middle_of_an_event_takes_none_away(serve, socke
     assert len({each.event_id for each in peer.requests_of(Capture)}) == 2
 
 
-@pytest.mark.parametrize("messages", [None, 7, [object()], "text"])
-def test_unreadable_messages_raise_nothing(socket_file, messages):
-    async def work(observer: AsyncObserver) -> None:
-        for kind in KINDS:
-            getattr(observer, f"on_{kind}")(messages)
-        await observer.aclose(PATIENCE_S)
-
-    run(socket_file, work)
-
-
 def test_a_large_compaction_arrives_in_parts_while_the_loop_goes_on(serve, socket_file):
     texts = [f"{number} " + "x" * 400_000 for number in range(12)]
     replies = Replies(*[Captured(outcome="accepted")] * 2, Captured(outcome="durable", slices=9))
@@ -221,19 +174,6 @@ def test_a_large_compaction_arrives_in_parts_while_the_loop_goes_on(serve, socke
     assert [m.content for each in replies.seen for m in each.messages] == texts
     assert (observer.counts, observer.last_reply.slices) == ({"durable": 1}, 9)
     assert any(name.startswith("asyncio_") for name in threads)  # where they were looked into
-
-
-def test_a_short_turn_costs_no_thread(serve, socket_file):
-    serve(answering(lambda _: Captured(outcome="accepted")))
-
-    async def work(observer: AsyncObserver) -> None:
-        before = set(threading.enumerate())
-        observer.on_turn_complete(said("short"))
-        assert await observer.aclose(PATIENCE_S)
-        begun = {thread.name for thread in set(threading.enumerate()) - before}
-        assert {name for name in begun if not name.endswith(("(_accept)", "(_converse)"))} == set()
-
-    run(socket_file, work)
 
 
 _STEPS = st.lists(
@@ -325,12 +265,3 @@ def test_what_still_waits_is_delivered_once_at_the_end_of_the_process(serve, soc
 
     events = {each.event_id: each.messages[0].content for each in peer.requests_of(Capture)}
     assert sorted(events.values()) == ["compaction", "end", "turn"]
-
-
-def test_a_process_ends_when_the_daemon_does_not_answer(socket_file):
-    body = f"{_LOOPS['in a loop that has ended']}\nprint('ends')"
-    with stopped_server(socket_file, backlog=64):
-        process = agent(body, socket_file)
-        assert process.communicate(timeout=PATIENCE_S)[0] == "ends\n"
-
-    assert process.returncode == 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import forged_client
-from forged_client import AsyncClient, Client, DaemonUnavailable
+from forged_client import Client, DaemonUnavailable
 from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
 from forged_client.deadline import Deadline
 from tests.support.clock import PATIENCE_S
@@ -89,16 +88,6 @@ def test_a_missing_daemon_is_started_and_stands_on_its_own(install, socket_file,
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_daemon_is_started_by_the_asyncio_client_too(install, socket_file):
-    async def ping() -> str:
-        async with AsyncClient(
-            socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S
-        ) as client:
-            return (await client.ping()).status
-
-    assert asyncio.run(ping()) == "ok"
-
-
 def test_of_several_clients_at_once_one_starts_the_daemon(install, socket_file, seen):
     executable = install()
 
@@ -157,26 +146,6 @@ def test_a_daemon_that_does_not_come_up_is_reported_by_the_deadline(
 
     assert reply.status == "unavailable"
     assert all(part in reply.reason for part in told)
-
-
-def test_a_log_that_cannot_be_written_is_named_and_not_the_program(install, socket_file, seen, home):
-    log = home / ".local/state/forged/forged.log"
-    log.mkdir(parents=True)
-    with Client(socket_file, autostart=True, executable=install(), timeout_s=PATIENCE_S) as client:
-        reply = client.ping()
-
-    assert reply.status == "unavailable"
-    assert f"cannot start the daemon: {log} cannot be written: Is a directory; mend that, or" in reply.reason
-    assert not seen()
-
-
-def test_nothing_is_started_unless_it_is_asked_for(install, socket_file, seen, home):
-    record = home / ".local/state/forged/executable"
-    record.parent.mkdir(parents=True)
-    record.write_text(install())
-
-    assert Client(socket_file).ping().status == "unavailable"
-    assert seen() == []
 
 
 @pytest.fixture
@@ -306,11 +275,3 @@ def test_the_daemon_is_started_directly_when_systemd_cannot(env, unit, folder, i
 
     assert starting._process is not None
     starting._process.wait(PATIENCE_S)
-
-
-def test_the_unit_is_not_asked_for_another_address(env, unit, folder, install, socket_file):
-    starting = start(socket_file, install("pass"), Deadline(20), env=env, systemctl=systemctl(folder, 0))
-    starting.check()
-
-    starting._process.wait(PATIENCE_S)
-    assert not (folder / "asked").exists()

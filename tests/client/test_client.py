@@ -76,18 +76,6 @@ def test_a_retrieve_carries_all_it_was_given(serve, client):
     )
 
 
-def test_a_retrieves_own_limit_moves_the_calls_deadline(serve, socket_file):
-    @heard
-    def slow(talk, request):
-        threading.Event().wait(0.2)
-        talk.reply(protocol.Retrieved(id=request.id, text="late"))
-
-    serve(slow)
-
-    with Client(socket_file, timeout_s=0.05) as client:
-        assert client.retrieve("/w", timeout_s=PATIENCE_S).text == "late"
-
-
 def test_one_connection_serves_many_calls_none_before_the_first_and_another_after_closing(serve, socket_file):
     peer = serve(ping_only)
     client = Client(socket_file, name="my-agent")
@@ -100,16 +88,6 @@ def test_one_connection_serves_many_calls_none_before_the_first_and_another_afte
 
     hello = peer.requests[0]
     assert (hello.client, hello.pid) == ("my-agent", os.getpid())
-
-
-def test_a_restarted_daemon_is_not_an_error(serve, client):
-    serve(answering(any_answer))
-    client.ping()
-    peer = serve(answering(any_answer))
-
-    assert client.ping().status == "ok"
-    assert client.remember("/w", "text").status == "ok"
-    assert len(peer.requests_of(protocol.Remember)) == 1
 
 
 def test_a_daemon_that_hangs_up_on_an_idle_connection_is_not_an_error(serve, client):
@@ -143,16 +121,6 @@ def test_a_late_reply_is_not_the_next_calls(serve, socket_file):
         release.set()
         found = eventually(lambda: one if (one := client.search("/w", "q")).status != "timeout" else None)
         assert found.generation != "connection 0"
-
-
-def test_threads_share_a_client(serve, client):
-    serve(answering(lambda request: protocol.Found(generation=request.query)))
-    queries = [str(number) for number in range(100)]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda query: client.search("/w", query).generation, queries))
-
-    assert found == queries
 
 
 def test_waiting_for_another_thread_counts_against_the_deadline(serve, socket_file):
@@ -195,35 +163,6 @@ def _forked(work: Callable[[], bool]) -> int:
         finally:
             os._exit(2)
     return child
-
-
-def test_events_come_until_the_daemon_ends_and_the_last_says_so(serve, client):
-    (absent,) = client.events("/w")
-
-    def script(talk: Talk) -> None:
-        talk.greet()
-        request = talk.next_request()
-        for done in range(3):
-            talk.reply(protocol.Progress(id=request.id, event="embedding", done=done))
-
-    serve(script)
-    *events, last = client.events("/w")
-
-    assert absent.status == "unavailable"
-    assert [event.done for event in events] == [0, 1, 2]
-    assert "closed the connection" in last.reason
-
-
-def test_listening_to_events_ends_early_or_when_its_time_is_up(serve, client):
-    serve(answering(any_answer))
-    events = client.events("/w")
-    assert next(events).status == "ok"
-    assert client.ping().status == "ok"
-    events.close()
-
-    *_, last = client.events("/w", timeout_s=0.1)
-
-    assert last.status == "timeout"
 
 
 def test_an_interrupted_call_leaves_no_reply_behind(serve, socket_file):

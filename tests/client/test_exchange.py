@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from forged_client import errors, protocol
-from forged_client.exchange import Exchange, expect_reply, failed_reply, keyed, may_repeat, of_both
+from forged_client.exchange import Exchange, keyed, may_repeat, of_both
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.data.examples import EXAMPLES
 from tests.support.daemon import cut
@@ -33,22 +33,12 @@ def test_hello_travels_with_the_first_request_only_and_every_request_has_its_own
     assert len({request.id for request in requests}) == 4
 
 
-def test_the_welcome_is_no_reply():
-    assert arrived(Exchange("agent"), protocol.Welcome(id=1), protocol.Pong(id=2)) == [protocol.Pong(id=2)]
-
-
 @pytest.mark.parametrize(
     "reply", [protocol.Welcome(id=1, protocol=2), protocol.Failed(id=1, code="protocol_mismatch")]
 )
 def test_another_protocol_version_ends_the_connection(reply):
     with pytest.raises(errors.ProtocolMismatch, match="version 1"):
         arrived(Exchange("agent"), reply)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_refused_connection_says_why(number):
-    with pytest.raises(errors.RequestFailed, match="busy: full"):
-        arrived(Exchange("agent"), protocol.Failed(id=number, code="busy", message="full"))
 
 
 def test_a_request_above_its_limit_is_not_sent_but_a_capture_may_be_larger():
@@ -75,29 +65,7 @@ def test_what_msgpack_cannot_hold_is_an_invalid_request_and_leaves_hello_to_the_
     ]
 
 
-def test_a_refusal_is_raised_and_another_type_is_malformed():
-    search = protocol.Search(workspace="/w", query="q")
-
-    assert expect_reply(protocol.Ping(), protocol.Pong()) == protocol.Pong()
-    with pytest.raises(errors.RequestFailed, match="conflict: twice"):
-        expect_reply(search, protocol.Failed(code="conflict", message="twice"))
-    with pytest.raises(errors.MalformedFrame, match="Found"):
-        expect_reply(search, protocol.Pong())
-
-
 REQUESTS = [example for example in EXAMPLES if isinstance(example, protocol.Request)]
-
-
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
-def test_every_verb_has_a_reply_for_a_failed_call(request_):
-    reply = failed_reply(request_, errors.DeadlineExceeded("late"))
-
-    assert isinstance(reply, protocol.REPLIES)
-    assert (type(reply), reply.status, reply.reason) == (request_.reply_type(), "timeout", "late")
-
-
-def test_the_health_of_an_unreachable_daemon_is_not_ok():
-    assert failed_reply(protocol.Status(), errors.DaemonUnavailable("gone")).state == "unavailable"
 
 
 def test_replies_belong_to_the_requests_that_are_named_after_them():

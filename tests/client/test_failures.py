@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import threading
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from forged_client import Client, errors, protocol
 from forged_client.framing import encode
-from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered, Welcome
+from forged_client.protocol import MAX_REPLY_BYTES, Failed, Found, Hello, Pong, Remember, Remembered
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import (
@@ -178,25 +177,6 @@ def test_something_else_in_place_of_the_socket_is_named_and_no_daemon_is_started
     assert "and no socket: remove it, or set FORGED_SOCKET to another path" in reply.reason
 
 
-def test_no_socket_is_unavailable_at_once(socket_file, ask):
-    reply = ask("search", "/w", "q")
-
-    assert (type(reply), reply.status) == (Found, "unavailable")
-    assert socket_file in reply.reason
-    with pytest.raises(errors.DaemonAbsent):
-        ask("search", "/w", "q", strict=True)
-
-
-def test_a_stale_socket_file_and_one_that_is_no_socket_are_unavailable(socket_file, ask):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as crashed:
-        crashed.bind(socket_file)
-    assert ask("search", "/w", "q").status == "unavailable"
-
-    Path(socket_file).unlink()
-    Path(socket_file).write_text("")
-    assert ask("search", "/w", "q").status == "unavailable"
-
-
 def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_deadline(socket_file, ask):
     with stopped_server(socket_file, backlog=5):
         assert ask("search", "/w", "q", timeout_s=SHORT_S).status == "timeout"
@@ -210,50 +190,11 @@ def test_a_stopped_daemon_is_a_timeout_and_a_full_backlog_unavailable_by_the_dea
             ask("search", "/w", "q", timeout_s=SHORT_S, strict=True)
 
 
-def test_an_address_that_cannot_be_is_unavailable(ask, monkeypatch, socket_file):
-    from forged_client import Client
-
-    monkeypatch.setenv("FORGED_SOCKET", "/" + "x" * 200)
-
-    assert Client().ping().status == "unavailable"
-    assert Client("relative").ping().status == "unavailable"
-
-
-def test_no_time_arguments_that_cannot_be_sent_and_a_path_object_are_no_exceptions(serve, ask):
-    peer = serve(answering(lambda _: Found()))
-
-    for timeout_s in (0, -1, float("nan")):
-        assert ask("search", "/w", "q", timeout_s=timeout_s).status in {"timeout", "unavailable"}
-    for query in (object(), "\ud800"):
-        assert ask("search", "/w", query).status == "error"
-    assert ask("search", Path("/path"), "q").status == "ok"
-    assert peer.requests_of(protocol.Search)[-1].workspace == "/path"
-
-
-def test_fields_of_a_newer_daemon_are_ignored(serve, ask):
-    body = b"\x84\xa4type\xa5found\xa2id\x02\xa5newer\x81\xa1a\x01\xaageneration\xa3e:1"
-    serve(heard(lambda talk, _: talk.sock.sendall(len(body).to_bytes(4, "big") + body)))
-
-    assert ask("search", "/w", "q").generation == "e:1"
-
-
 def test_a_reply_to_another_request_is_passed_over(serve, ask):
     @heard
     def script(talk, request):
         talk.reply(Found(id=request.id + 7, generation="wrong"))
         talk.reply(Found(id=request.id, generation="right"))
-
-    serve(script)
-
-    assert ask("search", "/w", "q").generation == "right"
-
-
-def test_a_welcome_that_comes_last_does_no_harm(serve, ask):
-    def script(talk: Talk) -> None:
-        hello, request = talk.next_request(), talk.next_request()
-        talk.reply(Found(id=request.id, generation="right"))
-        talk.reply(Welcome(id=hello.id))
-        talk.wait_for_hang_up()
 
     serve(script)
 

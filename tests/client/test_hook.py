@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -26,7 +25,6 @@ from forged_client.version import __version__
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import (
     answering,
-    full_backlog,
     listener_of_another_user,
     needs_two_users,
     stopped_server,
@@ -65,14 +63,6 @@ def env(home, socket_file) -> dict[str, str]:
 
 
 # --- what it says and hears -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("output", [b"", b"x", OUTPUT, b"x" * 40, b"y" * 300, b"z" * 70_000])
-def test_the_daemons_answer_is_printed_as_it_is(serve, env, output):
-    serve(hooked(output))
-    done = run(env)
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, output, b"")
 
 
 def test_the_payload_is_sent_as_it_came_behind_a_greeting(serve, env):
@@ -212,34 +202,6 @@ def test_a_payload_that_names_no_path_is_sent_as_it_is(payload):
     assert (asked.seen, asked.payload) == ({}, payload)
 
 
-@pytest.mark.parametrize("size", [0, 1, 31, 32, 255, 256, 65_536])
-def test_a_reply_is_read_whatever_its_reason(size):
-    for reason in ("", "é" * 20, "output" * 50, "¦output", "r" * 70_000):
-        reply = protocol.Hooked(id=2, reason=reason, output=b"o" * size)
-        assert hook.output_of(encode(reply)[4:]) == b"o" * size
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        protocol.Hooked(id=3, output=b"x"),
-        protocol.Pong(id=2),
-        protocol.Failed(id=2, status="error"),
-        protocol.Retrieved(id=2, text="x"),
-    ],
-)
-def test_any_other_reply_is_none(reply):
-    with pytest.raises((LookupError, ValueError)):
-        hook.output_of(encode(reply)[4:])
-
-
-@pytest.mark.parametrize("cut", range(0, 60, 7))
-def test_half_a_reply_is_none(cut):
-    body = encode(protocol.Hooked(id=2, output=b"x" * 20))[4:]
-    with pytest.raises((LookupError, ValueError)):
-        hook.output_of(body[: min(cut, len(body) - 21)])
-
-
 # --- where the daemon is -------------------------------------------------------------------------------
 
 
@@ -269,20 +231,6 @@ def test_it_looks_where_every_client_looks(tmp_path, socket, runtime, user, stat
     assert os.fsdecode(found) == socket_path(env, run_user=str(users))
 
 
-def test_without_a_home_in_the_environment_the_place_is_not_guessed():
-    assert hook.address({b"XDG_RUNTIME_DIR": b"/nowhere"}, b"/nowhere") == b""
-
-
-def test_a_daemon_at_the_default_place_is_found(home, folder, serve, socket_file):
-    serve(hooked())
-    runtime = folder / "run"
-    (runtime / "forged").mkdir(parents=True)
-    runtime.chmod(0o700)
-    os.symlink(socket_file, runtime / "forged/forged.sock")
-
-    assert run(environment(home, XDG_RUNTIME_DIR=str(runtime))).stdout == OUTPUT
-
-
 # --- nothing goes wrong --------------------------------------------------------------------------------
 
 
@@ -292,11 +240,6 @@ def test_without_a_daemon_and_any_to_start_it_is_silent(env):
 
 def test_a_daemon_that_is_stopped_costs_the_deadline_and_nothing_else(env, socket_file):
     with stopped_server(socket_file, 64):
-        assert is_silent(run(env))
-
-
-def test_a_daemon_with_a_full_backlog_costs_the_deadline_and_nothing_else(env, socket_file):
-    with stopped_server(socket_file, 0), full_backlog(socket_file):
         assert is_silent(run(env))
 
 
@@ -379,11 +322,6 @@ def test_wrong_arguments_are_no_error_of_the_agent(serve, env, arguments):
     assert is_silent(done)
 
 
-@pytest.mark.parametrize("payload", [b"", b" "])
-def test_nothing_on_stdin_is_answered_with_nothing(env, payload):
-    assert is_silent(run(env, payload=payload))
-
-
 def test_with_bypass_nothing_is_even_sent(serve, env):
     peer = serve(hooked())
     for value in ("1", " Yes "):
@@ -446,14 +384,6 @@ def _handles(process: subprocess.Popen) -> bool:
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) & 1 << (signal.SIGALRM - 1))
     return False
-
-
-@pytest.mark.long
-def test_a_hundred_calls_at_a_stopped_daemon_end_in_time_and_say_nothing(env, socket_file):
-    with stopped_server(socket_file, 8), ThreadPoolExecutor(25) as pool:
-        done = list(pool.map(lambda _: run(env), range(100)))
-
-    assert all(map(is_silent, done))
 
 
 def test_it_needs_nothing_but_the_interpreter(serve, env):

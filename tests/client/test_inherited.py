@@ -146,19 +146,6 @@ def test_folders_of_ours_outside_every_clone_reach_it(places, given, socket_file
     assert given(env) == expected
 
 
-def test_all_of_it_at_once_is_no_more(places, given, socket_file):
-    env = {name: value.format(**places) for name, value in _DROPPED.values()}
-
-    assert given(env | {"HOME": places["home"]}) == {"HOME": places["home"], "FORGED_SOCKET": socket_file}
-
-
-def test_without_home_the_user_database_names_it(places, given, monkeypatch):
-    monkeypatch.setattr("forged_client.inherited.home", lambda _: places["home"])
-    monkeypatch.setattr("forged_client.autostart.home", lambda _: places["home"])
-
-    assert given({"XDG_STATE_HOME": places["folder"]})["HOME"] == places["home"]
-
-
 def test_a_user_whom_the_user_database_does_not_know_has_the_home_of_home(places, given, monkeypatch):
     """As in a container that was started with a number for its user."""
 

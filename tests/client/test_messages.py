@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forged_client.framing import encode
-from forged_client.messages import RETRIEVE_BYTES, window
-from forged_client.protocol import MAX_REQUEST_BYTES, Message, Part, Retrieve
+from forged_client.messages import window
+from forged_client.protocol import Message, Part, Retrieve
 from tests.data.forms import DRESSES, FORMS, HIDDEN, ROLELESS, SAID
 
 
@@ -95,18 +93,6 @@ class Explodes:
         raise RuntimeError
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [None, 7, "text", b"x", {"role": "user", "content": "x"}, pytest.param(Explodes(), id="explodes")],
-)
-def test_what_is_no_list_of_messages_is_none(messages):
-    assert window(messages, 0, 100) == ()  # type: ignore[arg-type]
-
-
-def test_half_a_surrogate_is_replaced_and_a_message_that_raises_when_it_is_read_is_blank():
-    assert read(Message("user", "a\ud800b"), Explodes()) == (Message("user", "a?b"), Message("", None))
-
-
 def test_tool_and_system_content_stays_behind_and_positions_stay():
     messages = read(
         {"role": "system", "content": "rules"},
@@ -144,19 +130,6 @@ def test_private_spans_are_cut_also_over_parts():
     (message,) = read({"role": "user", "content": ["a<private>b", "c</private>d"]})
 
     assert message.content == (Part(text="a"), Part(text="d"))
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=50), max_size=20))
-def test_any_text_can_be_encoded(texts):
-    said = [{"role": "user", "content": text} for text in texts]
-
-    assert encode(Retrieve(workspace="/w", messages=read(*said)))
-
-
-def test_a_full_window_fits_into_a_request():
-    messages = window([Message("user", "你" * 4000)] * 1000, 0, RETRIEVE_BYTES)
-
-    assert len(encode(Retrieve(workspace="/w", messages=messages))) < MAX_REQUEST_BYTES
 
 
 # Tool markup inside a text is the daemon's to cut; all else stays in the agent's process.

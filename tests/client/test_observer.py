@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from forged_client import Observer
-from forged_client.backlog import MAX_LASTING, MAX_WINDOWS
+from forged_client.backlog import MAX_WINDOWS
 from forged_client.protocol import Capture, Captured, Failed
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Peer, Script, Talk, answering, stopped_server
+from tests.support.daemon import Peer, Script, Talk, answering
 
 Serve = Callable[[Script], Peer]
 
@@ -71,35 +71,6 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, observe
     assert (request.workspace, request.session_id, request.kind, request.agent) == ("/w", "s", "turn", "")
     assert request.messages[0].content == "keep  this"
     assert observer.counts == {"accepted": 1}
-
-
-def test_an_observer_says_whose_session_it_is(serve):
-    peer = serve(answering(lambda _: Captured(outcome="accepted")))
-    observer = Observer("/w", "s", address=peer.path, agent="claude")
-
-    observer.on_turn_complete(said("hello"))
-
-    assert observer.close(PATIENCE_S)
-    (request,) = peer.requests_of(Capture)
-    assert request.agent == "claude"
-
-
-def test_a_rejection_is_told_and_not_retried(serve, observer):
-    peer = serve(answering(lambda _: Captured(outcome="rejected", reason="capture_not_available")))
-
-    observer.on_turn_complete(said("hello"))
-
-    assert observer.close(PATIENCE_S)
-    assert (observer.counts, len(peer.requests_of(Capture))) == ({"rejected": 1}, 1)
-    assert observer.last_reply.reason == "capture_not_available"
-
-
-def test_the_newest_window_replaces_the_one_that_waits(gate, observer):
-    for turns in (["2"], ["2", "3"], ["2", "3", "4"]):
-        observer.on_turn_complete(said("first", *turns))
-
-    assert seen(gate, observer) == [("turn", "4")]
-    assert observer.counts == {"accepted": 2, "replaced": 2}
 
 
 def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, observer):
@@ -161,46 +132,6 @@ def test_what_was_not_delivered_waits_for_the_daemon(serve, observer, *, kind, t
 
     assert observer.close(PATIENCE_S)
     assert gate.seen == delivered
-
-
-def test_compactions_stay_in_order_and_are_not_replaced(gate, observer):
-    observer.on_compaction(said("b"))
-    observer.on_turn_complete(said("turn"))
-    observer.on_compaction(said("c"))
-
-    assert seen(gate, observer) == [("compaction", "b"), ("compaction", "c"), ("turn", "turn")]
-
-
-def test_compactions_above_the_bound_are_counted(gate, observer):
-    for number in range(MAX_LASTING + 5):
-        observer.on_compaction(said(str(number)))
-
-    assert observer.counts["dropped"] == 5
-    assert len(seen(gate, observer)) == MAX_LASTING
-
-
-def test_messages_may_be_changed_after_the_call(gate, observer):
-    messages = said("as it was")
-    observer.on_turn_complete(messages)
-    messages[0]["content"] = "changed"
-
-    assert seen(gate, observer) == [("turn", "as it was")]
-
-
-@pytest.mark.parametrize("messages", [None, 7, [object()], "text"])
-def test_unreadable_messages_raise_nothing(observer, messages):
-    observer.on_turn_complete(messages)
-    observer.on_compaction(messages)
-    observer.on_session_end(messages)
-
-    observer.close(PATIENCE_S)
-
-
-def test_closing_ends_by_its_time_before_a_stopped_daemon(socket_file, observer):
-    with stopped_server(socket_file, backlog=5):
-        observer.on_turn_complete(said("hello"))
-
-        assert not observer.close(0.1)
 
 
 def test_a_forked_child_observes_with_a_thread_of_its_own(gate, observer):
@@ -296,17 +227,6 @@ def test_an_event_that_time_does_not_mend_holds_up_the_others_only_for_a_while(s
     settled(observer)
     assert observer.counts == {"error": 5, "given_up": 1, "accepted": 1}
     assert [each.messages[0].content for each in replies.seen] == [*["odd"] * 5, "fine"]
-
-
-def test_a_refusal_for_good_is_told_and_not_repeated(serve, observer, soon):
-    replies = Replies(Failed(status="error", code="invalid", message="no"))
-    serve(replies)
-
-    observer.on_compaction(said("a"))
-
-    settled(observer, "error")
-    assert observer.counts == {"error": 1}
-    assert observer.last_reply.reason == "invalid: no"
 
 
 def test_a_turn_that_was_not_taken_makes_way_for_one_that_holds_it(gate, observer):

@@ -7,15 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from forged_client.protocol import Capture, Captured
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import Peer, Script, answering, stopped_server
-
-Serve = Callable[[Script], Peer]
+from tests.support.daemon import answering, stopped_server
 
 _AGENT = """
 import atexit, os, signal, sys, threading, time
@@ -91,16 +88,6 @@ def test_what_an_observer_holds_is_delivered_at_the_end_of_its_process(serve, so
     assert len(heard) == len(set(heard))
 
 
-@pytest.mark.parametrize("observers", [1, 5])
-def test_a_process_ends_when_the_daemon_does_not_answer(socket_file, observers):
-    body = f"for _ in range({observers}): tell(Observer('/w', 's', address=address))\nprint('ends')"
-    with stopped_server(socket_file, backlog=64):
-        process = agent(body, socket_file)
-        assert process.communicate(timeout=PATIENCE_S)[0] == "ends\n"
-
-    assert process.returncode == 0
-
-
 @pytest.mark.speed
 @pytest.mark.parametrize("observers", [1, 5])
 def test_a_process_ends_in_time_when_the_daemon_does_not_answer(socket_file, observers):
@@ -111,13 +98,6 @@ def test_a_process_ends_in_time_when_the_daemon_does_not_answer(socket_file, obs
         took = time.monotonic() - ended_at
 
     assert 0.2 < took < 1.5  # 0.3 of our own, and what an interpreter needs to end
-
-
-def test_a_process_without_a_daemon_ends(socket_file):
-    process = agent("tell(Observer('/w', 's', address=address)); print('ends')", socket_file)
-
-    assert process.communicate(timeout=PATIENCE_S)[0] == "ends\n"
-    assert process.returncode == 0
 
 
 def test_a_forked_child_delivers_nothing_of_its_parents(serve, socket_file):

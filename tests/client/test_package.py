@@ -11,10 +11,9 @@ from importlib import import_module
 from pathlib import Path
 
 import msgspec
-import pytest
 
 import forged_client
-from forged_client import AsyncClient, AsyncObserver, Client, Observer, errors, protocol
+from forged_client import AsyncClient, AsyncObserver, Client, Observer, protocol
 from forged_client.verbs import verb
 
 NAMED = inspect.Parameter.KEYWORD_ONLY
@@ -167,14 +166,6 @@ async def awaited(client: AsyncClient, observer: AsyncObserver) -> None:
     observer.on_turn_complete(said)
     assert_type(await observer.aclose(), bool)
 """
-
-
-def test_every_exception_is_exported_and_an_unknown_name_is_an_attribute_error():
-    exceptions = {name for name, value in vars(errors).items() if isinstance(value, type)}
-
-    assert exceptions <= set(forged_client.__all__)
-    with pytest.raises(AttributeError, match="nonsense"):
-        forged_client.nonsense  # noqa: B018
 
 
 def test_only_address_and_the_hook_read_the_environment_and_the_current_directory():

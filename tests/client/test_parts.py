@@ -37,20 +37,6 @@ def together(parts: list[Capture]) -> list[tuple[str, object]]:
     return found
 
 
-def test_a_window_that_fits_is_one_part():
-    (part,) = parts_of(Message("user", "a"), Message("assistant", "b"))
-
-    assert (part.event_id, part.part, part.parts, part.begun, part.goes_on) == ("e", 0, 1, False, False)
-    assert part.messages == (Message("user", "a"), Message("assistant", "b"))
-
-
-@pytest.mark.parametrize("messages", [(), (Message("tool", "x"),), (Message("user", "<private>x"),)])
-def test_a_window_in_which_nothing_was_said_is_one_part_without_messages(messages):
-    (part,) = parts_of(*messages)
-
-    assert part.messages == ()
-
-
 def test_ten_thousand_messages_go_out_whole_in_numbered_parts_below_the_limit():
     """Two thousand characters each, a third of them Chinese."""
     given = [
@@ -135,12 +121,6 @@ def test_private_spans_are_cut_before_anything_is_put_into_parts(said, start, le
     assert [message.content for message in part.messages] == left
 
 
-def test_a_private_span_over_the_parts_of_one_message_is_cut():
-    (part,) = parts_of({"role": "user", "content": ["a<private>b", "c</private>d"]})
-
-    assert part.messages[0].content == (Part(text="a"), Part(text="d"))
-
-
 def test_a_large_window_is_not_held_twice():
     """40 MB on the wire: what its sender holds beside the agent's texts is a few frames, not another 40."""
     said = MessageSnapshot([{"role": "user", "content": f"{n}" + "读书" * 3_000} for n in range(2_200)], 0)
@@ -157,10 +137,3 @@ def test_a_large_window_is_not_held_twice():
     assert before > 25_000_000
     assert most < 5 * MAX_CAPTURE_BYTES
     assert sum(map(sys.getsizeof, texts)) == before, "the agent's own texts have grown"
-
-
-def test_the_sender_is_called_back_between_messages():
-    calls = []
-    list(Parts(REQUEST, MessageSnapshot([Message("user", "a")] * 9, 0), meanwhile=lambda: calls.append(1)))
-
-    assert len(calls) == 9

@@ -3,8 +3,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forged_client.parts import Parts
 from forged_client.protocol import Capture, Message, Part
@@ -46,18 +44,6 @@ FORMS_OF_ONE = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS_OF_ONE.values(), ids=FORMS_OF_ONE)
-def test_every_common_form_is_read(form):
-    assert read(form) == ["hello"]
-
-
-@pytest.mark.parametrize("role", ["model", "assistant"])
-def test_an_assistant_of_gemini_is_one_and_its_thoughts_stay_behind(role):
-    form = {"role": role, "parts": [{"text": "hm", "thought": True}, {"text": "hello"}]}
-
-    assert said(form) == [("assistant", ("hello",), True)]
-
-
 # Tool markup inside a text is the daemon's to cut; all else stays in the agent's process.
 STRUCTURED = {name: form for name, form in FORMS.items() if "xml" not in name} | {"roleless": ROLELESS}
 
@@ -86,11 +72,6 @@ def test_what_nobody_said_is_passed_over(odd):
     assert said(odd, {"role": "user", "content": "after"}) == [("user", "after", True)]
 
 
-@pytest.mark.parametrize("messages", [None, 7, "text", b"x", {"role": "user", "content": "x"}])
-def test_what_is_no_list_of_messages_is_none(messages):
-    assert list(MessageSnapshot(messages, 0)) == []
-
-
 @pytest.mark.parametrize(
     ("part", "name"),
     [
@@ -105,18 +86,6 @@ def test_what_is_no_text_leaves_its_name_and_nothing_else(part, name, form):
     message = {"role": "user", "content": parts} if form == "dict" else Sdk("user", parts)
 
     assert said(message) == [("user", (Part(type=name), "see"), True)]
-
-
-class RaisesInside:
-    role = "user"
-
-    @property
-    def content(self) -> str:
-        raise RuntimeError
-
-
-def test_a_message_that_raises_when_it_is_read_is_said_to_be_unreadable():
-    assert said(RaisesInside()) == [("user", (Part(type="unreadable"),), True)]
 
 
 def test_messages_may_be_changed_afterwards():
@@ -157,8 +126,3 @@ def turns(*texts: str, start: int = 0) -> MessageSnapshot:
 )
 def test_a_window_holds_another_that_it_begins_with(newer, older, holds):
     assert newer.begins_with(older) is holds
-
-
-@given(st.lists(st.text(max_size=9), max_size=9), st.integers(0, 9))
-def test_growing_windows_hold_the_older_ones(texts, cut):
-    assert turns(*texts).begins_with(turns(*texts[:cut]))

@@ -143,10 +143,6 @@ def test_over_plain_http_a_key_goes_nowhere_else(url, key, listed):
     assert "word" not in str(caught.value)
 
 
-def test_without_a_key_plain_http_is_a_warning():
-    assert endpoint_key(LLM, config(LAN, ""), {}) == ""
-
-
 def test_a_proxy_is_for_https_to_other_machines_alone():
     network = NetworkConfig(proxy="http://proxy.example:3128", plain_http_hosts="gpu.lan")
 
@@ -166,8 +162,3 @@ def test_what_goes_in_clear_and_round_the_proxy_is_said_when_the_configuration_i
     assert "plain http: text can be read on the way, no key is sent" in warning
     assert "plain http: key and text can be read" in other
     assert all("network.proxy is not used for it" in each for each in (warning, other))
-
-
-def test_a_proxy_that_is_no_url_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"network\.proxy .* must be a URL"):
-        load({"HOME": str(tmp_path), "FORGED_NETWORK__PROXY": "proxy.example:3128"})

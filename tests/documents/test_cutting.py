@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.documents.cutting import MOST_BACK, cut
+from forged.documents.cutting import cut
 from forged.text import tokens
 from tests.faults.amount import times
 
@@ -31,11 +31,6 @@ def test_a_text_of_1200_tokens_without_sentences_has_the_pieces_0_512_462_974_an
                                              ((0, 512), (462, 974), (924, 1200))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "pieces"), [(1, 1), (511, 1), (512, 1), (513, 2), (974, 2), (975, 3)])
-def test_a_text_has_one_piece_more_as_soon_as_it_does_not_fit(count, pieces):
-    assert len(cut(units(count), 512, 50)) == pieces
-
-
 def ended(sentence: str, behind: str = " And so on") -> str:
     """The end of the first piece of a text that has one sentence shortly before it is full."""
     room = 512 * 4 - 60 - len(sentence.encode())
@@ -49,26 +44,6 @@ def ended(sentence: str, behind: str = " And so on") -> str:
 )  # fmt: skip
 def test_a_piece_ends_with_a_sentence_in_any_language_that_parts_words(sentence):
     assert ended(sentence) == sentence
-
-
-@pytest.mark.parametrize("sentence", ["今天部署。", "「完成了！」", "本当ですか？", "終わり。』"])
-def test_a_piece_ends_with_a_sentence_in_chinese_and_japanese(sentence):
-    assert ended(sentence, "然後") == sentence
-
-
-@pytest.mark.parametrize(
-    "text", ["see e. g. the", "z. B. am", "am 3. Mai", "version 1.2 is", "etc. and so", "a.b()"]
-)
-def test_a_full_stop_within_a_sentence_ends_none(text):
-    assert ended(text, "") == text + "y" * 60
-
-
-def test_a_sentence_that_ended_more_than_50_tokens_before_is_too_far():
-    near, far = "a" * (512 * 4 - MOST_BACK * 4 + 3), "a" * (512 * 4 - MOST_BACK * 4 - 4)
-
-    ends = [cut(f"{text}. {'B' * 4000}", 512, 50)[0].end for text in (near, far)]
-
-    assert ends == [len(near) + 1, 512 * 4]
 
 
 def test_a_piece_of_markdown_ends_rather_before_a_heading_than_with_a_sentence():
@@ -89,16 +64,6 @@ def test_a_piece_has_the_headings_above_what_it_says_first():
     assert cut(text, 512, 50)[0].headings == ()
 
 
-def test_a_path_that_is_too_long_loses_its_outer_headings():
-    text = f"# {'a' * 150}\n## {'b' * 100}\n\ntext"
-
-    (piece,) = cut(text + "." * 100, 512, 50, markdown=True)
-
-    assert len(piece.headings) == 1  # what it says first stands under the first heading alone
-    pieces = cut(f"# {'a' * 150}\n## {'b' * 100}\n\n{'c' * 4000}", 512, 50, markdown=True)
-    assert pieces[1].path == "b" * 100
-
-
 def test_what_a_reader_sees_as_one_character_is_in_one_piece():
     family = "👩\u200d👩\u200d👧"
 
@@ -106,12 +71,6 @@ def test_what_a_reader_sees_as_one_character_is_in_one_piece():
         text = "a" * (512 * 4 - 12 + shift) + family + "e\u0301" * 3000
         first = cut(text, 512, 50)[0].text
         assert first.endswith(("a", family, "\u0301"))
-
-
-def test_lines_that_end_in_two_characters_keep_them_together():
-    text = "a" * (512 * 4 - 1) + "\r\n" + "b" * 3000
-
-    assert cut(text, 512, 50)[0].text == "a" * (512 * 4 - 1)
 
 
 characters = st.sampled_from(

@@ -8,7 +8,6 @@ import pytest
 
 from forged.documents import DocumentFile, DocumentText, UnreadFile, found, read, reading
 from forged.documents.reading import MOST_BYTES
-from forged.errors import WorkspaceError
 
 
 def documents(path: str, source: str = "") -> list[DocumentText | UnreadFile]:
@@ -64,12 +63,6 @@ def test_a_file_that_is_no_text_in_utf_8_is_refused_with_the_reason(tmp_path, da
     ]
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
-    (tmp_path / "a.md").write_bytes(b"\xef\xbb\xbftext")
-
-    assert (documents(str(tmp_path / "a.md"), "a")) == [DocumentText("a", "text", True)]
-
-
 def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(tmp_path):
     outside = tmp_path / "secret.md"
     outside.write_text("not yours")
@@ -82,11 +75,6 @@ def test_links_and_what_is_no_file_below_a_folder_are_refused_and_never_opened(t
         UnreadFile("d/a.md", "a symbolic link; ingest the file that it leads to"),
         UnreadFile("d/b.md", "not a regular file"),
     ]
-
-
-def test_a_path_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(WorkspaceError, match="is not there"):
-        (documents(str(tmp_path / "nowhere")))
 
 
 def test_a_walk_ends_after_so_many_entries_and_so_deep_and_says_so(tmp_path, monkeypatch):

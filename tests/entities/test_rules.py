@@ -118,17 +118,6 @@ def test_one_thing_has_one_id_however_it_is_written(one, other):
     assert entity_id(one) == entity_id(other) != ""
 
 
-@pytest.mark.parametrize("name", ["", "  ", "`[]`", "---", "\u202e"])
-def test_what_has_no_letter_and_no_digit_has_no_id(name):
-    assert entity_id(name) == ""
-
-
-def test_another_name_of_a_wiki_link_is_that_of_the_same_thing():
-    (alias,) = spoken_of("Ask [[Billing team|the money people]].").aliases
-
-    assert alias == ("the money people", "billing team")
-
-
 def test_front_matter_comes_first_and_says_what_kind_of_thing_it_is():
     found = spoken_by(
         replace(

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import StoreError
-from forged.files import atomic
 from forged.importing import ReadOptions, copied, export, new_file, taken
 from tests.data.memories import memory, put
 
@@ -60,16 +59,6 @@ def test_a_folder_that_leads_out_of_its_root_is_named_and_not_copied(tmp_path):
 
     assert copy.files == ()
     assert {left.where for left in copy.left} == {".forge/memory", ".forge/memories"}
-
-
-def test_a_file_that_is_no_memory_is_named(tmp_path):
-    put(tmp_path, memory("mem_1", "text"))
-    (tmp_path / ".forge/memory/bad.md").write_bytes(b"---\nid: a\n---\n\xff")
-
-    copy = copied(str(tmp_path), "repo")
-
-    assert [below for below, _ in copy.files] == [".forge/memory/mem_1.md"]
-    assert [left.where for left in copy.left] == [".forge/memory/bad.md"]
 
 
 @given(withheld=st.sets(st.sampled_from(["mem_0.md", "mem_1.md", "mem_2.md", "by hand.md", "gone.md"])))
@@ -182,15 +171,3 @@ def test_an_export_to_a_link_is_refused_with_the_reason_and_the_link_stays(tmp_p
 
     assert link.is_symlink()
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError("Cannot call rmtree on a symbolic link"), "Cannot call rmtree on a symbolic link"),
-        (OSError(2, "No such file or directory"), "No such file or directory"),
-        (OSError(), "OSError"),
-    ],
-)
-def test_an_error_without_a_number_says_its_own_words(error, told):
-    assert atomic.why(error) == told

@@ -64,18 +64,6 @@ def test_rules_of_a_repository_have_the_categories_of_their_headings_and_name_th
     )
 
 
-@pytest.mark.parametrize(
-    "name", [".claude/CLAUDE.md", ".codex/AGENTS.md", ".gemini/GEMINI.md", ".qwen/QWEN.md", "AGENTS.md"]
-)
-def test_rules_in_the_home_of_an_agent_are_the_users(read, home, name):
-    (home / name).parent.mkdir(exist_ok=True)
-    (home / name).write_text("- Answer briefly\n")
-
-    (item,) = read(home / name).items
-
-    assert (item.scope, item.category, item.place) == ("user", "coding-preferences", "")
-
-
 def test_what_an_agent_added_to_its_rules_by_itself_is_of_the_user_and_without_its_heading(read, home):
     (home / ".gemini").mkdir()
     (home / ".gemini/GEMINI.md").write_text("## Gemini Added Memories\n- Lives in Graz\n")
@@ -105,14 +93,6 @@ def test_a_rule_of_cursor_says_when_it_holds_by_cues(read, repo):
         ("Writing React components", "editing **/*.tsx", "editing src/**/*.jsx")
     }
     assert whys(found) == [(".cursor/rules/react.mdc:5", "the key 'owner' has no place in a memory")]
-
-
-def test_a_rule_that_always_holds_has_no_cues_of_files(read, repo):
-    (repo / "a.mdc").write_text("---\nglobs: [a.ts, 'b.ts']\nalwaysApply: true\n---\nx\n")
-    (repo / "b.mdc").write_text('---\nglobs:\n  - a.ts\n  - "b.ts"\n---\nx\n')
-
-    assert read(repo / "a.mdc").items[0].cues == ()
-    assert read(repo / "b.mdc").items[0].cues == ("editing a.ts", "editing b.ts")
 
 
 def test_front_matter_that_stands_there_twice_as_cursor_leaves_it_is_read(read, repo):
@@ -199,12 +179,6 @@ def test_entries_of_mem0_are_the_users_and_what_has_no_place_is_named(read):
     ]
 
 
-def test_a_bare_list_is_an_export_of_mem0_too(read, tmp_path):
-    (tmp_path / "all.json").write_text('[{"id": "1", "memory": "Likes tea"}]')
-
-    assert texts(read(tmp_path / "all.json")) == ["Likes tea"]
-
-
 def test_observations_of_claude_mem_and_what_was_learned_are_kept_and_the_rest_is_named(read):
     found = read(FILES / "claude-mem.json")
 
@@ -276,14 +250,6 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_reason(read, tmp_path, n
         read(tmp_path / name)
 
 
-def test_a_path_that_is_not_there_or_no_file_is_refused(read, tmp_path):
-    os.mkfifo(tmp_path / "CLAUDE.md")
-
-    for name in ("nowhere", "CLAUDE.md", "\0"):
-        with pytest.raises(WorkspaceError, match=r"cannot be read|is not a regular file"):
-            read(f"{tmp_path}/{name}")
-
-
 @pytest.mark.parametrize("alias", ["- *a\n", "b: *a\n"])
 def test_front_matter_with_an_alias_unfolds_nothing(read, tmp_path, alias):
     bomb = "---\ntitle: x\ntags: &a [x, x, x]\n" + alias + "---\ntext\n"
@@ -292,17 +258,6 @@ def test_front_matter_with_an_alias_unfolds_nothing(read, tmp_path, alias):
     (text,) = texts(read(tmp_path / "a.md", form="basic-memory"))
     assert "text" in text
     assert text.count("x, x, x") <= 1
-
-
-@pytest.mark.parametrize(
-    "header", ["title: Re: x (Split: Core)\npermalink: y\n", "title: *Split*\ntype: note\ntags:\n\t- core\n"]
-)
-def test_a_note_with_a_header_that_is_no_yaml_is_a_note(read, tmp_path, header):
-    (tmp_path / "a.md").write_text(f"---\n{header}---\n- [decision] Queues are split by tenant\n")
-
-    (text,) = texts(read(tmp_path))
-    assert "Split" in text
-    assert text.partition(": ")[2].count("Queues are split by tenant") == 1
 
 
 def test_a_text_between_two_rules_is_no_front_matter_of_a_note(read, tmp_path):
@@ -342,13 +297,6 @@ def test_a_file_that_becomes_a_link_while_it_is_walked_is_not_followed(tmp_path,
 
     assert list(walk) == []
     assert [left.where for left in walk.left] == ["CLAUDE.md"]
-
-
-def test_a_link_that_a_person_names_is_followed(read, repo):
-    (repo / "AGENTS.md").write_text("- one\n")
-    (repo / "CLAUDE.md").symlink_to("AGENTS.md")
-
-    assert texts(read(repo / "CLAUDE.md")) == ["one"]
 
 
 def test_a_walk_ends_and_says_so(read, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from forged.importing import Destination, RepositoryPaths, SkippedItem, edges, planned
-from forged.importing.values import Item, Link, fitting_cues, new_id
+from forged.importing.values import Item, Link
 
 FORMS = ["NFC", "NFD"]
 HERE = RepositoryPaths("/w/shop", "shop", {"blog": "/w/blog"})
@@ -86,11 +86,6 @@ def test_a_text_is_there_once_whatever_its_typography_and_a_file_by_its_id():
     )
 
 
-def test_an_id_is_the_same_each_time_and_another_for_another_text():
-    assert new_id("Use tabs.") == new_id("use tabs")
-    assert new_id("Use tabs.") != new_id("Never use tabs.")
-
-
 def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_scope():
     moves, _ = planned(
         (
@@ -114,8 +109,3 @@ def test_links_lead_to_where_their_target_is_in_the_end_and_never_out_of_the_sco
         "a link to 'one', which is not imported",
         "a link to 'far', which is not imported",
     ]
-
-
-def test_cues_fit_into_a_memory():
-    assert fitting_cues(("a  b", "a b", "", *"cdefgh")) == ("a b", "c", "d", "e", "f")
-    assert [len(cue) for cue in fitting_cues(("x" * 900,))] == [200]

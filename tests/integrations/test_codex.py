@@ -41,22 +41,12 @@ def test_hooks_that_are_trusted_as_they_are_have_trust(write):
     assert codex.trust(write(), PLUGIN, HOOKS) == "given"
 
 
-@pytest.mark.parametrize("events", [(), ("session_start", "session_end")])
-def test_one_hook_without_trust_is_none(write, events):
-    assert codex.trust(write(events), PLUGIN, HOOKS) == "missing"
-
-
 @pytest.mark.parametrize("change", [{"command": COMMAND.replace("/opt/", "/usr/")}, {"timeout": 11}])
 def test_what_runs_another_command_or_longer_needs_trust_anew(write, change):
     changed = copy.deepcopy(HOOKS)
     changed["SessionStart"][0]["hooks"][0].update(change)
 
     assert codex.trust(write(), PLUGIN, changed) == "missing"
-
-
-def test_without_a_configuration_there_is_no_trust(tmp_path):
-    assert codex.trust(str(tmp_path), PLUGIN, HOOKS) == "missing"
-    assert not codex.is_on(str(tmp_path), PLUGIN)
 
 
 def test_a_plug_in_that_its_person_switched_off_is_off(write):

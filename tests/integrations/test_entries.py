@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.integrations.entries import SettingsEntry, Unfit, add, has_all, has_entries, remove
-from forged.integrations.jsonc import NotJson, parse
+from forged.integrations.jsonc import parse
 
 RUN = "/x/python -I -S /lib/forged_client/hook.py qwen"
 HOOK = {"hooks": [{"type": "command", "command": RUN, "timeout": 10000}]}
@@ -86,21 +86,6 @@ def test_all_that_was_there_means_the_same_beside_the_entries(text):
     assert without_empty(after) == without_empty(before)
 
 
-@given(st.text(alphabet=" \t\r\n", max_size=6))
-def test_a_file_that_is_blank_is_blank_again(blank):
-    new, made = add(blank, ENTRIES, {"version": 1})
-
-    assert parse(new).value["version"] == 1
-    assert remove(new, made, {"version": 1}) == blank
-
-
-def test_put_in_twice_they_stand_there_once():
-    first, made = add("{}", ENTRIES, {})
-    second, _ = add(remove(first, made, {}), ENTRIES, {})
-
-    assert second == first
-
-
 def test_entries_of_another_installation_are_ours_too():
     old = json.loads(json.dumps(HOOK).replace("/x/python", "/old/python").replace("/lib/", "/old/lib/"))
     text = json.dumps({"hooks": {"Stop": [old, THEIRS]}, "mcpServers": {"forged": SERVER, "b": {}}})
@@ -148,20 +133,3 @@ def test_what_runs_anything_else_is_not_ours(one):
 
     assert not has_entries(text)
     assert remove(text, (), {}) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("[]", "1", '{"hooks": []}', '{"hooks": {"Stop": {}}}', '{"hooks": 1}', '{"mcpServers": []}'),
-        '{"mcpServers": {"forged": {"command": "other"}}}',
-    ],
-)
-def test_settings_of_another_form_are_refused(text):
-    with pytest.raises(Unfit):
-        add(text, ENTRIES, {})
-
-
-def test_what_is_no_json_is_refused():
-    with pytest.raises(NotJson):
-        add('{"a": ', ENTRIES, {})

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forged.integrations.jsonc import NotJson, cut, insert, parse
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(VALUES, st.sampled_from([None, 0, 2, "\t"]), st.booleans())
-def test_plain_json_means_what_it_means_to_everybody(value, indent, ascii_only):
-    assert parse(json.dumps(value, indent=indent, ensure_ascii=ascii_only)).value == value
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
 import pytest
 
-from forged.integrations import ModelServer, classifiers, keys, servers
+from forged.integrations import ModelServer, classifiers, servers
 from tests.support.clock import PATIENCE_S
 
 OLLAMA = ("/api/tags", "models", "name")
@@ -52,13 +51,6 @@ def test_a_server_that_answers_is_named_with_its_address_and_its_models():
         assert found(port) == (ModelServer("Ollama", f"http://127.0.0.1:{port}/v1", ("qwen3:4b", "llama")),)
 
 
-def test_where_nobody_listens_there_is_none():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-
-    assert found(port) == ()
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -76,12 +68,6 @@ def test_whoever_else_listens_there_is_none_either(reply):
 def test_one_that_does_not_answer_in_time_is_not_waited_for(begun):
     with answering(begun, then_waits=True) as port:
         assert found(port) == ()
-
-
-def test_a_key_is_told_by_the_name_of_its_variable(machine):
-    environ = {"OPENAI_API_KEY": "sk-secret", "EMBEDDING_API_KEY": "", "OTHER_API_KEY": "x"}
-
-    assert keys(msgspec.structs.replace(machine, environ=environ)) == ("OPENAI_API_KEY",)
 
 
 def test_programs_that_could_classify_are_told_with_what_a_day_takes(machine, stand_in):

@@ -58,11 +58,6 @@ def test_what_is_wrong_is_told_with_what_to_write_instead(name, given, told):
     assert told in str(wrong.value)
 
 
-def test_arguments_that_are_no_object_are_told_so():
-    with pytest.raises(WrongArgument, match="the arguments of forget are no object"):
-        checked(offered.BY_NAME["forget"], ["a"])
-
-
 @given(st.sampled_from(offered.TOOLS), st.data())
 def test_whatever_a_model_writes_what_comes_through_fits_the_schema(tool, data):
     fields = st.sampled_from([*tool["inputSchema"]["properties"], "other"])

@@ -11,7 +11,7 @@ import pytest
 from forged.mcp import calls, offered
 from forged.mcp.calls import Calls
 from forged_client import protocol
-from forged_client.protocol import Failed, Found, ListMemories, Memories, Search
+from forged_client.protocol import Failed, ListMemories, Memories, Search
 from tests.mcp.agent import started
 from tests.support.clock import eventually
 from tests.support.daemon import Shell, processes_with, stopped_server
@@ -117,23 +117,6 @@ def test_what_the_daemon_says_is_told_as_a_sentence(daemon, reply, expected, fai
     assert is_error == failed
 
 
-def test_an_answer_that_is_not_whole_says_why(daemon):
-    hit = protocol.Hit("mem_a", "repo", "patterns", 1, "text", "2026-01-02T00:00:00Z", 1.0)
-    daemon.answers[Search] = Found(memories=(hit,), reason="vectors are on their way; answered by words")
-    text, failed = told(name="search_memories", arguments={"hypotheses": ["x"]})
-
-    assert not failed
-    assert "not in full: vectors are on their way; answered by words." in text
-
-
-def test_half_a_character_is_refused_and_not_sent(daemon):
-    text, failed = told(name="remember", arguments={"text": "a \ud800"})
-
-    assert failed
-    assert "not valid Unicode" in text
-    assert daemon.requests_of(protocol.Remember) == []
-
-
 def test_a_fault_of_ours_is_answered_and_ends_no_session(tmp_path):
     """As where the installation is broken: no msgspec can be imported."""
     broken = "import sys; sys.modules['msgspec'] = None; from forged.mcp import serve; serve()"
@@ -145,15 +128,6 @@ def test_a_fault_of_ours_is_answered_and_ends_no_session(tmp_path):
         assert agent.result("ping") == {}
         assert agent.hang_up() == 0
         assert "tools/call failed: ModuleNotFoundError" in agent.complaints()
-
-
-def test_it_is_answered_where_nobody_reads_complaints_either(tmp_path):
-    broken = (
-        "import os, sys; os.close(2); sys.stderr = None; sys.modules['msgspec'] = None;"
-        "from forged.mcp import serve; serve()"
-    )
-    with started(tmp_path, None, command=(sys.executable, "-c", broken)) as agent:
-        assert agent.refused("tools/call", **LIST)["code"] == -32603
 
 
 def test_a_folder_that_is_gone_is_told(monkeypatch, daemon, tmp_path):

@@ -11,7 +11,6 @@ import threading
 
 import pytest
 
-from forged import __version__
 from forged.mcp import chosen, offered
 from forged.mcp.loop import LONGEST
 from forged_client.protocol import ListMemories, Memories
@@ -33,26 +32,6 @@ BEFORE = [
 ]
 
 
-def test_a_version_that_is_known_is_taken_and_for_any_other_the_newest_is_offered(agent):
-    def negotiated(version: object) -> object:
-        return agent.result("initialize", protocolVersion=version, capabilities={})["protocolVersion"]
-
-    assert [negotiated(version) for version in offered.VERSIONS] == list(offered.VERSIONS)
-    assert {negotiated(version) for version in ("2026-07-28", "", None, 5, [])} == {offered.VERSIONS[0]}
-
-
-def test_it_says_who_it_is_and_what_it_offers(agent):
-    told = agent.result("initialize", protocolVersion="2025-11-25", capabilities={})
-
-    assert told["serverInfo"] == {"name": "forged", "title": "forged memory", "version": __version__}
-    assert told["instructions"] == offered.INSTRUCTIONS
-    assert set(told["capabilities"]) == {"tools", "resources", "prompts"}
-    assert agent.result("tools/list") == {"tools": list(offered.TOOLS)}
-    assert agent.result("resources/templates/list")["resourceTemplates"][0]["uriTemplate"] == "memory://{id}"
-    assert agent.result("resources/list") == {"resources": []}
-    assert agent.result("ping") == {}
-
-
 def test_until_a_tool_is_called_nothing_is_imported_that_costs_time(tmp_path):
     """With `-X importtime`, as agents start it; the answers are there, all of them."""
     done = subprocess.run(
@@ -68,17 +47,6 @@ def test_until_a_tool_is_called_nothing_is_imported_that_costs_time(tmp_path):
     assert "forged.mcp.loop" in imported
     costly = ("msgspec", "asyncio", "site", "typing", "threading", "socket", "subprocess", "forged_client")
     assert imported.isdisjoint({*costly, "forged.mcp.calls", "click"})
-
-
-def test_the_prompt_asks_for_a_search_about_its_topic(agent):
-    (message,) = agent.result("prompts/get", name="recall", arguments={"topic": "our releases"})["messages"]
-
-    assert agent.result("prompts/list")["prompts"][0]["arguments"][0]["name"] == "topic"
-    assert message["role"] == "user"
-    assert "our releases" in message["content"]["text"]
-    assert "search_memories" in message["content"]["text"]
-    for wrong in ({"name": "other"}, {"name": "recall"}, {"name": "recall", "arguments": {"topic": " "}}):
-        assert agent.refused("prompts/get", **wrong)["code"] == -32602
 
 
 @pytest.mark.parametrize(
@@ -117,13 +85,6 @@ def test_a_line_beyond_all_measure_is_passed_over_and_the_next_one_is_dealt_with
 
     assert agent.next()["error"]["code"] == -32600
     assert agent.result("ping") == {}
-
-
-def test_it_ends_when_the_agent_hangs_up(agent):
-    agent.result("ping")
-
-    assert agent.hang_up() == 0
-    assert (agent.line(), agent.complaints()) == (b"", "")
 
 
 def test_it_ends_quietly_when_nobody_reads_what_it_says(agent):
@@ -262,16 +223,6 @@ def test_the_folders_of_an_agent_are_asked_for_where_it_has_such(daemon, tmp_pat
     assert daemon.asked(ListMemories).workspace == "/home/me/my project"
 
 
-@pytest.mark.parametrize("roots", [None, [], ["x"], [{}], [{"uri": "https://x/y"}], [{"uri": 5}]])
-def test_folders_that_are_none_leave_it_where_it_stands(daemon, tmp_path, roots):
-    daemon.answers[ListMemories] = Memories(status="empty")
-    with started(tmp_path) as agent:
-        agent.send({"jsonrpc": "2.0", "id": "forged-roots", "result": {"roots": roots}})
-        agent.tool("list_memories")
-
-    assert daemon.asked(ListMemories).workspace == str(tmp_path.resolve())
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -311,12 +262,6 @@ def test_the_workspace_is_what_the_command_line_says_before_the_harness_and_wher
 )
 def test_a_command_line_names_a_harness_and_a_workspace_or_is_none(arguments, expected):
     assert chosen(arguments) == expected
-
-
-def test_a_command_line_that_is_none_is_answered_with_the_usage(tmp_path):
-    with started(tmp_path, None, "--wrong") as agent:
-        assert agent.process.wait(PATIENCE_S) == 2
-        assert agent.complaints().startswith("usage:")
 
 
 def test_forgectl_mcp_is_the_same_for_a_person_and_does_without_click(tmp_path):

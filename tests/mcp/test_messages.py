@@ -19,16 +19,6 @@ JSON = st.recursive(
 )
 
 
-def test_a_request_a_notification_and_an_answer_are_told_apart():
-    request = messages.read(b'{"jsonrpc":"2.0","id":"a","method":"ping"}')
-    notification = messages.read(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}')
-    answer = messages.read(b'{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}')
-
-    assert (request.method, request.number, request.params) == ("ping", "a", {})
-    assert (notification.number, notification.params) == (None, {"a": 1})
-    assert (answer.method, answer.number, answer.result) == ("", 3, {"roots": []})
-
-
 @pytest.mark.parametrize(
     ("line", "code", "number"),
     [

@@ -7,11 +7,6 @@ import json
 
 from forged.mcp import offered
 from forged.mcp.calls import Calls
-from forged.memory import MOST_CUE_CHARS, MOST_CUES, Category, Scope
-
-
-def field(tool: str, name: str) -> dict[str, object]:
-    return offered.BY_NAME[tool]["inputSchema"]["properties"][name]
 
 
 def test_the_list_of_tools_fits_into_1500_tokens_and_has_six_at_most():
@@ -20,14 +15,6 @@ def test_the_list_of_tools_fits_into_1500_tokens_and_has_six_at_most():
     assert len(offered.TOOLS) <= 6
     assert -(-len(listed.encode()) // 4) <= 1500
     assert len(offered.INSTRUCTIONS) <= 500
-
-
-def test_scopes_categories_and_cues_are_those_that_there_are():
-    for tool in ("list_memories", "remember"):
-        assert field(tool, "scope")["enum"] == [Scope.REPO, Scope.USER, Scope.AGENT]
-        assert set(field(tool, "category")["enum"]) == set(Category)
-    assert field("remember", "cues")["maxItems"] == MOST_CUES
-    assert field("remember", "cues")["items"]["maxLength"] == MOST_CUE_CHARS
 
 
 def test_every_tool_that_is_listed_takes_the_arguments_that_are_listed():

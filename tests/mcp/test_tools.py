@@ -87,17 +87,6 @@ def test_what_a_person_forgot_is_not_written_again_and_the_agent_hears_who_can(a
     assert "only the user can have it kept again, with `forgectl remember`" in told
 
 
-def test_a_new_version_takes_the_place_of_what_it_supersedes(at_work):
-    old = kept(at_work.tool("remember", text="Tests run with nose.", category="patterns"))
-    told = at_work.tool("remember", text="Tests run with pytest.", supersedes=old)
-    old_page = at_work.tool("get_memories", ids=[old])
-
-    assert f"(repo, patterns, version 2). It replaces {old}." in told
-    assert "| superseded]" in old_page
-    assert ids(at_work.tool("list_memories", category="patterns")) == [kept(told)]
-    assert "in memory already" in at_work.tool("remember", text="Tests run with pytest.")
-
-
 def test_a_memory_whose_evidence_changed_says_so_wherever_it_is_shown(at_work, shared, repo):
     (repo / "deploy.sh").write_text("make deploy\n")
     memory_id = kept(at_work.tool("remember", text="Deploy by deploy.sh.", evidence=["deploy.sh:1"]))
@@ -112,22 +101,6 @@ def test_a_memory_whose_evidence_changed_says_so_wherever_it_is_shown(at_work, s
         at_work.tool("get_memories", ids=[memory_id]),
     ):
         assert "may be outdated: deploy.sh changed" in text
-
-
-def test_a_list_goes_page_by_page_from_the_newest(at_work):
-    kept_ids = [kept(at_work.tool("remember", text=f"Rule {number} of five.")) for number in range(5)]
-    seen, cursor = [], {}
-    for _ in range(3):
-        page = at_work.tool("list_memories", scope="repo", limit=2, **cursor)
-        seen += ids(page)
-        told = re.search(r'The next page: cursor "(\d+)"', page)
-        cursor = {"cursor": told[1]} if told else {}
-
-    assert sorted(seen) == sorted(kept_ids)
-    assert cursor == {}
-    assert at_work.tool("list_memories", scope="repo", cursor="5") == "There are no more memories."
-    for wrong in ("x", "-1", "²", "9" * 25):
-        assert "ursor" in at_work.failing("list_memories", cursor=wrong)
 
 
 def test_what_a_memory_says_never_passes_for_a_word_of_ours(at_work, repo):
@@ -165,24 +138,6 @@ def test_what_is_forgotten_goes_to_the_trash_and_a_person_takes_it_back(at_work,
     assert "Not there" in at_work.failing("get_memories", ids=[memory_id])
     assert Shell(shared.home, shared.socket, repo).run("restore", memory_id).code == 0
     assert ids(at_work.tool("get_memories", ids=[memory_id])) == [memory_id]
-
-
-def test_of_several_to_forget_each_is_told_what_became_of_it(at_work):
-    memory_id = kept(at_work.tool("remember", text="The queue is RabbitMQ."))
-    told = at_work.failing("forget", ids=["mem_nothing", memory_id])
-
-    assert f"Forgotten: {memory_id}" in told
-    assert "mem_nothing: Not done: no memory" in told
-
-
-def test_a_memory_is_a_resource_too(at_work):
-    memory_id = kept(at_work.tool("remember", text="Logs go to stderr."))
-    (content,) = at_work.result("resources/read", uri=f"memory://{memory_id}")["contents"]
-    gone = at_work.refused("resources/read", uri="memory://mem_nothing")
-
-    assert content["uri"] == f"memory://{memory_id}"
-    assert "> Logs go to stderr." in content["text"]
-    assert (gone["code"], "mem_nothing" in gone["message"]) == (-32002, True)
 
 
 def test_what_has_no_room_is_named_and_asked_for_in_another_call(at_work, repo):
@@ -286,8 +241,3 @@ def test_what_an_agent_keeps_for_itself_is_seen_and_taken_away_by_that_agent_alo
     assert "> I check the parser twice." in at_work.tool("get_memories", ids=[memory_id])
     at_work.tool("forget", ids=[memory_id])
     assert memory_id not in at_work.tool("list_memories", scope="agent")
-
-
-def test_a_server_that_was_not_told_which_agent_asks_keeps_nothing_for_it(shared, repo):
-    with started(repo, shared.env) as unnamed:
-        assert "was not told which agent you are" in unnamed.failing("remember", text="x", scope="agent")

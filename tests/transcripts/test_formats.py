@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from forged.transcripts import FORMATS, FoundSession, TranscriptError, read, read_tail, sessions
+from forged.transcripts import FORMATS, TranscriptError, read, read_tail, sessions
 from tests.transcripts.homes import FIXTURES, PLACES, folder_of, lay
 
 AT = "2026-11-23T20:40:00Z"
@@ -317,12 +317,6 @@ def test_of_opencode_a_summary_and_synthetic_parts_are_not_read(opencode):
     assert session.since_summary == 0
 
 
-def test_of_opencode_a_session_of_an_agent_is_none(opencode):
-    home = opencode("update session set parent_id = 'another'")
-
-    assert sessions("opencode", home) == []
-
-
 def test_of_opencode_damage_is_said_and_found_nowhere(opencode, tmp_path):
     home = opencode("drop table part")
     (found,) = sessions("opencode", home)
@@ -388,11 +382,6 @@ def test_sessions_come_newest_first_and_since_a_time(tmp_path):
     assert [each.changed_at for each in sessions("claude", home)] == [300, 200, 100]
     assert [each.changed_at for each in sessions("claude", home, since=150)] == [300, 200]
     assert sessions("codex", home) == []
-
-
-def test_a_file_that_is_gone_is_said(tmp_path):
-    with pytest.raises(TranscriptError):
-        read(FoundSession("codex", str(tmp_path / "gone.jsonl"), 0.0), str(tmp_path))
 
 
 def test_the_variables_of_a_harness_say_where_its_sessions_are():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 
 from forged.errors import Conflict, MemoryExists, NoLongerWanted
 from forged.files import NewFile
-from forged.writing import Draft, Taking
+from forged.writing import Taking
 from tests.data.memories import memory, put
 from tests.writing.conftest import bench_at, draft
 
@@ -48,16 +47,6 @@ async def test_a_key_of_something_else_is_a_conflict_and_writes_nothing(bench, r
     with pytest.raises(Conflict, match="another request"):
         await bench.writer.add(bench.index, other, key="k")
     assert set(bench.versions()) == {"mem_0", "mem_1"}
-
-
-async def test_what_was_refused_the_first_time_may_be_asked_again(bench, repo):
-    """A row is of what was written; a failure leaves none."""
-    put(repo, draft("mem_1"), memory("mem_2", "two", supersedes="mem_1", version=2))
-    with pytest.raises(Conflict, match="mem_2 has replaced"):
-        await bench.writer.add(bench.index, draft("mem_3", "mem_1"), key="k", base="mem_1")
-
-    told = await bench.writer.add(bench.index, draft("mem_4", "mem_1"), key="k", base="mem_2")
-    assert (told.memory.id, told.replaced) == ("mem_4", "mem_2")
 
 
 async def test_an_edit_that_insists_on_its_base_may_be_sent_again(bench, repo):
@@ -167,23 +156,6 @@ async def test_a_text_that_was_replaced_is_news_when_it_is_said_again(bench):
     await bench.writer.add(bench.index, draft("mem_2", "mem_1", "Use spaces"))
 
     assert not (await bench.writer.add(bench.index, draft("mem_3", content="Use tabs"))).existed
-
-
-@pytest.mark.parametrize("again", [False, True])
-async def test_a_version_that_changes_nothing_is_none_unless_it_is_wanted(bench, again):
-    await bench.writer.add(bench.index, draft("mem_1", content="Use tabs"))
-    wanted = Draft(draft("mem_2", "mem_1", "use tabs"), again=again)
-    (told,) = await bench.writer.add_all(bench.index, [wanted])
-
-    assert told.existed is not again
-    assert told.memory.id == ("mem_2" if again else "mem_1")
-
-
-async def test_a_version_of_the_same_words_in_another_category_is_a_version(bench):
-    await bench.writer.add(bench.index, draft("mem_1", content="Use tabs"))
-    other = msgspec.structs.replace(draft("mem_2", "mem_1", "Use tabs"), category="corrections")
-
-    assert (await bench.writer.add(bench.index, other)).replaced == "mem_1"
 
 
 # --- the same id --------------------------------------------------------------------------------------

@@ -57,22 +57,6 @@ async def test_who_was_served_together_is_waited_for(monkeypatch):
     assert work.calls == [[0, 1, 2], [3, 4, 5]]
 
 
-async def test_nobody_is_waited_for_longer_than_a_share_of_the_call():
-    work = Work()
-    line = Together(work, most=10)
-    await asyncio.gather(*(line.ask(number) for number in range(3)))
-
-    assert await asyncio.wait_for(line.ask(3), together._LONGEST_S + 5) == 6
-
-
-async def test_a_caller_alone_waits_for_nobody(monkeypatch):
-    monkeypatch.setattr(together, "_LONGEST_S", 60.0)
-    monkeypatch.setattr(together, "_SHARE_OF_CALL", 1e9)
-    line = Together(Work(), most=10)
-
-    assert [await asyncio.wait_for(line.ask(number), 5) for number in range(3)] == [0, 2, 4]
-
-
 async def test_a_failure_is_that_of_every_caller_it_had_and_of_no_other():
     work = Work()
     line = Together(work, most=2)

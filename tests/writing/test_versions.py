@@ -17,23 +17,12 @@ def chain(*pairs: tuple[str, str | None]) -> list[Memory]:
     return [memory(name, name, supersedes=older, version=n) for n, (name, older) in enumerate(pairs, 1)]
 
 
-@pytest.mark.parametrize("named", ["v1", "v2", "v3"])
-def test_whichever_version_is_named_the_newest_is_replaced(named):
-    base, number = base_of(chain(("v1", None), ("v2", "v1"), ("v3", "v2")), named)
-
-    assert (base.id, number) == ("v3", 4)
-
-
 @pytest.mark.parametrize(("named", "replaced"), [("a", "a2"), ("a2", "a2"), ("b", "b"), ("r", "b")])
 def test_of_a_fork_the_branch_that_is_named_goes_on(named, replaced):
     """Else the one that somebody wanted to replace would still stand."""
     base, number = base_of(chain(("r", None), ("a", "r"), ("a2", "a"), ("b", "r")), named)
 
     assert (base.id, number) == (replaced, 5)
-
-
-def test_a_cycle_has_a_newest_as_well():
-    assert base_of(chain(("a", "b"), ("b", "a")), "a")[0].id == "b"
 
 
 def test_what_is_not_there_cannot_be_replaced():
@@ -49,22 +38,6 @@ def test_a_new_version_keeps_category_links_and_unknown_keys_that_it_does_not_gi
     assert (new.id, new.supersedes, new.version, new.category) == ("new", "old", 2, "patterns")
     assert new.related == (Related("mem_1", "relates-to"), Related("mem_2", "refines"))
     assert new.extra == "cues: [deploy]\n"
-
-
-def test_what_it_gives_itself_wins():
-    base = replace(memory("old", "x"), extra="cues: [deploy]\n")
-
-    new = succeeding(replace(DRAFT, category="corrections", extra="cues: [release]\n"), base, 2)
-
-    assert (new.category, new.extra) == ("corrections", "cues: [release]\n")
-
-
-def test_who_has_seen_the_base_says_all_of_it():
-    base = replace(memory("old", "x", related=["mem_1"]), extra="cues: [deploy]\n")
-
-    new = succeeding(replace(DRAFT, category="patterns"), base, 2, is_whole=True)
-
-    assert (new.related, new.extra, new.supersedes, new.version) == ((), "", "old", 2)
 
 
 def test_what_a_memory_speaks_of_stays_with_its_text():

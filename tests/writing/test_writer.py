@@ -10,7 +10,7 @@ import time
 import pytest
 
 from forged.counters import Metrics
-from forged.errors import MemoryNotFound, StoreError
+from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
@@ -19,7 +19,6 @@ from forged.writing import TRASH_S, Taking, Writer
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
-from tests.support.provider import FakeEmbedder
 
 
 @pytest.fixture
@@ -55,10 +54,6 @@ async def opened(top, embedder=None, *, lexical=True):
 
 def draft(memory_id, supersedes=None):
     return memory(memory_id, f"text of {memory_id}", supersedes=supersedes)
-
-
-def on_disk(repo):
-    return sorted(file.stem for file in (repo / ".forge/memory").iterdir())
 
 
 def versions(repo):
@@ -112,47 +107,6 @@ async def test_what_was_written_is_durable_marked_once_and_visible_in_its_genera
         assert index.map.find("mem_2") is not None
 
 
-async def test_concurrent_versions_make_one_chain(repo, writer):
-    put(repo, draft("mem_1"))
-    async with opened(repo) as index:
-        await asyncio.gather(*(writer.add(index, draft(f"mem_n{n}", "mem_1")) for n in range(8)))
-
-    assert sorted(version for version, _ in versions(repo).values()) == list(range(1, 10))
-    links = [older for _, older in versions(repo).values() if older]
-    assert len(set(links)) == len(links)
-
-
-@pytest.mark.parametrize("failing", ["down", "hanging"])
-async def test_versions_make_one_chain_while_the_provider_is_gone(repo, writer, failing):
-    """At weight 0 the map cannot show a text that has no vector, but the chain is on disk."""
-    put(repo, draft("mem_1"))
-    embedder = FakeEmbedder()
-    async with opened(repo, embedder, lexical=False) as index:
-        if failing == "down":
-            embedder.down = "unreachable"
-        else:
-            embedder.hold = asyncio.Event()
-        for number in (2, 3, 4):
-            await asyncio.wait_for(writer.add(index, draft(f"mem_{number}", "mem_1")), 2)
-
-    assert versions(repo) == {
-        "mem_1": (1, None),
-        "mem_2": (2, "mem_1"),
-        "mem_3": (3, "mem_2"),
-        "mem_4": (4, "mem_3"),
-    }
-
-
-@pytest.mark.parametrize("unknown", ["mem_gone", "../../etc/passwd"])
-async def test_superseding_what_is_not_there_writes_nothing_and_says_so(repo, writer, unknown):
-    put(repo, draft("mem_1"))
-    async with opened(repo) as index:
-        with pytest.raises(MemoryNotFound, match="forgectl list"):
-            await writer.add(index, draft("mem_2", unknown))
-
-    assert on_disk(repo) == ["mem_1"]
-
-
 async def test_a_failed_write_is_a_store_error_and_the_next_goes_through(repo, writer):
     put(repo, draft("mem_1"))
     async with opened(repo) as index:
@@ -176,28 +130,6 @@ async def test_a_chain_is_looked_up_on_disk(repo, writer):
         ]
 
 
-async def test_removed_memories_wait_in_the_trash_and_the_receipt_says_what_is_out_of_reach(
-    repo, writer, trash
-):
-    put(repo, draft("mem_2"))
-    async with opened(repo) as index:
-        await writer.add(index, draft("mem_1"))  # a memory of a moment ago
-        gone = await writer.remove(index, ("mem_1",), Taking())
-
-    assert (gone.ids, gone.trash) == (("mem_1",), str(trash))
-    assert on_disk(repo) == ["mem_2"]
-    assert [file.name for file in trash.rglob("*.md")] == ["mem_1.md"]
-    assert any("version control" in place for place in gone.unreachable)
-
-
-async def test_erased_memories_are_nowhere(repo, writer, trash):
-    put(repo, draft("mem_1"))
-    async with opened(repo) as index:
-        assert (await writer.remove(index, ("mem_1",), Taking(erase=True))).trash == ""
-    assert on_disk(repo) == []
-    assert not trash.exists()
-
-
 # --- the trash ----------------------------------------------------------------------------------------
 
 
@@ -211,10 +143,6 @@ async def test_the_trash_is_emptied_after_seven_days(repo, writer, trash):
     assert len(list(trash.rglob("*.md"))) == 1
     writer.trash.empty(now + TRASH_S + 3600)
     assert list(trash.iterdir()) == []
-
-
-async def test_a_trash_that_never_was_is_empty(writer):
-    writer.trash.empty(time.time())
 
 
 async def test_emptying_the_trash_follows_no_link(writer, trash, tmp_path):
