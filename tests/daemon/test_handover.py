@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import tempfile
@@ -236,6 +237,18 @@ def test_a_successor_gives_up_on_a_daemon_that_does_not_end(old, monkeypatch):
     with pytest.raises(AlreadyRunning, match="does not give its place in time"):
         taking.result(PATIENCE_S)
     successor.close()
+
+
+def test_a_successor_waits_no_longer_than_its_patience_for_one_that_is_always_busy(old, monkeypatch):
+    monkeypatch.setattr(handover, "PATIENCE_S", 0.1)
+    old.socket.settimeout(0.2)
+    taking = old.take()
+
+    with contextlib.suppress(TimeoutError):
+        while not taking.done():
+            old.asked().refuse("busy", "the daemon is ending")
+    with pytest.raises(AlreadyRunning, match="already running"):
+        taking.result(PATIENCE_S)
 
 
 # --- a place that is not to be had --------------------------------------------------------------------

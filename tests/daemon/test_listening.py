@@ -121,6 +121,16 @@ def test_what_no_daemon_left_is_not_replaced(path, held, kind):
     assert os.lstat(path).st_ino == before.st_ino
 
 
+@pytest.mark.parametrize("odd", ["~", ".lock"])
+def test_a_directory_under_a_name_that_the_daemon_needs_is_a_sentence(directory, odd):
+    path = str(directory / "s" / "forged.sock")
+    (directory / "s").mkdir(mode=0o700)
+    os.mkdir(f"{path[:-1]}~" if odd == "~" else f"{path}{odd}")
+
+    with pytest.raises(AddressUnusable, match="set FORGED_SOCKET to another place"):
+        listening.bind(path) if odd == "~" else listening.lock(path)
+
+
 def test_a_bind_that_fails_leaves_the_umask_as_it_was(directory):
     before = os.umask(0o022)
     try:

@@ -22,7 +22,7 @@ from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode
 from tests.daemon.served import ScriptedService, serving
 from tests.faults.amount import times
-from tests.support.clock import run, turns, until
+from tests.support.clock import PATIENCE_S, run, turns, until
 from tests.support.daemon import cut
 
 BUFFER = 1 << 16
@@ -301,6 +301,16 @@ async def test_a_busy_connection_is_not_evicted_however_quiet():
         assert (await busy.reply()).id, [reply.code for reply in await others[0].rest()] == (2, ["busy"])
 
 
+async def test_when_all_are_busy_the_newcomer_is_told_so():
+    async with serving() as served:
+        for number in range(MAX_CONNECTIONS):
+            (await served.connect()).send(search(2, f"q{number}"))
+        await until(lambda: served.service.searches == MAX_CONNECTIONS)
+        late = await served.connect(hello=False)
+        assert [reply.code for reply in await late.rest()] == ["busy"]
+        assert served.metrics.connections_refused == 1
+
+
 async def test_a_refused_peer_that_does_not_read_is_cut():
     async with unread() as (_, _, connection):
         transport = connection._transport
@@ -339,6 +349,15 @@ async def test_stopping_answers_what_was_begun_and_accepts_no_more():
         with pytest.raises(OSError, match=r"refused|No such file"):
             await served.connect()
         assert ([reply.id for reply in left], served.server.connections) == ([2], set())
+
+
+async def test_stopping_waits_a_moment_and_not_for_streams():
+    async with serving() as served:
+        streaming, stuck = await served.connect(), await served.connect()
+        streaming.send(wire.Events(id=2))
+        await until(lambda: any(each.in_flight for each in served.server.connections))
+        await asyncio.wait_for(served.server.stop(), PATIENCE_S)
+        assert (await streaming.rest(), await stuck.rest()) == ([], [])
 
 
 async def test_accepting_without_a_descriptor_left_neither_spins_nor_floods_and_goes_on_later(caplog):

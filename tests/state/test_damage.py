@@ -382,6 +382,21 @@ async def test_file_of_an_older_format_is_set_aside_whole_and_pauses_hold_until_
     assert sorted(os.listdir(older)) == ["state.copy", "state.db"]
 
 
+async def test_of_an_older_format_with_another_one_set_aside_both_stay(older):
+    day = time.strftime("%Y%m%d", time.gmtime())
+    (older / f"state.db.format-8-{day}").write_text("of this morning")
+    async with opened(older) as state:
+        assert f"state.db.format-8-{day}-2 now" in state.pauses.doubt
+    assert (older / f"state.db.format-8-{day}").read_text() == "of this morning"
+
+
+async def test_damaged_file_of_an_older_format_gives_no_row_to_the_new_one(older):
+    flip(older, (older / "state.db").read_bytes().rfind(b"version") + 3)
+    async with opened(older) as state:
+        assert state.pauses.reason(()).startswith(DOUBT)
+        assert (state.events.left(), state.pauses.listed()) == ((), ())
+
+
 async def test_setting_aside_that_is_killed_is_finished_by_the_next_start(older, tmp_path):
     left = killed_at_every_call(OPENING.format(directory=str(older)), tmp_path / "killed")
 
@@ -408,6 +423,14 @@ async def test_file_that_cannot_be_opened_today_is_a_problem_and_no_damage(direc
         assert (bool(state.pauses.doubt), state.pauses.listed()) == (True, ())
         assert "state.db" in state.problem
     assert list(directory.glob("*.damaged-*")) == []
+
+
+async def test_where_nothing_was_ever_kept_a_file_that_cannot_be_made_pauses_nothing(tmp_path):
+    (tmp_path / "in the way").write_text("")
+
+    async with opened(tmp_path / "in the way/state") as state:
+        assert "cannot use" in state.problem
+        assert state.pauses.listed() == ()
 
 
 async def test_mending_that_is_killed_is_finished_by_the_next_start(directory, tmp_path):

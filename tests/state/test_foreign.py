@@ -39,6 +39,11 @@ def folder_instead(path: Path) -> None:
     path.mkdir()
 
 
+def test_what_the_daemon_keeps_there_is_not_foreign_nor_is_what_is_not_there(folder):
+    assert foreign(str(folder)) == ()
+    assert foreign(str(folder / "nowhere")) == ()
+
+
 @pytest.mark.parametrize(
     ("name", "make", "why"),
     [

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from forged.state import Judgement
 from forged.state import judged as module
 from forged.state.database import Database
-from forged.state.judged import KEPT_S, REFUSED_S, Judged, gist
+from forged.state.judged import KEPT_S, MOST, REFUSED_S, Judged, gist
 from forged.text.redaction import redact
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
@@ -43,6 +43,15 @@ def test_what_was_refused_goes_after_seven_days_and_what_was_kept_after_thirty()
     assert [each.text for each in one.untold("s")] == ["Tests run with pytest."]
     clock.now = NOW + KEPT_S + 60
     assert texts(one) == []
+
+
+def test_of_too_many_the_newest_are_left():
+    one = judged(Clock(NOW))
+    for number in range(MOST + 1):
+        one.add(f"mem_{number}", replace(KEPT, at=NOW + number, text=str(number), session_id=""))
+
+    assert len(one.listed()) == MOST
+    assert texts(one)[-1] == "1"
 
 
 def test_a_text_is_its_beginning_in_one_line_and_without_a_secret():

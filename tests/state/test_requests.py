@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from forged.errors import StoreError
-from forged.state import Begun, Known, OwnFile
+from forged.state import Begun, Known, OwnFile, State
 from forged.state.requests import KEPT_S, Requests
-from tests.state.conftest import opened
+from tests.state.conftest import a_governor, opened
 from tests.support.clock import PATIENCE_S
 
 HERE = "1:2:3"
@@ -92,3 +92,11 @@ async def test_threads_that_wait_together_share_a_transaction(tmp_path):
         go.set()
         assert await asyncio.gather(*waiting) == [(None,)] * 20
         assert transactions == 1
+
+
+async def test_a_state_that_is_closed_says_so_to_everybody(tmp_path):
+    state = State(str(tmp_path), a_governor())
+    await state.close()
+
+    with pytest.raises(StoreError, match="is closed"):
+        await put(state.requests, begun("a", "mem_1"))

@@ -234,6 +234,13 @@ async def test_a_row_that_is_not_what_was_written_is_damage(tmp_path):
             pass
 
 
+async def test_text_that_is_not_unicode_is_refused(tmp_path):
+    async with opened(tmp_path, "colors", durable=True) as (_, colors):
+        with pytest.raises(StoreError, match="not Unicode"):
+            await colors.store({"a": Color("\ud800")})
+        assert dict(colors) == {}
+
+
 # --- memories ---------------------------------------------------------------------------------------------
 
 

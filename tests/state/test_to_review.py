@@ -8,12 +8,14 @@ import time
 import msgspec
 import pytest
 
+from forged.errors import StoreError
 from forged.memory import utc
 from forged.state import Document
 from forged.state.database import Database
 from forged.state.to_review import HELD_S, ToReview
 from forged.text.forgetting import words_of
 from tests.state.conftest import ROOTS, documents, opened, raw
+from tests.state.flaky import FlakyDatabase
 
 NOW = 1_800_000_000.0
 
@@ -142,3 +144,11 @@ async def test_what_is_done_while_another_is_written_is_not_undone_by_it(tmp_pat
                 gate.set()
 
     assert ids(kept) == ["mem_2", "mem_3", "mem_4"]
+
+
+async def test_what_cannot_be_written_does_not_wait(state):
+    state._database.__class__ = FlakyDatabase
+    state._database.failing = frozenset({"to_review"})
+    with pytest.raises(StoreError):
+        await state.to_review.add([proposal(1, at=time.time())])
+    assert state.to_review.of() == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import tempfile
 import time
@@ -314,6 +315,25 @@ async def test_without_a_repository_only_everything_can_be_paused(home):
 
 
 # --- the dead -----------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def graves(home, repo):
+    """Parts, and two events among the dead."""
+    async with assembled(home) as parts:
+        events = [told(home, repo, text, received_at=at(1)) for text in ("first", "second")]
+        for event in events:
+            await parts.state.events.give_up(event, "five calls failed")
+        yield parts, events
+
+
+async def test_no_ids_mean_all_of_the_dead_and_an_unknown_action_none(home, repo):
+    async with graves(home, repo) as (parts, events):
+        code, said = await parts.refusal(wire.Dead(action="burn"))
+        assert code == "invalid"
+        assert "list, show, retry or drop" in said
+        assert len((await parts.ask(wire.Dead(action="retry"))).events) == 2
+        assert [event.id for event in waiting(parts)] == [event.id for event in events]
 
 
 # --- cost and status ----------------------------------------------------------------------------------

@@ -48,6 +48,16 @@ async def test_an_edit_changes_what_it_names_and_looks_at_evidence_anew_when_the
         assert (bare.content, bare.cues, bare.evidence) == ("two", (), ())
 
 
+async def test_a_text_that_is_there_keeps_its_cues_and_the_reply_says_so(home, repo):
+    async with assembled(home) as parts:
+        await remembered(parts, repo, "one", cues=("a",))
+        again = await remembered(parts, repo, "one", cues=("b",))
+
+        assert again.existed
+        assert "its cues and evidence are as they were" in again.reason
+        assert (await shown(parts, repo, again.memory_id)).cues == ("a",)
+
+
 REFUSED = [
     ({"cues": tuple("abcdef")}, "6 cues are too many"),
     ({"cues": ("x" * 201,)}, "longer than 200 characters"),

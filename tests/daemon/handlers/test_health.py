@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+from forged.config import Config
+from forged.config.values import ScopesConfig
 from forged.maps import BuildEvent
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -180,3 +182,18 @@ async def test_a_listener_that_does_not_listen_costs_a_bounded_amount_and_leaves
         await waiting
         await stream.aclose()
         assert len(parts.indexer.events._listeners) == 0
+
+
+async def test_status_tells_which_scope_lives_where(home, repo):
+    config = Config(scopes=ScopesConfig(retrieve="agent"))
+    async with assembled(home, config=config) as parts:
+        told = {"workspace": str(repo), "content": "text"}
+        for agent in ("claude", "codex"):
+            await parts.ask(wire.Remember(scope="agent", agent_id=agent, **told))
+        await parts.ask(wire.Remember(scope="session", session_id="s", agent_id="claude", **told))
+        session, agent, org = (await parts.ask(wire.Status())).scopes
+
+    assert (session.engine, session.memories, session.owners, session.lasts_s) == ("memory", 1, 1, 3600.0)
+    assert (agent.engine, agent.memories, agent.owners, agent.retrieved) == ("files", 2, 2, True)
+    assert agent.place == str(home / ".forge/agents")
+    assert (org.memories, org.owners, org.retrieved) == (0, 0, False)

@@ -159,6 +159,16 @@ async def test_a_block_is_never_longer_than_the_harness_takes(home, repo):
         assert text.rstrip().endswith(">")
 
 
+async def test_a_daemon_of_another_version_is_told_once(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        first = await claude.hears("UserPromptSubmit", prompt=WALRUS, prompt_id="1", version="0.0.9")
+        second = await claude.hears("UserPromptSubmit", prompt=TUSKS, prompt_id="2", version="0.0.9")
+
+        assert "`forgectl restart`" in first["systemMessage"]
+        assert second == {}
+
+
 # --- turns ----------------------------------------------------------------------------------------------
 
 
@@ -710,7 +720,24 @@ async def test_after_clear_a_session_begins_anew(home, store, event):
         assert ear.kinds == ["session_end"]
 
 
+async def test_thirty_turns_end_nothing_where_compactions_are_told(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        texts = [await claude.asks(f"{WALRUS} {at}", str(at)) for at in range(40)]
+
+        assert [bool(text) for text in texts] == [True] + [False] * 39
+
+
 # --- what else may come -------------------------------------------------------------------------------
+
+
+async def test_an_event_that_nobody_knows_is_counted_and_else_passed_over(home, repo):
+    async with assembled(home) as parts:
+        claude = Session(parts, repo)
+        assert await claude.hears("PreToolUse", tool_name="Bash") == {}
+        assert await claude.hears("Stop", agent_id="sub") == {}
+
+        assert [(day.skipped, day.failed) for _, _, day in parts.state.agents.newest()] == [(2, 0)]
 
 
 async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, tmp_path, caplog):
@@ -721,6 +748,23 @@ async def test_a_hook_that_fails_is_one_line_of_the_log_without_its_text(home, t
         assert claude.reply.status == "error"
         assert len([line for line in caplog.messages if "hook failed agent=claude" in line]) == 1
         assert "secret" not in caplog.text
+
+
+async def test_status_says_what_each_agent_told_and_got(home, store):
+    async with assembled(home) as parts:
+        claude = Session(parts, store)
+        await claude.asks(WALRUS, "1")
+        await claude.ends("Clams.", "1")
+        (report,) = (await parts.ask(wire.Status())).agents
+
+        assert (report.agent, report.last_event, report.turns, report.injected_today) == (
+            "claude",
+            "Stop",
+            1,
+            2,
+        )
+        assert report.last_event_at.endswith("Z")
+        assert (report.failed_today, report.last_failure) == (0, "")
 
 
 async def test_sessions_and_their_messages_are_bounded(home, repo):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import parse
 from forged.importing import copied
 from forged_client import protocol as wire
@@ -76,6 +77,12 @@ async def test_a_secret_beside_the_text_is_refused_as_well(home, repo):
     assert [became for became, _ in told] == ["secret", "secret"]
     assert all(secret not in each.reason for each in reply.fates)
     assert not (repo / ".forge").exists()
+
+
+async def test_where_there_is_no_repository_a_person_is_told_what_to_say(home):
+    async with assembled(home) as parts:
+        with pytest.raises(InvalidRequest, match="scope user"):
+            await fates(parts, home, draft())
 
 
 # --- what was forgotten ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from msgspec.structs import replace
 
 from forged.memory import utc
@@ -72,6 +73,15 @@ async def test_a_workspace_shows_its_own_roots_and_with_all_repos_every_root(hom
         assert sorted(texts(await listed(parts, repo, *said))) == ["mine", "ours"]
         assert len(await listed(parts, repo, all_repos=True)) == 3
         assert len((await parts.ask(wire.ListJudged(all_repos=True))).judged) == 3  # from nowhere
+
+
+@pytest.mark.parametrize("since", ["last week", "2026-13-01"])
+async def test_a_time_that_is_none_is_refused_in_a_sentence(home, repo, since):
+    async with assembled(home) as parts:
+        code, told = await parts.refusal(wire.ListJudged(workspace=str(repo), since=since))
+        assert (code, "say one such as 2026-11-20T14:00:00Z" in told) == ("invalid", True)
+        code, _ = await parts.refusal(wire.ListMemories(workspace=str(repo), since=since))
+        assert code == "invalid"
 
 
 async def test_forgetting_a_memory_forgets_its_text_here(home, repo):

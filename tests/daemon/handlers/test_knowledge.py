@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.errors import StoreError
 from forged.files import parse
 from forged_client import protocol as wire
@@ -167,6 +168,26 @@ async def test_private_spans_are_left_out_and_a_document_of_nothing_else_is_refu
     assert "nothing is left" in none.reason
     (only,) = files(home)
     assert b"otter" not in only.read_bytes()
+
+
+@pytest.mark.parametrize("source", ["", " ", "a\nb", "x" * 1025, "\x1b[31m"])
+async def test_a_source_that_is_no_line_is_refused_alone(home, source):
+    async with assembled(home) as parts:
+        told = await became(parts, doc("text", source), doc("text", "fine"))
+
+    assert told == ["refused", "new"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"agent_id": "../x"}, {"metadata": {str(key): 1 for key in range(33)}}, {"metadata": {"key": SECRET}}],
+)
+async def test_an_agent_or_metadata_that_are_none_are_refused_before_anything_is_written(home, fields):
+    async with assembled(home) as parts:
+        with pytest.raises(InvalidRequest):
+            await became(parts, doc("text"), **fields)
+
+    assert files(home) == []
 
 
 async def test_the_headings_above_a_piece_find_it_though_they_stand_in_another_one(home):

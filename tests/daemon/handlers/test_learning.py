@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
 from forged.state import MOST_LEARNED, Document
@@ -77,6 +78,14 @@ async def test_a_pause_holds_for_past_sessions(home, repo):
 
     assert reply.outcome == "rejected"
     assert "paused" in reply.reason
+
+
+async def test_a_session_has_an_id_and_a_live_capture_is_never_a_past_one(home, repo):
+    async with assembled(home) as parts:
+        with pytest.raises(InvalidRequest):
+            await parts.ask(past(repo, "We use make.", session_id=" "))
+        with pytest.raises(InvalidRequest):
+            await parts.ask(wire.Capture(workspace=str(repo), session_id="s", kind="learned"))
 
 
 @pytest.mark.parametrize("live_first", [True, False])

@@ -167,6 +167,19 @@ async def test_why_tells_afterwards_what_it_told_before_or_what_was_cleared(home
         assert ("1 memory that it had was taken away since" in told.reason) == took
 
 
+async def test_why_says_that_all_was_cleared_and_shows_no_text_of_it(home, repo):
+    put(repo, *_stored())
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        await _given(parts, repo, "one")
+        for memory_id in FACTS:
+            await _forget(parts, repo, memory_id)
+        told = await _why(parts, repo, "one")
+
+    assert (told.status, told.memories, told.stayed) == ("empty", (), ())
+    assert "2 memories that it had were taken away since" in told.reason
+
+
 # --- why there is nothing ------------------------------------------------------------------------------
 
 CONFLICT = "<<<<<<< HEAD\nThe port is 1.\n=======\nThe port is 2.\n>>>>>>> pr\n"

@@ -175,6 +175,26 @@ async def test_details_of_memories_in_files_are_filtered_by_counted_and_told(hom
     assert {each.id: each.access_count for each in plain.memories} == {"mem_u": 0, "mem_b": 2, "mem_c": 0}
 
 
+async def test_scopes_that_are_named_are_searched_and_no_others(home, repo):
+    put(home, memory("mem_u", "a walrus of the user", scope="user"))
+    put(repo, memory("mem_r", "a walrus of the repository"))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        said(parts, "a walrus of the session")
+
+        session = await asked(parts, session_id="s1", scopes=("session",))
+        with_repo = await asked(parts, workspace=str(repo), scopes=("repo", "user"))
+        without = await asked(parts, workspace=str(repo))
+        nowhere = await parts.refusal(wire.Recall(query="walrus", scopes=("repo",)))
+        unknown = await parts.refusal(wire.Recall(query="walrus", scopes=("team",)))
+
+    assert contents(session) == ["a walrus of the session"]
+    assert set(contents(with_repo)) == {"a walrus of the repository", "a walrus of the user"}
+    assert contents(without) == ["a walrus of the user"]
+    assert nowhere == ("invalid", "there is no repository to recall from; give a workspace that is in one")
+    assert "use one of repo, user, agent, session, org" in unknown[1]
+
+
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
@@ -306,6 +326,25 @@ async def test_a_session_that_ends_is_over_for_recall_as_well(home, repo, way):
         ended, goes_on = [await asked(parts, session_id=session) for session in ("s1", "s2")]
 
     assert (contents(ended), contents(goes_on)) == ([], ["a walrus"])
+
+
+async def test_a_memory_of_a_session_is_shown_and_forgotten_by_its_id(home, repo):
+    async with assembled(home) as parts:
+        row = said(parts, "a walrus", tops=(str(repo),))
+        by_id = {"workspace": str(repo), "memory_id": row.id}
+        shown = await parts.ask(wire.GetMemories(workspace=str(repo), ids=(row.id,)))
+        chain = await parts.ask(wire.History(**by_id))
+        gone = await parts.ask(wire.Forget(**by_id))
+        after = await asked(parts, session_id="s1")
+        code, _ = await parts.refusal(wire.Forget(**by_id))
+
+        assert [(each.content, each.scope, each.session_id) for each in shown.memories] == [
+            ("a walrus", "session", "s1")
+        ]
+        assert len(chain.memories) == 1
+        assert (gone.ids, gone.trash) == ((row.id,), "")
+        assert (contents(after), code) == ([], "not_found")
+        assert parts.state.forgotten.since((str(repo),), "a walrus") is not None
 
 
 async def test_a_text_that_is_forgotten_in_a_file_is_out_of_all_sessions(home, repo):

@@ -18,6 +18,7 @@ from tests.daemon.parts import assembled
 
 FULL = StoreError("cannot write m1: no space left on the device; free some and try again")
 WRITE, KEEP = wire.Remember(content="x", workspace="/"), wire.Capture(session_id="s", workspace="/")
+STORED = wire.Captured(outcome="durable")
 REJECTED = wire.Captured(outcome="rejected", reason="storage_error: the disk quota is used up")
 
 
@@ -35,6 +36,16 @@ def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):
         "236 writes were refused (235 for a full disk, 1 for missing permission); "
         "the last, remember: cannot write m2: permission denied"
     )
+
+
+def test_a_write_of_the_same_kind_that_succeeds_ends_it_and_no_other_does(refused):
+    refused.failed(WRITE, FULL)
+    refused.answered(KEEP, STORED)
+    refused.answered(wire.Search(query="x", workspace="/"), wire.Found())
+    assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, remember: ")
+
+    refused.answered(WRITE, wire.Remembered())
+    assert refused.sentence == ""
 
 
 async def test_status_says_in_its_first_line_that_writes_are_refused_until_one_succeeds(home, repo):

@@ -152,6 +152,14 @@ async def test_after_seven_days_nothing_comes_back(home, repo):
     assert files(repo) == {}
 
 
+async def test_what_is_there_is_no_failure(home, repo):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        told = await restored(parts, repo, "mem_1")
+
+    assert (told.status, told.reason) == ("empty", "it is there already")
+
+
 async def test_a_file_that_stands_in_the_way_is_not_overwritten(home, repo):
     put(repo, memory("mem_1", "text"))
     async with assembled(home) as parts:
@@ -313,6 +321,23 @@ async def test_a_memory_gets_the_other_scope_and_its_chain_goes_to_the_trash(hom
         back = await restored(parts, repo, two.memory_id)
         assert {each.id for each in back.memories} == {one.memory_id, two.memory_id}
         assert parts.state.forgotten.digests() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"to": "repo"}, "invalid"),
+        ({"to": "org"}, "invalid"),
+        ({"to": "user", "memory_id": "mem_none"}, "not_found"),
+    ],
+)
+async def test_a_move_that_makes_no_sense_is_refused(home, repo, fields, code):
+    put(repo, memory("mem_1", "text"))
+    async with assembled(home) as parts:
+        refused, _ = await parts.refusal(wire.Move(**{"workspace": str(repo), "memory_id": "mem_1"} | fields))
+
+    assert refused == code
+    assert len(files(repo)) == 1
 
 
 async def test_a_secret_in_a_file_is_moved_only_by_who_insists(home, repo):

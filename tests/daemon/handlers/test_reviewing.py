@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
@@ -99,6 +100,25 @@ async def test_a_secret_is_kept_only_by_who_insists_and_what_is_private_never(ho
         assert (on_disk(repo), len(parts.state.to_review.of())) == ([], 1)
         await reviewed(parts, repo, keep=(one,), text="Restart it. <private>Ann's</private>")
     assert [each.content for each in on_disk(repo)] == ["Restart it."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"keep": ("mem_nobody",)}, "waits here"),
+        ({"drop": ("mem_nobody",)}, "waits here"),
+        ({"text": "x"}, "a text is for one proposal"),
+        ({"keep": ("mem_",), "text": "x"}, "several ids begin"),
+    ],
+)
+async def test_what_cannot_be_meant_is_said_and_nothing_is_done(home, repo, fields, told):
+    mine, _ = roots(home, repo)
+    async with assembled(home) as parts:
+        await put_in(parts, waiting(mine), waiting(mine, "Run tox."))
+        _, why = await parts.refusal(wire.Review(workspace=str(repo), **fields))
+        assert told in why
+        assert len(parts.state.to_review.of()) == 2
+    assert on_disk(repo) == []
 
 
 async def test_another_repositorys_proposals_cannot_be_decided_from_here(home, repo):

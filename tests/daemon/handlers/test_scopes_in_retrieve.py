@@ -170,6 +170,33 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
     assert not (home / ".forge").exists()
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"session_id": ""}, "needs a session_id and an agent_id"),
+        ({"agent_id": ""}, "needs a session_id and an agent_id"),
+        ({"session_id": "a\nb"}, "printable"),
+        ({"session_id": "x" * 201}, "up to 200"),
+        ({"content": " \n"}, "the content is blank"),
+        ({"content": "x" * 300_000}, "256 KiB"),
+        ({"content": "<private>all of it</private>"}, "the content is blank"),
+        ({"supersedes": "mem_1"}, "has no supersedes"),
+        ({"cues": ("a",)}, "has no cues"),
+        ({"memory_type": "fact"}, "memories of scope session have no type"),
+        ({"importance": 2.0}, "not between 0 and 1"),
+        ({"category": "none"}, "unknown category"),
+    ],
+)
+async def test_what_a_session_cannot_remember_is_refused(home, repo, fields, told):
+    asked = wire.Remember(
+        workspace=str(repo), content="text", scope="session", session_id="s", agent_id="claude"
+    )
+    async with assembled(home) as parts:
+        code, sentence = await parts.refusal(msgspec.structs.replace(asked, **fields))
+        assert (code, told in sentence) == ("invalid", True), sentence
+        assert parts.session_memories.sessions == 0
+
+
 async def test_files_are_of_one_user_alone(home, repo):
     config = Config()
     config = msgspec.structs.replace(config, shared=msgspec.structs.replace(config.shared, user_id="ann"))

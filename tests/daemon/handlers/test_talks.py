@@ -132,6 +132,37 @@ def test_each_request_is_captured_once_where_it_was_said(steps, agent, tmp_path_
         run(day())
 
 
+async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
+    monkeypatch.setattr(talks, "SESSIONS", 2)
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        for name in ("1", "2", "3"):
+            await Session(parts, repo, session=name).asks(f"Remember that rule {name} holds.", "t")
+        (warning,) = (await parts.ask(wire.Status())).warnings[1:]
+
+        assert ear.windows == [["Remember that rule 1 holds."]]
+        assert warning.startswith("1 turns were captured before their end, because at most 64 sessions")
+
+
+@pytest.mark.parametrize("over", [False, True])
+async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, monkeypatch, over):
+    """Of a session that goes on, and of sessions that are over."""
+    monkeypatch.setattr(talks, "SESSIONS", 2)
+    monkeypatch.setattr(talks, "_MOST_LEAVING", 2)
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        ear.word = Outcome("rejected", "spool_full: many")
+        for number in range(5 if over else 8):
+            session = Session(parts, repo, session=str(number) if over else "s")
+            await session.asks(
+                f"Rule {number}. " + "x " * (0 if over else talks.CHARACTERS // 4), str(number)
+            )
+        told = (await parts.ask(wire.Status())).warnings
+
+        assert any("1 messages were lost, because capture refused them" in each for each in told)
+        assert any("2 sessions that are over wait for capture: spool_full" in each for each in told) == over
+
+
 async def test_what_capture_refused_is_handed_over_when_it_has_room(home, repo, tmp_path):
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.daemon.handlers.notices import sentence
+from forged.daemon.handlers.notices import MOST_KEPT, Notices, sentence
 from forged.trust import KnownRoot
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -92,6 +92,15 @@ def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
     assert found.count("`forgectl ") == 1
 
 
+def test_only_so_many_sessions_are_remembered():
+    notices = Notices()
+    firsts = [notices.is_first(f"s{number}", "/r") for number in range(MOST_KEPT + 1)]
+
+    assert all(firsts)
+    assert notices.is_first("s0", "/r")
+    assert not notices.is_first(f"s{MOST_KEPT}", "/r")
+
+
 async def test_a_file_that_is_withheld_does_not_come_between_a_person_and_a_memory(home, repo):
     put(home, memory("mem_u", "of the user", scope="user"))
     put(repo, memory("mem_u", "of the repository"), memory("mem_r", "x", supersedes="mem_u"))
@@ -160,6 +169,16 @@ async def test_trust_taken_back_holds_for_the_turn_that_was_answered_before(home
     assert (after.included, after.text) == (0, "")
 
 
+async def test_a_second_trust_keeps_the_mode_of_the_first(home, repo):
+    put(repo, *THEIRS)
+    async with assembled(home, trusting=False) as parts:
+        await parts.ask(wire.Trust(workspace=str(repo), action="trust", mode="pin"))
+        put(repo, memory("mem_4", "x"))
+        (root,) = (await parts.ask(wire.Trust(workspace=str(repo), action="trust"))).roots
+
+    assert (root.mode, root.withheld) == ("pin", 0)
+
+
 async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_are_now(home, tmp_path):
     tops = [tmp_path / "code" / name for name in ("a", "b", "c", "empty")]
     for top in tops:
@@ -181,3 +200,26 @@ async def test_all_repositories_below_a_directory_are_named_and_trusted_as_they_
         (str(top), "trusted", 0) for top in tops[:3]
     ]
     assert (new.state, new.withheld) == ("unknown", 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (wire.Trust(action="always"), "unknown action 'always'"),
+        (wire.Trust(action="trust", mode="yes"), "unknown mode 'yes'"),
+        (wire.Trust(action="trust"), "belongs to no repository"),
+        (wire.Review(workspace=""), "belongs to no repository"),
+        (wire.Trust(action="under"), "no directory"),
+    ],
+)
+async def test_what_cannot_be_decided_is_refused_in_a_sentence(home, asked, told):
+    place = "" if "no directory" in told else str(home)
+    async with assembled(home, trusting=False) as parts:
+        code, sentence = await parts.refusal(type(asked)(**{**_fields(asked), "workspace": place}))
+
+    assert code == "invalid"
+    assert told in sentence or "not an absolute path" in sentence
+
+
+def _fields(request):
+    return {name: getattr(request, name) for name in request.__struct_fields__ if name != "id"}

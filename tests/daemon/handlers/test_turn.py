@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from forged.config import MemoryConfig
 from forged.daemon.handlers import heard
-from forged.daemon.handlers.turn import Lists, key_of
+from forged.daemon.handlers.turn import LISTS, Lists, key_of
 from forged.map import VectorMap, link
 from forged.scopes import Workplace
 from forged_client.protocol import Message, Part, Retrieve
@@ -120,6 +120,10 @@ def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
     assert key_of(asked, HERE, Lists()) is None
 
 
+def test_a_turn_that_is_named_may_bring_hypotheses_alone():
+    assert key(replace(NAMED, messages=(), hypotheses=("a",))) is not None
+
+
 # --- lists that grow ------------------------------------------------------------------------------------
 
 
@@ -164,3 +168,16 @@ def test_a_list_that_does_not_go_on_is_looked_through_anew(other):
     asked = replace(NAMED, messages=other)
 
     assert key_of(asked, HERE, lists) == key_of(asked, HERE, Lists()) != key(NAMED)
+
+
+def test_lists_of_the_newest_256_turns_are_known(read):
+    lists, asked = Lists(), replace(NAMED, messages=(QUESTION, ANSWER))
+    for number in range(LISTS):
+        key_of(replace(asked, turn_id=str(number)), HERE, lists)
+    read.clear()
+
+    key_of(replace(asked, turn_id="1"), HERE, lists)
+    key_of(replace(asked, turn_id="another"), HERE, lists)
+    assert len(read) == 1
+    key_of(replace(asked, turn_id="0"), HERE, lists)
+    assert len(read) == 2

@@ -196,6 +196,15 @@ async def test_an_edit_of_a_version_that_is_not_the_newest_any_more_is_a_conflic
     assert heads == ["old", "theirs", "mine"]
 
 
+async def test_an_edit_that_changes_nothing_writes_nothing(home, repo):
+    async with assembled(home) as parts:
+        old = await remembered(parts, repo, "text")
+        told = await parts.ask(wire.Edit(workspace=str(repo), memory_id=old.memory_id, content="text"))
+
+    assert (told.memory_id, told.existed) == (old.memory_id, True)
+    assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
+
+
 # --- links --------------------------------------------------------------------------------------------
 
 
