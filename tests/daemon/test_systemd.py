@@ -35,6 +35,13 @@ def test_abstract_address_is_understood():
         assert receiver.recv(4096) == b"WATCHDOG=1"
 
 
+@pytest.mark.parametrize("address", [None, "", "relative", "vsock:2:1234"])
+def test_without_a_usable_address_nothing_is_sent(address):
+    env = {} if address is None else {"NOTIFY_SOCKET": address}
+
+    assert not systemd.notify(env, "READY=1")
+
+
 @pytest.mark.parametrize("address", ["/nowhere/notify", "/" + "x" * 200])
 def test_manager_that_is_gone_is_logged_and_harmless(address, caplog):
     assert not systemd.notify({"NOTIFY_SOCKET": address}, "READY=1\nSTATUS=secret")

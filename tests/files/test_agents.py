@@ -10,9 +10,8 @@ from threading import Barrier
 import pytest
 
 from forged.errors import StoreError, WorkspaceError
-from forged.files import Root, agent_ids, agent_root, org_root, root_at, root_of_agent
+from forged.files import agent_ids, agent_root, root_of_agent
 from forged.files import agents as module
-from forged.memory import Scope
 from tests.support.clock import PATIENCE_S
 
 
@@ -32,20 +31,6 @@ def test_many_that_want_the_same_agent_at_once_get_it(home, monkeypatch):
     assert os.listdir(home / ".forge/agents") == ["claude"]
 
 
-def test_what_is_no_directory_of_an_agent_is_listed_for_nobody(home):
-    place = home / ".forge/agents"
-    for name in ("claude", "codex", ".hidden", "-dash", "a b", "x" * 65):
-        (place / name).mkdir(parents=True)
-    (place / "file").write_text("")
-    (place / "link").symlink_to(place / "claude")
-
-    assert agent_ids(str(home)) == ("claude", "codex")
-    for name in ("file", "link"):
-        assert root_of_agent(str(home), name) is None
-        with pytest.raises(StoreError, match="move it away"):
-            root_of_agent(str(home), name, make=True)
-
-
 def test_a_directory_of_agents_that_leads_out_of_home_is_not_written_to(home, tmp_path):
     (home / ".forge").mkdir()
     (home / ".forge/agents").symlink_to(tmp_path)
@@ -60,9 +45,3 @@ def test_what_is_no_name_of_a_directory_is_no_agent(home, name):
     with pytest.raises(WorkspaceError, match="is no agent's id"):
         root_of_agent(str(home), name, make=True)
     assert not (home / ".forge").exists()
-
-
-def test_a_top_says_which_scope_it_is_of(home):
-    top = str(home)
-    for root in (Root(top, Scope.USER), org_root(top), agent_root(top, "claude"), Root("/srv/r", Scope.REPO)):
-        assert root_at(root.top, top) == root

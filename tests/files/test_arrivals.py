@@ -33,14 +33,6 @@ def watched(folder):
 
 
 @needs_inotify
-def test_nothing_happened_is_known(watched, folder):
-    (folder / ".a.md.swp").write_text("x")
-    (folder / "notes.txt").write_text("x")
-
-    assert watched.taken() == frozenset()
-
-
-@needs_inotify
 @pytest.mark.parametrize(
     "event", ["new", "edited", "appended", "renamed over", "removed", "moved away", "mode"]
 )
@@ -150,17 +142,6 @@ def test_hundreds_of_roots_share_one_instance_and_give_it_back(tmp_path):
     assert every[0].taken() is None
     del every, each
     assert arrivals.instances_held() == before
-
-
-@needs_inotify
-def test_who_waits_for_the_same_folder_is_told_too_and_goes_on_when_the_other_leaves(folder):
-    one, two = Arrivals((str(folder),)), Arrivals((str(folder),))
-    assert (one.taken(), two.taken()) == (None, None)
-    (folder / "a.md").write_text("x")
-    assert one.taken() == two.taken() == {str(folder / "a.md")}
-    del one
-    (folder / "b.md").write_text("x")
-    assert two.taken() == {str(folder / "b.md")}
 
 
 @needs_inotify

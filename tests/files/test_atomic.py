@@ -211,12 +211,6 @@ def test_only_old_temporary_files_of_forged_are_swept(tmp_path, directory):
     assert atomic.sweep_at(str(tmp_path / "none"), 200) == 0
 
 
-def test_taken_directory_name_gets_a_number(tmp_path):
-    made = [atomic.new_directory(str(tmp_path / "x")) for _ in range(3)]
-
-    assert [os.path.basename(path) for path in made] == ["x", "x-2", "x-3"]
-
-
 def test_a_replacement_survives_a_power_cut_as_a_file_and_as_a_name(tmp_path, monkeypatch):
     synced: list[str] = []
 

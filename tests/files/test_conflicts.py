@@ -9,7 +9,7 @@ import pytest
 from forged.errors import StoreError
 from forged.files import MemoryStore, Root, agent_root, scan
 from forged.files.frontmatter import IN_CONFLICT as IN_CONFLICT_REASON
-from forged.files.frontmatter import is_in_conflict, parse
+from forged.files.frontmatter import parse
 from forged.memory import Scope
 from tests.data.memories import memory
 
@@ -78,17 +78,3 @@ def test_a_text_in_conflict_is_not_written(tmp_path, name):
     with pytest.raises(StoreError, match="it is in conflict"):
         store.write(memory("mem_1", IN_CONFLICT[name]))
     assert scan(store.root).memories == ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```\n" * 50_000,
-        "`````\n```a\n" * 20_000,
-        "~~~~a\n" * 20_000 + "~~~\n" * 20_000,
-        "<<<<<<< a\n" * 20_000,
-    ],
-)
-def test_a_text_of_fences_is_judged_in_one_pass(text):
-    """Quadratic work would take minutes."""
-    assert not is_in_conflict((text + "<<<<<<< >>>>>>>").encode())

@@ -62,14 +62,6 @@ def test_what_was_looked_at_is_read_again_only_when_it_was_touched(tmp_path, mon
     assert grounds.shown(memories, afresh=False, pause=lambda: None)[0] is first[0]
 
 
-def test_a_path_without_a_hash_is_stale_only_when_it_is_gone(tmp_path):
-    grounds, memories = Grounds(str(tmp_path)), standing_on(Evidence("a.py"))
-
-    assert stale(grounds, memories) == ("a.py",)
-    (tmp_path / "a.py").write_text("anything")
-    assert stale(grounds, memories) == ()
-
-
 OUTSIDE = [
     "../secret",
     "/etc/hostname",
@@ -96,15 +88,6 @@ def test_nothing_outside_of_the_repository_is_opened_by_any_path(tmp_path, path)
     with pytest.raises(EvidenceError):
         hashed(str(top), Evidence(path))
     assert stale(Grounds(str(top)), standing_on(Evidence(path))) == (path,)
-
-
-def test_lines_that_are_not_there_and_files_that_are_too_large_are_no_evidence(tmp_path):
-    (tmp_path / "a.py").write_text("one\ntwo")
-    (tmp_path / "large").write_bytes(b"\n" * ((4 << 20) + 1))
-
-    for named in ("a.py:3", "a.py:2-1", "large"):
-        with pytest.raises(EvidenceError):
-            hashed(str(tmp_path), evidence_named(named))
 
 
 def test_what_lies_outside_is_as_stale_with_its_own_hash_as_with_any_other(tmp_path):

@@ -258,21 +258,6 @@ def assert_left_out(lines: str, reason: str) -> None:
     assert reason in note
 
 
-def test_entities_relations_and_a_document_as_people_write_them():
-    one = header("entities: PostgreSQL\ndocument: {id: doc_1}")
-    some = header(
-        "entities: [PostgreSQL, {name: forged, type: project}, null]\n"
-        "relations:\n  - {source: forged, relation: depends-on, target: PostgreSQL, weight: 2}\n"
-        "document: {id: doc_1, index: 4, of: 7, source: 'https://a.b/c'}"
-    )
-
-    assert (one.entities, one.piece) == ((Entity("PostgreSQL"),), Piece("doc_1", 0, 1))
-    assert some.entities == (Entity("PostgreSQL"), Entity("forged", "project"))
-    assert some.relations == (Relation("forged", "depends-on", "PostgreSQL", 2.0),)
-    assert some.piece == Piece("doc_1", 4, 7, "https://a.b/c")
-    assert one.extra == some.extra == ""
-
-
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

@@ -76,13 +76,6 @@ def reasons(snapshot: Snapshot) -> dict[str, str]:
     return {os.path.basename(problem.path): problem.reason for problem in snapshot.problems}
 
 
-def test_missing_directories_are_an_empty_root(tmp_path):
-    snapshot = scan(Root(str(tmp_path / "nowhere"), Scope.REPO))
-
-    assert (snapshot.memories, snapshot.problems) == ((), ())
-    assert not (tmp_path / "nowhere").exists()
-
-
 def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_followed(
     look, directory, tmp_path, monkeypatch
 ):
@@ -135,18 +128,6 @@ def test_only_changed_files_are_opened_and_the_others_stay_the_same_objects(look
     assert after.changed
     assert after.memories[0] is before.memories[0]
     assert after.memories[1].content == "new"
-
-
-def test_file_that_was_only_touched_changes_nothing(look, directory):
-    path = put(directory, "a")
-    before = look()
-    os.utime(path, (1, 1))
-
-    after = look(before)
-
-    assert not after.changed
-    assert after.memories[0] is before.memories[0]
-    assert look(after) is after
 
 
 def test_every_kind_of_change_is_noticed(look, directory):
@@ -329,18 +310,6 @@ def test_newest_of_several_files_with_one_id_wins(look, directory):
     assert duplicates == {"a.md", "mem_1.md"}
 
 
-def test_creation_then_folder_then_name_decide_between_equally_new_files(look, directory):
-    other = directory.parent / "memories"
-    other.mkdir()
-    put(other, "a", "second folder", id="mem_1")
-    put(directory, "c", "later name", id="mem_1")
-    put(directory, "b", "first name", id="mem_1")
-    assert bodies(look()) == ["first name"]
-
-    put(directory, "z", "created later", id="mem_1", created_at="2026-01-01T00:00:00Z")
-    assert bodies(look()) == ["created later"]
-
-
 @pytest.mark.parametrize("names", [("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")])
 @pytest.mark.parametrize(("id_", "count"), [("", 1), ("id: mine\n", 2)])
 def test_files_with_names_that_look_the_same_are_a_problem(look, directory, names, id_, count):
@@ -431,17 +400,6 @@ def test_links_and_devices_beside_memories_are_named_and_not_opened(directory):
     assert found == {"far": link, "far.txt": link, "back": link, "pipe": "is not a regular file"}
 
 
-def test_no_more_than_a_thousand_are_named(directory):
-    for number in range(1100):
-        (directory / f"{number}.txt").touch()
-
-    assert len(no_memories(_root(directory))) == 1000
-
-
-def test_folders_that_are_not_there_hold_nothing(tmp_path):
-    assert no_memories(Root(str(tmp_path / "nowhere"), Scope.REPO)) == ()
-
-
 def _root(directory: Path) -> Root:
     return Root(str(directory.parents[1]), Scope.REPO)
 
@@ -527,43 +485,6 @@ def test_file_that_grows_while_it_is_read_is_looked_at_again(look, directory, mo
 
 
 # Scans of the files that a watcher named.
-
-
-def test_only_named_files_are_looked_at(look, directory):
-    put(directory, "a", "one")
-    put(directory, "b", "two")
-    before = look()
-    path = put(directory, "a", "one more")
-    put(directory, "b", "two more")
-
-    after = look(before, files=frozenset({str(path)}))
-
-    assert after.changed
-    assert bodies(after) == ["one more", "two"]
-    assert bodies(look(after)) == ["one more", "two more"]
-
-
-def test_named_files_do_not_narrow_a_first_scan_nor_make_a_new_snapshot_where_nothing_changed(
-    look, directory
-):
-    named = frozenset({str(put(directory, "a"))})
-    put(directory, "b")
-    first = look(None, files=named)
-
-    assert len(first.memories) == 2
-    assert look(first, files=named) is first
-
-
-def test_directory_that_could_not_be_listed_before_is_read_whole(look, directory):
-    directory.rmdir()
-    directory.write_text("in the way")
-    before = look()
-    directory.unlink()
-    directory.mkdir()
-    path = put(directory, "a")
-    put(directory, "b")
-
-    assert len(look(before, files=frozenset({str(path)})).memories) == 2
 
 
 NAMES = ("a", "b", "c", "d")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -221,18 +220,6 @@ def test_forgotten_memory_lies_in_the_trash_as_it_was(store, trash):
     assert trash.stat().st_mode & 0o777 == 0o700
 
 
-def test_only_the_named_memories_are_removed_but_all_files_of_them(store, top, trash):
-    store.write(memory("mem_1"))
-    store.write(memory("mem_2"))
-    (top / ".forge/memories").mkdir()
-    shutil.copy(top / ".forge/memory/mem_1.md", top / ".forge/memories/copy.md")
-
-    removed = store.move_to_trash(scan(store.root), {"mem_1", "mem_9"}, str(trash))
-
-    assert len(removed) == 2
-    assert [item.id for item in scan(store.root).memories] == ["mem_2"]
-
-
 def test_id_of_a_hostile_file_does_not_lead_out_of_the_trash(store, top, trash):
     (top / ".forge/memory").mkdir(parents=True)
     (top / ".forge/memory/a.md").write_text("---\nid: ../../../x\n---\ntext")
@@ -240,15 +227,6 @@ def test_id_of_a_hostile_file_does_not_lead_out_of_the_trash(store, top, trash):
     removed = store.move_to_trash(scan(store.root), {"../../../x"}, str(trash))
 
     assert os.path.realpath(removed[0].kept_at).startswith(f"{trash}/")
-
-
-def test_erased_memory_is_nowhere(store, top):
-    store.write(memory())
-
-    removed = store.erase(scan(store.root), {"mem_1"})
-
-    assert [(item.id, item.kept_at) for item in removed] == [("mem_1", "")]
-    assert os.listdir(top / ".forge/memory") == []
 
 
 def test_file_that_is_gone_already_is_explained(store):

@@ -252,15 +252,6 @@ async def test_watched_roots_change_while_running(root, other):
         assert watcher.watch_count_of(root.top) == 0
 
 
-async def test_same_roots_again_disturb_nothing(root):
-    async with watching(root) as (watcher, heard):
-        before = heard.counts[root.top]
-        watcher.set_roots([root, root])
-        await heard.after(lambda: save(root), root)
-
-        assert heard.counts[root.top] == before + 1
-
-
 async def test_file_name_that_is_not_text_slows_no_other_root(root, other, monkeypatch):
     monkeypatch.setattr(looking, "_POLL_S", 0.2)
     odd = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
@@ -274,16 +265,6 @@ async def test_file_name_that_is_not_text_slows_no_other_root(root, other, monke
             os.close(os.open(odd, os.O_CREAT))
             await told_of(heard, other, number)
         await heard.after(lambda: save(root), root, times=2)  # without an event
-
-
-async def test_root_that_was_in_trouble_is_watched_again_after_a_while(root, monkeypatch):
-    monkeypatch.setattr(looking, "_TROUBLE_S", 0.5)
-    odd = os.fsencode(root.directories[0]) + b"/\xff\xfe.md"
-    async with watching(root) as (watcher, heard):
-        await heard.after(lambda: os.close(os.open(odd, os.O_CREAT)), root)
-        await until(lambda: watcher.state_of(root.top) != "inotify")
-        await until(lambda: watcher.state_of(root.top) == "inotify" and watcher.watched)
-        await told_of(heard, root, 1)
 
 
 async def told_of(heard: Heard, root: Root, number: int) -> None:

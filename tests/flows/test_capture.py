@@ -8,7 +8,6 @@ test_capture_control.
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -77,22 +76,6 @@ def test_the_next_event_knows_what_the_last_one_left(rules, repo):
     assert (new.version, new.supersedes) == (2, old.id)
 
 
-@pytest.mark.speed
-def test_the_rules_judge_fifty_events_a_second(rules, repo, capsys):
-    """Each a turn of another session, from the first call to the last that is judged; the best of three."""
-    text, rate = "The gateway is slow today, and I looked at its log for a while. " * 20, 0.0
-    for round_ in range(3):
-        before, started = rules.state.finished, time.monotonic()
-        for number in range(70):
-            rules.capture(repo, f"Service {number}. {text}", "I see.", session=f"speed-{round_}-{number}")
-        rules.until(lambda now, goal=before + 70: now.finished == goal)
-        rate = max(rate, 70 / (time.monotonic() - started))
-
-    with capsys.disabled():
-        print(f"\nbuiltin:rules: {rate:.0f} events a second (promised: 50)")
-    assert rate >= 50
-
-
 # --- what was captured is found -----------------------------------------------------------------------
 
 
@@ -146,14 +129,6 @@ def test_fifty_turns_with_nothing_new_add_no_memory(stage, repo):
         talk += [f"small talk {turn}", "indeed"]
 
     assert len(stage.chats) == 51
-
-
-def test_fifty_turns_of_small_talk_add_no_memory_by_the_rules(rules, repo):
-    talk = [ERRORS_AS, "noted"]
-    for turn in range(51):
-        assert rules.captured(repo, *talk) == []
-        assert contents(on_disk(rules.daemon.home, "user")) == [ERRORS_AS]
-        talk += [f"can you run test {turn} again?", "sure, it always passes"]
 
 
 def test_a_fact_that_ten_sessions_tell_is_one_memory(stage, rules, repo):

@@ -134,14 +134,6 @@ def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_agai
     ]
 
 
-def test_undo_by_the_rules_is_not_undone_by_the_next_turn(rules, repo):
-    assert len(rules.captured(repo, "We use ninja here.")) == 1
-    rules.client.undo(str(repo))
-
-    assert rules.captured(repo, "We use ninja here.", "noted", "thanks") == []
-    assert _shell(rules, repo).run("undo", "--yes").err.startswith("nothing to take back")
-
-
 @pytest.mark.parametrize("how", ["undone", "forgotten"])
 def test_what_a_person_says_again_after_it_was_taken_away_is_kept_again_and_told(rules, repo, how):
     """Not from the message from before, which comes again with every turn."""

@@ -114,21 +114,6 @@ def test_of_a_reply_that_is_always_cut_the_whole_memories_are_kept_and_the_event
     assert contents(on_disk(repo)) == ["And this.", "Kept."]
 
 
-GOOD = json.dumps(proposal("Kept."))
-SHAPES = {
-    "prose and a fence": f"Here is what I found:\n```json\n[{GOOD}]\n```\nLet me know!",
-    "thoughts and one object": f"<think>maybe [1] or [] ...</think>{GOOD}",
-    "bad elements, cut short": f'[{GOOD}, 7, "text", {{"content": 1}}, {{"content": "half',
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_an_answer_is_understood_in_the_forms_that_models_give(stage, repo, shape):
-    stage.provider.chat = completion(SHAPES[shape])
-
-    assert contents(stage.captured(repo, "hello")) == ["Kept."]
-
-
 def test_a_file_says_whence_it_comes(stage, repo):
     """New id, created = updated = now in UTC, session and trigger; the folder by scope."""
     stage.provider.chat = reply(
@@ -185,43 +170,6 @@ def test_what_is_wrong_in_an_answer_costs_only_itself(stage, repo):
         "Here one edits in vi.": (1, None, []),
     }
     assert stage.state.invalid - before == 3
-
-
-def test_what_says_the_same_is_written_once(stage, repo):
-    """In one answer, in the next one, and against what either scope has."""
-    stage.client.remember(str(repo), "The user likes short answers.", scope="user")
-    before = stage.state.duplicates
-    stage.provider.chat = reply(
-        proposal("Builds run on bazel."),
-        proposal("builds run on **bazel**"),
-        proposal("The user likes short answers."),
-    )
-
-    for said in ("hello", "hello again"):
-        assert contents(stage.captured(repo, said)) == ["Builds run on bazel."]
-    assert stage.state.duplicates - before == 5
-
-
-def test_a_chain_never_forks(stage, repo):
-    """Two that replace the same one stand in a line, and an old version's head is replaced."""
-    put(
-        repo,
-        memory("v1", "Builds run on make."),
-        memory("v2", "Builds run on ninja.", supersedes="v1", version=2),
-    )
-    stage.load(repo)
-    stage.provider.chat = reply(
-        proposal("Builds run on bazel.", supersedes="v1"), proposal("Builds run on buck.", supersedes="v1")
-    )
-
-    *_, third, fourth = stage.captured(repo, "hello")
-    assert [(each.version, each.content) for each in (third, fourth)] == [
-        (3, "Builds run on bazel."),
-        (4, "Builds run on buck."),
-    ]
-    assert (third.supersedes, fourth.supersedes) == ("v2", third.id)
-    chain = stage.client.history(str(repo), "v1", min_generation=stage.load(repo).generation)
-    assert ([each.version for each in chain.memories], chain.flags) == ([1, 2, 3, 4], ())
 
 
 def test_no_secret_reaches_a_file_the_spool_or_the_model(stage, repo):

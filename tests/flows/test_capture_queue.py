@@ -127,23 +127,6 @@ LONG = [f"long {at}: {'words ' * 400}" for at in range(20)]
 AFTER = ["Summary: there was much.", "as you say", "the next question"]
 
 
-def test_both_windows_around_a_summary_are_classified(stage, repo):
-    with stage.hanging():
-        stage.capture(repo, "in hand", session="other")
-        stage.until(lambda now: now.in_hand)
-        outcomes = [
-            stage.capture(repo, *LONG).outcome,
-            stage.capture(repo, *LONG, *AFTER, last_summary_index=len(LONG)).outcome,
-            stage.capture(repo, *LONG, *AFTER, "and another", last_summary_index=len(LONG)).outcome,
-        ]
-        assert stage.state.turns == 2
-    stage.settle()
-
-    assert outcomes == ["accepted", "coalesced", "coalesced"]
-    _, whole = stage.prompts
-    assert all(whole.count(text) == 1 for text in ("long 0:", "the next question", "and another"))
-
-
 def test_both_windows_around_a_summary_reach_the_daemon_through_an_observer(stage, repo):
     with stage.hanging():
         stage.capture(repo, "in hand", session="other")
@@ -198,14 +181,3 @@ def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
 
 
 # --- nothing to do ------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_nothing_is_asked_when_there_is_nothing_to_do(stage, repo):
-    """For two seconds no provider hears of anything."""
-    stage.captured(repo, "hello")
-    asked = len(stage.provider.requests())
-
-    with pytest.raises(TimeoutError):
-        stage.provider.wait_for(asked + 1, 2.0)
-    assert stage.state.state == "idle"

@@ -16,7 +16,7 @@ import pytest
 
 from forged_client.protocol import CaptureReport
 from tests.support.clock import eventually
-from tests.support.daemon import Stage, capturing, contents, is_alive, on_disk, wait_for_end
+from tests.support.daemon import Stage, capturing, contents, is_alive, on_disk
 from tests.support.provider import CHAT, Answer, proposal, reply
 
 pytestmark = pytest.mark.long
@@ -148,15 +148,6 @@ def test_a_worker_that_ends_at_once_shows_in_status_and_is_tried_again(home, rep
         assert "cannot run: exit code 9" in _failing(stage, repo)
         flag.unlink()
         assert stage.settle().finished == 2
-
-
-def test_a_worker_that_never_gets_ready_shows_in_status_and_dies_with_the_daemon(home, repo, tmp_path):
-    with _spoiled(home, tmp_path, "signal.pause()") as (stage, _):
-        assert "not ready after" in _failing(stage, repo)
-        worker = stage.state.worker_pid
-        assert is_alive(worker)
-        assert stage.daemon.stop() == 0
-        wait_for_end(worker)
 
 
 def test_a_signal_to_all_processes_does_not_end_the_worker(stage, repo):

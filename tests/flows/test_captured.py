@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from forged.cli.tables import cells
-from tests.support.daemon import Shell, Stage, capturing, on_disk, said
+from tests.support.daemon import Shell, Stage, capturing, on_disk
 
 pytestmark = pytest.mark.long
 
 ASKED = "remember that our API speaks REST on port 8080"
 RULE = "We always run the tests with nose2 here."
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def shell_of(stage: Stage, top: Path) -> Shell:
@@ -105,23 +102,3 @@ def test_all_repos_shows_every_repository_and_the_way_back_works_from_anywhere(h
         assert shell.run("forget", kept.id, "--workspace", str(other), "--yes").code == 0
         assert on_disk(other) == []
         assert shell.run("list", "--all-repos").err == "no memories\n"
-
-
-def test_on_a_narrow_terminal_nothing_is_wider_than_it_and_colours_can_be_off(home, repo):
-    with capturing(home) as stage:
-        stage.client.capture(
-            str(repo), said("数据库迁移必须能够回滚，记住：永远不要删除列。🎉"), "s", kind="explicit"
-        )
-        stage.captured(repo, RULE, "ok", ASKED)
-        shell = shell_of(stage, repo)
-        for width in ("60", "80"):
-            plain = Shell(shell.home, shell.socket, repo, {"COLUMNS": width, "NO_COLOR": "1"})
-            coloured = Shell(shell.home, shell.socket, repo, {"COLUMNS": width})
-            for verb in (("captured",), ("list",), ("list", "--long", "--all-repos"), ("search", "API port")):
-                code, out = plain.on_terminal(*verb)
-                assert (code, "\x1b" in out) == (0, False)
-                assert max(map(cells, out.splitlines())) <= int(width), (verb, out)
-                assert COLOUR.sub("", coloured.on_terminal(*verb)[1]) == out
-            assert "\x1b[32mkept\x1b[0m" in coloured.on_terminal("captured")[1]
-        piped = shell.run("list", "--all-versions")
-        assert all(each.id in piped.out for each in on_disk(repo))

@@ -26,7 +26,7 @@ from forged_client import AsyncClient, Client, Observer
 from forged_client.framing import encode
 from forged_client.protocol import Events, Hello, Reply, Retrieved
 from tests.data.memories import memory, put
-from tests.support.clock import PATIENCE_S, eventually
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, configuration, ids, running
 from tests.support.provider import CHAT, Answer, ScriptedProvider
 
@@ -372,19 +372,6 @@ def test_a_stopped_daemon_gets_the_newest_window_when_it_goes_on(daemon, repo):
         assert counts["replaced"] + delivered == TURNS
         assert delivered <= 2
         assert _taken(daemon) - before == delivered
-
-
-def test_what_was_observed_without_a_daemon_is_delivered_when_there_is_one(daemon, repo):
-    with _observing(daemon, repo) as observer:
-        with killed(daemon, repo):
-            for _ in range(TURNS):
-                observer.on_turn_complete(WINDOW)
-            eventually(lambda: observer.counts.get("unavailable"))
-
-        eventually(lambda: observer.counts.get("accepted"))
-        assert observer.close(PATIENCE_S)
-        assert observer.counts["replaced"] == TURNS - 1
-        assert _taken(daemon) == 1
 
 
 @contextlib.contextmanager

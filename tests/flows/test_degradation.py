@@ -7,7 +7,6 @@ outlives its cause, and an answer is there in time.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -156,18 +155,6 @@ def test_auto_that_fails_keeps_what_stands_and_what_was_heard_and_says_so(auto, 
     assert "provider: auth" in second.reason
 
 
-def test_hyde_that_is_paused_gives_nothing_and_asks_nobody(hyde, repo):
-    _walrus(hyde, repo)
-    assert hyde.ask(repo, "the walrus", "t1").status == "ok"
-    hyde.provider.received.clear()
-    hyde.client.pause(str(repo))
-    replies = [hyde.ask(repo, "the walrus", turn) for turn in ("t1", "t2")]
-    hyde.client.pause(str(repo), paused=False)
-
-    assert {(reply.status, reply.text, reply.memories) for reply in replies} == {("disabled", "", ())}
-    assert hyde.provider.received == []
-
-
 @pytest.mark.parametrize("reason", CHAT_FAILURES)
 def test_auto_without_hyde_asks_directly_and_says_and_counts_it(auto, repo, reason):
     _walrus(auto, repo)
@@ -253,23 +240,6 @@ def _ok(reply):
 # --- the query's embedding fails ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        pytest.param(Answer({"error": {"message": "boom"}}, status=500), "server", id="500"),
-        pytest.param(RESET, "unreachable", id="reset"),
-        pytest.param(HTML, "bad_reply", id="html"),
-    ],
-)
-def test_a_query_that_cannot_be_embedded_gives_nothing_but_a_reason(hyde, repo, answer, reason):
-    _walrus(hyde, repo)
-    hyde.provider.embeddings = poisoned("a hypothesis", answer)
-
-    reply = hyde.ask(repo, "the walrus")
-
-    assert (reply.status, reply.reason, reply.text) == ("error", f"provider: {reason}", "")
-
-
 def test_auto_asks_for_no_other_vectors_when_the_hypotheses_cannot_be_embedded(auto, repo):
     _walrus(auto, repo)
     auto.provider.embeddings = poisoned("a hypothesis", REFUSED)
@@ -313,32 +283,6 @@ def test_a_first_build_that_fails_is_an_error_and_heals_by_itself(hyde, repo, an
     assert (broken.status, broken.text, reason in broken.reason) == ("error", "", True)
     assert reason in seen.last_error
     assert hyde.daemon.within_minutes(lambda: ids(hyde.ask(repo, "what")) == ["m0"])
-
-
-@pytest.mark.parametrize(("name", "status"), [("hyde", "error"), ("auto", "ok")])
-def test_a_first_build_that_meets_a_500_is_no_reason_to_wait_and_is_named(request, name, status, repo):
-    scene = request.getfixturevalue(name)
-    scene.provider.embeddings = Answer({"error": {"message": "no"}}, status=500)
-    put(repo, memory("m0", "walrus facts"))
-
-    replies = [scene.ask(repo, "the walrus"), scene.ask(repo, "the walrus")]
-
-    assert [reply.status for reply in replies] == [status] * 2
-    assert {"server", "500"} & set(re.findall(r"\w+", replies[1].reason))
-    assert not any("timeout" in reply.reason for reply in replies)
-
-
-def test_words_are_found_while_the_first_build_fails(auto, repo):
-    auto.provider.embeddings = poisoned("walrus facts", REFUSED)
-    put(repo, memory("m0", "walrus facts"))
-
-    built = auto.client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
-    reply = auto.ask(repo, "the walrus")
-
-    assert (built.status, "auth" in built.reason) == ("error", True)
-    assert (reply.status, ids(reply), reply.legs) == ("ok", ["m0"], ("lexical",))
-    auto.provider.embeddings = None
-    assert auto.daemon.within_minutes(lambda: auto.ask(repo, "the walrus").legs == ("lexical", "dense"))
 
 
 def test_a_rebuild_that_fails_keeps_the_old_answers(hyde, repo):
@@ -408,15 +352,6 @@ def _all_found(scene: Scene, repo: Path) -> set[str]:
     return {hit.id for hits in found for hit in hits}
 
 
-def test_poison_in_every_chunk_does_not_look_like_an_outage(hyde, repo):
-    hyde.provider.embeddings = poisoned("poison", Answer({"error": {"message": "cannot"}}, status=400))
-    put(repo, *(memory(f"m{n:03}", f"poison {n}" if n % 64 == 0 else f"text {n}") for n in range(320)))
-
-    built = hyde.client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
-
-    assert (built.status, hyde.report(repo).quarantined) == ("ok", 5)
-
-
 def test_a_blank_memory_and_a_very_long_one_sink_nothing(hyde, repo):
     put(repo, memory("m0", " \n"), memory("m1", "long " * 40_000), memory("m2", "fine"))
 
@@ -427,16 +362,6 @@ def test_a_blank_memory_and_a_very_long_one_sink_nothing(hyde, repo):
 
 
 # --- odds ---------------------------------------------------------------------------------------------
-
-
-def test_a_hop_into_nothing_is_left_out(hyde, repo):
-    put(repo, memory("m0", "walrus", related=["gone", "m1"]), memory("m1", "something"))
-    hyde.provider.vectors.update({"walrus": (1, 0, 0), "something": (0, 1, 0)})
-    hyde.load(repo)
-
-    reply = hyde.ask(repo)
-
-    assert (reply.status, sorted(ids(reply))) == ("ok", ["m0", "m1"])
 
 
 def test_no_failure_writes_a_line_per_turn_into_the_log(hyde, repo):
@@ -451,11 +376,3 @@ def test_no_failure_writes_a_line_per_turn_into_the_log(hyde, repo):
 
 
 # --- what failed before all others --------------------------------------------------------------------
-
-
-def test_a_failure_does_not_mute_its_own_turn_for_long(hyde, failed_turn):
-    assert eventually(lambda: hyde.ask(failed_turn, "the walrus", "t1").status == "ok")
-
-
-def test_a_turn_that_met_a_failed_first_build_is_answered_once_it_is_healed(hyde, unbuilt_turn):
-    assert eventually(lambda: ids(hyde.ask(unbuilt_turn, "what", "t1")) == ["m0"])

@@ -21,7 +21,7 @@ from forged_client.framing import encode
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, ids, staged
-from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer, completion, embedded
+from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer, embedded
 
 pytestmark = pytest.mark.long
 
@@ -54,10 +54,6 @@ def _with_walrus(scene: Scene, repo) -> Scene:
 
 def _endpoints(scene: Scene) -> dict[str, str]:
     return {use: one.state for one in scene.client.status().endpoints for use in one.uses}
-
-
-def _by_hyde(reply):
-    return reply if reply.strategy == "hyde" else None
 
 
 def _skipped(scene: Scene, repo, chat: Answer = DOWN, embeddings: Answer = DOWN) -> None:
@@ -165,17 +161,6 @@ def test_auto_goes_by_the_question_at_once_while_only_the_chat_model_is_skipped(
     assert (reply.reason, reply.legs, len(scene.chats)) == ("hyde: server", ("lexical", "dense"), asked)
 
 
-def test_no_hypotheses_are_asked_for_that_could_not_be_embedded(scene, repo):
-    scene.provider.embeddings = DOWN
-    for _ in range(2):
-        scene.ask(repo, "the walrus")
-    asked = len(scene.chats)
-
-    reply = scene.ask(repo, "the walrus")
-
-    assert (reply.reason, reply.legs, len(scene.chats)) == ("provider: server", ("lexical",), asked)
-
-
 @pytest.mark.parametrize("answer", [REFUSED, DOWN], ids=["401", "500"])
 def test_a_turn_whose_embedding_fails_asks_for_no_second_one_and_retries_once_at_most(scene, repo, answer):
     scene.provider.embeddings = answer
@@ -185,14 +170,6 @@ def test_a_turn_whose_embedding_fails_asks_for_no_second_one_and_retries_once_at
     assert (reply.status, reply.legs) == ("ok", ("lexical",))
     assert len(scene.embeds) <= (2 if answer is DOWN else 1)
     assert {tuple(one.inputs) for one in scene.embeds} == {("a hypothesis", "the walrus")}
-
-
-def test_a_search_by_words_says_that_the_endpoint_fails_and_not_that_vectors_are_coming(scene, repo):
-    _skipped(scene, repo)
-
-    found = scene.client.search(str(repo), "walrus")
-
-    assert (found.status, found.reason, found.legs) == ("ok", "provider: server", ("lexical",))
 
 
 def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path, repo):
@@ -276,19 +253,6 @@ def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_ski
     assert (len(scene.chats), state) == (2, "slow")
 
 
-def test_a_model_that_was_merely_cold_is_used_again_by_the_next_turn(scene, repo):
-    warm = threading.Event()
-    scene.provider.chat = [Answer(completion("a hypothesis").json, hold=warm)]
-
-    cold = scene.ask(repo, "the walrus", "t1", timeout_s=1.5)
-    warm.set()
-    eventually(lambda: scene.chats[0].answered_at)
-    after = scene.ask(repo, "the walrus", "t2")
-
-    assert (cold.reason, after.reason, after.strategy) == ("hyde: timeout", "", "hyde")
-    assert scene.client.status().state == "ok"
-
-
 # --- who hangs up -------------------------------------------------------------------------------------
 
 
@@ -331,9 +295,3 @@ def test_a_person_can_have_each_endpoint_called_once_also_while_it_is_skipped(sc
     assert (len(scene.chats), len(scene.embeds)) == (2, 2)
     assert scene.ask(repo, "the walrus").strategy == "hyde"
     assert "doctor" in {day.purpose for day in scene.client.cost().days}
-
-
-def test_a_gate_that_is_off_for_a_model_that_is_not_known_is_told_with_its_reason(scene):
-    gate = scene.client.status().gate
-
-    assert (gate.state, gate.reason) == ("off", "m is not a model known by name")

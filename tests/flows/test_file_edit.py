@@ -109,20 +109,6 @@ def test_ten_thousand_files_at_once(daemon, repo):
     assert hits[0].id == "mem_07777"
 
 
-def test_a_name_that_is_not_utf8_is_a_problem_and_hurts_nobody(daemon, repo):
-    _put(repo, "mem_a", "before")
-    _follows(daemon, repo)
-
-    odd = os.fsencode(_directory(repo)) + b"/mem_\xff\xfe.md"
-    with open(odd, "wb") as file:
-        file.write(b"nobody can name me")
-    _put(repo, "mem_b", "after")
-
-    _follows(daemon, repo)
-    with daemon.client() as client:
-        assert any("UTF-8" in p.reason for p in _status_of(client, repo).problems)
-
-
 @pytest.mark.inotify
 def test_a_repository_of_many_directories_costs_at_most_eight_watches(home, repo):
     for outer in range(40):
@@ -148,20 +134,6 @@ def test_a_file_that_is_no_memory_is_named_in_status_and_the_rest_is_served(daem
         problems = {Path(p.path).name for p in _status_of(client, repo).problems}
 
     assert problems == {"mem_bad.md", "mem_fifo.md", "mem_link.md"}
-
-
-def test_both_directory_names_are_read_and_only_one_is_written(daemon, repo):
-    _put(repo, "mem_new", "in the first directory")
-    old = repo / ".forge/memories"
-    old.mkdir()
-    (old / "mem_old.md").write_text("in the Go program's directory")
-
-    with daemon.client() as client:
-        path = client.remember(str(repo), "a third one").path
-        ids = {record.id for record in client.list(str(repo)).memories}
-
-    assert {"mem_new", "mem_old"} <= ids
-    assert Path(path).parent == _directory(repo)
 
 
 def _directory(top: Path) -> Path:

@@ -104,14 +104,6 @@ def test_text_comes_from_stdin_where_a_dash_stands(shell):
     assert "> two\n> lines" in shell.run("retrieve", "-", stdin="lines, two of them").out
 
 
-def test_an_erased_memory_is_not_in_the_trash(shell):
-    written, _ = _remember(shell, "a secret walrus")
-
-    assert "erased\n" in shell.run("forget", written, "--yes", "--now").out
-    assert list(shell.home.rglob(f"*{written}*")) == []
-    assert list(shell.directory.rglob(f"*{written}*")) == []
-
-
 @pytest.mark.parametrize(("key", "code"), [("y\n", 0), ("n\n", 1), ("\x03", 130), ("\x04", 130)], ids=repr)
 def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
     written, _ = _remember(shell, "the walrus sings")
@@ -366,18 +358,6 @@ def test_the_text_of_a_file_with_a_broken_header_is_found_and_its_line_is_named(
     assert f"    {folder}/rules.md: its text begins like front matter that is none" in report
     assert "split" in shell.run("search", "walrus").out
     assert "rules" in shell.run("search", "never on a Friday").out
-
-
-def test_doctor_says_a_warning_once_and_names_a_wrong_key_though_the_daemon_still_runs(home, repo):
-    with running(home, config='[memory]\nretrieval_modle = "m"\n') as daemon:
-        warned = Shell(home, daemon.socket, repo).run("doctor")
-        _configure(home, "[memory]\nretrieval_top_k = 900\n")
-        failed = Shell(home, daemon.socket, repo).run("doctor")
-
-    assert (warned.code, failed.code) == (0, 78)
-    assert warned.out.count("did you mean memory.retrieval_model?") == 1
-    assert "FAIL  configuration: memory.retrieval_top_k = 900" in failed.out
-    assert "ok    daemon: forged " in failed.out
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,6 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
     assert f"too little speaks for it  {FACTS['m1']}" in held.out
 
 
-def test_why_shows_what_would_be_injected(words, filled):
-    words.trust(filled)
-    shown = Shell(words.home, words.socket, filled).run("why", RELATED["m1"])
-
-    assert (shown.code, FACTS["m1"] in shown.out) == (0, True), shown
-
-
-def test_at_zero_everything_that_matches_is_injected(home, filled):
-    faint = "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
-    with running(home, env={"FORGED_MEMORY__RETRIEVAL_MIN_SCORE": "0"}) as daemon, daemon.client() as client:
-        assert ids(ask(client, filled, faint)) == ["m1"]
-
-
 # --- endpoints ----------------------------------------------------------------------------------------
 
 
@@ -158,14 +145,6 @@ def test_a_known_model_is_sent_the_everyday_messages_once_for_all_roots(home, fi
         assert scene.ask(other, "which walrus sings?").status == "ok"
 
         assert everyday(scene.provider) == 128
-
-
-def test_a_gate_that_is_switched_off_sends_no_everyday_message(home, filled):
-    with staged(home, dimension=64, embedding_model=KNOWN, retrieval_min_score=0.0) as scene:
-        scene.load(filled)
-        assert scene.ask(filled, BESIDE[0]).status == "ok"
-
-        assert everyday(scene.provider) == 0
 
 
 def brought(scene: Scene, repo: Path) -> int:

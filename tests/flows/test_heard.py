@@ -168,12 +168,6 @@ def test_why_shows_what_stands_and_what_was_heard(client, repo):
     assert told.included == 2
 
 
-def test_an_unknown_mode_is_refused(client, repo):
-    refused = ask(client, repo, WALRUS, mode="both")
-
-    assert (refused.status, "use one of block, append, plain" in refused.reason) == ("error", True)
-
-
 def test_while_paused_nothing_comes(client, repo):
     ask(client, repo, WALRUS)
     client.pause(str(repo))
@@ -181,15 +175,6 @@ def test_while_paused_nothing_comes(client, repo):
     client.pause(str(repo), paused=False)
 
     assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
-
-
-def test_where_memory_is_off_nothing_stands(client, tmp_path):
-    off = tmp_path / "off"
-    put(off, memory("m0", "The walrus eats clams."))
-    (off / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
-    replies = [ask(client, off, text) for text in (WALRUS, TUSKS)]
-
-    assert {(reply.status, reply.text, reply.memories) for reply in replies} == {("disabled", "", ())}
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])
@@ -241,14 +226,6 @@ def test_what_was_heard_outlives_the_daemon(home, repo):
         assert appended.text
         assert ask(client, repo, TUSKS, mode="append", agent="a").text == ""
         assert ask(client, repo, TUSKS, agent="b").text == block.text
-
-
-def test_no_standing_budget_nothing_stands(home, repo):
-    put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
-    with running(home, config=_NOTHING_STANDS) as daemon, daemon.client() as client:
-        client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S)
-
-        assert eventually(lambda: ids(ask(client, repo, WALRUS, mode="append")) == ["m0"])
 
 
 def test_the_next_reply_says_once_what_was_kept_and_how_to_take_it_back(client, repo):

@@ -133,28 +133,6 @@ def test_a_person_who_gives_it_nothing_to_read_is_told_what_it_wants(daemon, rep
     assert "forgectl hook HARNESS < payload.json" in said
 
 
-def test_what_a_session_has_heard_outlives_the_daemon(home, repo):
-    put(repo, memory("m0", "The walrus eats clams."))
-    with running(home) as daemon:
-        with daemon.client() as client:
-            assert client.rebuild(str(repo), wait=True, timeout_s=PATIENCE_S).status == "ok"
-        claude = Harness(daemon, repo)
-        assert "clams" in claude.prompt(WALRUS, "1")
-        daemon.stop()
-        daemon.start()
-
-        assert claude.prompt(TUSKS, "2") == ""
-        claude.stop("Clams.", "1")  # of a prompt that this daemon has not heard
-        with daemon.client() as client:
-            (report,) = client.status().agents
-        assert (report.agent, report.last_event, report.turns, report.injected_today) == (
-            "claude",
-            "Stop",
-            2,
-            1,
-        )
-
-
 def test_a_prompt_whose_turn_never_ends_is_judged_by_the_next_daemon(home, repo):
     with running(home) as daemon:
         claude = Harness(daemon, repo)

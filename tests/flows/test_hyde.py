@@ -192,17 +192,6 @@ def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words
     assert set(ids(after)) == {"m0", "m1"}
 
 
-def test_another_turn_does_not_wait_for_a_late_one(auto, repo):
-    written, held = _held("Shellfish are eaten.")
-    auto.provider.chat = [held]
-
-    auto.ask(repo, "any tusks?", "t1", timeout_s=0.2)
-    other = auto.ask(repo, "any tusks?", "t2")
-    written.set()
-
-    assert (other.status, other.strategy, other.cached) == ("ok", "hyde", False)
-
-
 # --- a reply that is read while it is written ---
 
 LINES = "Shellfish is eaten.\nTusks are long.\n"
@@ -231,18 +220,6 @@ def test_the_lines_that_a_slow_model_has_written_do_in_time(hyde, repo):
     assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
     assert hyde.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
     hyde.provider.wait_until(lambda: hyde.chats[0].closed_by_client)
-
-
-@pytest.mark.usefixtures("known")
-@pytest.mark.parametrize("scene", ["auto", "hyde"])
-def test_the_lines_that_a_stalled_model_has_written_do_as_well(scene, request, repo):
-    scene = request.getfixturevalue(scene)
-    scene.provider.chat = [STALLED]
-
-    reply = scene.ask(repo, "what does it like")
-
-    assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
-    assert scene.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
 
 
 @pytest.mark.usefixtures("known")

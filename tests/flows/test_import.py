@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from pathlib import Path
 
@@ -88,18 +87,6 @@ def test_who_gives_the_text_of_an_imported_memory_again_makes_it_their_own(daemo
 
     assert [each["origin"] for each in listed(at)] == ["explicit"]
     assert standing(daemon, repo) == {"Answer briefly."}
-
-
-def test_a_person_is_shown_what_would_be_imported_and_asked(at, repo):
-    shutil.copy(FILES / "react.mdc", repo)
-
-    code, told = at.on_terminal(
-        "import", "react.mdc", act=lambda terminal: (terminal.wait_for("[y/N]"), terminal.type("n\n"))
-    )
-
-    assert (code, stored(repo)) == (1, {})
-    assert "2 new" in told
-    assert "Import 2 memories?" in told
 
 
 def test_a_secret_is_refused_by_itself_and_named_by_its_place_and_never_shown(at, repo):
@@ -204,14 +191,6 @@ def test_memories_of_another_project_wait_for_their_repository_to_be_named(at, r
     assert told.code == 0
 
 
-def test_entries_of_mem0_become_the_users(daemon, at):
-    assert at.run("import", str(FILES / "mem0.json"), "--yes").code == 0
-
-    assert len(stored(daemon.home)) == 2
-    (first,) = [each for each in listed(at) if each["content"] == "Prefers async communication"]
-    assert (first["scope"], first["created_at"]) == ("user", "2025-01-15T10:30:00.123456-08:00")
-
-
 # --- there and back ------------------------------------------------------------------------------------
 
 
@@ -290,16 +269,6 @@ def test_a_file_with_the_id_of_another_is_named_and_nothing_is_overwritten(at, r
     assert "this id is there with another content; it stays as it is" in done.out
 
 
-def test_a_file_that_would_replace_a_memory_is_told(at, repo, tmp_path):
-    at.run("remember", "Tabs are two wide.")
-    (older,) = listed(at)
-    put(tmp_path, memory(f"{CHAIN}2", "Tabs are four wide.", supersedes=older["id"], version=2))
-
-    shown = at.run("import", str(tmp_path / ".forge"), "--dry-run").out
-
-    assert "1 memory that is there would become an older version of an imported one" in shown
-
-
 def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(daemon, at, tmp_path):
     """The daemon serves both; what is exported here may be for other eyes."""
     (tmp_path / "another/.git").mkdir(parents=True)
@@ -340,21 +309,6 @@ def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
     assert at.run("export", "--to", str(tmp_path / "out"), "--force").code == 0
     assert len(list((tmp_path / "out").rglob("*.md"))) == 2
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("out")) == ["out"]
-
-
-def test_json_and_a_page_show_what_the_daemon_shows(at, repo, tmp_path):
-    at.run("remember", "The lock is <b>optimistic</b>\x1b[31m.")
-    at.run("remember", f"The token is {SECRET}", "--allow-secret", "--scope", "user")
-
-    (document,) = [json.loads(at.run("export", "--format", "json").out)]
-    page = at.run("export", "--format", "markdown").out
-
-    assert {each["content"] for each in document["memories"]} == {each["content"] for each in listed(at)}
-    assert document["schema_version"] == 1
-    assert ("## Yours" in page, "## repo" in page, "\x1b" in page) == (True, True, False)
-    assert at.run("export", "--format", "json", "--to", str(tmp_path / "a.json")).code == 0
-    assert json.loads((tmp_path / "a.json").read_text()) == document
-    assert at.run("export", "--format", "json", "--to", str(tmp_path / "a.json")).code == 1
 
 
 # --- a kill --------------------------------------------------------------------------------------------

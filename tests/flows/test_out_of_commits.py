@@ -95,16 +95,6 @@ def test_no_way_of_writing_leaves_anything_to_stage(home, top, prepare, write):
     assert has_line(top) == 1
 
 
-def test_import_leaves_nothing_to_stage(home, top):
-    (top / "CLAUDE.md").write_text("- Always use tabs.\n- Never use spaces.\n")
-    with running(home) as daemon:
-        done = Shell(home, daemon.socket, top).run("import", "CLAUDE.md", "--yes")
-
-    assert done.code == 0, done.err
-    assert list((top / ".forge/memory").glob("mem_*.md"))
-    assert staged(top) == []
-
-
 def test_what_is_captured_is_not_staged_and_the_person_is_told_once(home, top):
     with capturing(home) as stage:
         assert stage.captured(top, "We always check errors with errors.As here.")
@@ -191,16 +181,6 @@ def test_uninstalling_takes_every_line_out_and_names_what_stays(home, top, tmp_p
     assert done.code != 0
 
 
-def test_uninstalling_where_no_repository_has_a_line_is_done_at_once(home, top):
-    with running(home) as daemon:
-        at = Shell(home, daemon.socket, top)
-        at.run("remember", TEXT)
-        assert at.run("trust", "--commit", "--yes").code == 0
-        done = at.run("setup", "--remove", "--yes")
-
-    assert (done.code, has_line(top)) == (0, 0), done.out + done.err
-
-
 def test_refused_line_is_said_in_status_and_tried_again_when_asked(home, top):
     exclude(top).unlink()
     exclude(top).symlink_to("/dev/null")
@@ -230,16 +210,3 @@ def test_forged_link_reaches_nothing_of_another_repository(home, tmp_path, top, 
 
     assert has_line(tmp_path / "victim") == 0
     assert "does not name" in problem
-
-
-def test_folder_without_git_and_store_in_git_are_left_alone(home, tmp_path, top):
-    (tmp_path / "plain").mkdir()
-    git(tmp_path, "clone", "-q", "--bare", "project", "bare.git")
-    git(tmp_path / "bare.git", "worktree", "add", "-q", "../tree")
-    with running(home) as daemon, daemon.client() as client:
-        for each in ("plain", "tree"):
-            assert client.remember(str(tmp_path / each), TEXT).reason == ""
-        problems = [each.git_problem for each in client.status(str(tmp_path / "plain")).roots]
-
-    assert LINE not in (tmp_path / "bare.git/info/exclude").read_bytes()
-    assert not any(problems)

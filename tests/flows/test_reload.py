@@ -23,15 +23,11 @@ from tests.support.daemon import (
     DaemonProcess,
     Shell,
     activated,
-    capturing,
-    configuration,
-    contents,
     needs_activation,
     on_disk,
     running,
     usage,
 )
-from tests.support.provider import CHAT, Answer, ScriptedProvider, proposal, reply
 
 _CLIENTS = 20
 needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux's /proc")
@@ -85,18 +81,6 @@ def test_a_rebuild_takes_up_a_changed_configuration_in_the_same_process(daemon, 
         timeout=PATIENCE_S,
     )
     assert second.returncode == os.EX_TEMPFAIL  # it is the only one still
-
-
-def test_neither_a_rebuild_nor_a_change_alone_starts_anything_over(daemon, home, repo):
-    with daemon.client() as client:
-        epoch = client.status().epoch
-        assert client.rebuild(str(repo), wait=True).status == "ok"
-        write(home, 1000, "# a remark\n")
-        assert client.rebuild(str(repo), wait=True).status == "ok"
-        write(home, 2000)
-        assert client.retrieve(str(repo), [{"role": "user", "content": "which walrus sings?"}]).status == "ok"
-
-        assert client.status().epoch == epoch
 
 
 @pytest.mark.parametrize(
@@ -157,24 +141,6 @@ def test_clients_that_ask_meanwhile_get_an_answer_or_are_told_that_nobody_is_the
     assert "ok" in told
 
 
-def test_a_turn_that_waits_to_be_classified_is_classified_by_the_one_that_follows(home, repo):
-    facts = ("Builds run on bazel.", "Tests need docker.")
-    with capturing(home, classifier_model="m") as stage:
-        with stage.hanging(proposal(facts[0])):
-            stage.capture(repo, "the first turn", session="a")
-            stage.provider.wait_for(1, path=CHAT)
-            stage.capture(repo, "the second turn", session="b")
-            before = stage.client.status().epoch
-            settings = {"embedding_model": "builtin:lexical", "classifier_model": "m", "retrieval_top_k": 7}
-            (home / ".config/forged/config.toml").write_text(configuration(stage.provider, **settings))
-            reloaded(stage.client, repo, before)
-            stage.provider.chat = [reply(proposal(fact)) for fact in facts]
-        stage.settle()
-
-        assert contents(on_disk(repo)) == sorted(facts)
-        assert stage.state.dead == 0
-
-
 def test_what_is_acknowledged_as_it_starts_over_is_kept(daemon, home, repo):
     """Memories that agents write during three reloads are all on disk, and none is there twice."""
     enough, written = threading.Event(), []
@@ -218,19 +184,6 @@ def test_sigterm_while_it_starts_over_ends_it_in_time(daemon, home, repo, pause_
     threading.Event().wait(pause_s)
 
     assert daemon.stop() == 0
-
-
-def test_sigterm_ends_it_in_time_while_a_provider_hangs_and_it_starts_over(home, repo):
-    put(repo, memory("m1", "text"))
-    with ScriptedProvider() as provider:
-        provider.embeddings = Answer(hold=threading.Event())
-        with running(home, config=configuration(provider)) as daemon, daemon.client() as client:
-            client.status(str(repo))
-            provider.wait_for(1)
-            (home / ".config/forged/config.toml").write_text(configuration(provider, retrieval_top_k=7))
-            assert client.rebuild(str(repo)).reason == RELOADING
-
-            assert daemon.stop() == 0
 
 
 @needs_proc

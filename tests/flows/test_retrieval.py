@@ -13,14 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from forged_client.deadline import Deadline
-from forged_client.protocol import Message, Part, Retrieve
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
-from tests.support.daemon import Scene, configuration, ids, running, staged
-from tests.support.provider import Answer, ScriptedProvider, embedded, poisoned
-
-REFUSED = Answer({"error": {"message": "no"}}, status=401)
+from tests.support.daemon import Scene, ids, running, staged
+from tests.support.provider import Answer, ScriptedProvider, poisoned
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +103,6 @@ def test_an_empty_store_costs_no_call_and_its_answer_is_kept_for_the_turn(scene,
         ("empty", True),
     ]
     assert scene.provider.received == []
-
-
-def test_of_a_turn_that_names_neither_itself_nor_its_session_nothing_is_kept(scene, repo):
-    _two(scene, repo)
-
-    replies = [scene.ask(repo, "q", "", session_id="") for _ in range(2)]
-
-    assert [(reply.status, reply.cached) for reply in replies] == [("ok", False)] * 2
-    assert len(scene.chats) == 2
 
 
 def test_sessions_with_equal_turn_ids_do_not_share_and_do_not_evict_each_other(scene, repo, tmp_path):
@@ -213,16 +200,6 @@ def test_what_was_forgotten_is_not_in_the_cache_of_its_turn(scene, repo):
     assert ids(scene.ask(repo, "q", "t")) == ["m1"]
 
 
-def test_a_known_block_is_not_sent_again(scene, repo):
-    _two(scene, repo)
-    first = scene.ask(repo, "q")
-
-    again = scene.ask(repo, "q", known_digest=first.digest)
-
-    assert first.digest in first.text
-    assert (again.status, again.unchanged, again.text, again.digest) == ("ok", True, "", first.digest)
-
-
 def test_twenty_clients_at_once_get_what_they_asked_for(scene, repo):
     put(repo, *(memory(f"m{n:02}", f"topic-{n:02}") for n in range(20)))
     scene.load(repo)
@@ -283,19 +260,6 @@ def test_the_window_starts_after_the_summary_and_holds_no_tool_content(scene, re
     assert not [word for word in ("before", "summary itself", "secret") if word in _window(scene)]
 
 
-def test_the_daemon_cuts_tool_parts_of_a_client_that_did_not(scene, repo):
-    _two(scene, repo)
-    parts = (Part("text", "said"), Part("tool_use", "secret-input"), Part("thinking", "secret-thought"))
-
-    scene.client._take_turn(
-        Retrieve(workspace=str(repo), messages=(Message("user", parts), Message("tool", "secret-output"))),
-        Deadline(10.0),
-    )
-
-    assert "user: said" in _window(scene)
-    assert "secret" not in _window(scene)
-
-
 @pytest.mark.parametrize(
     "messages", [[], [{"role": "tool", "content": "x"}], [{"role": "user", "content": " "}]]
 )
@@ -308,18 +272,6 @@ def test_an_empty_window_costs_no_call(scene, repo, messages):
     assert scene.provider.received == []
 
 
-def test_a_long_conversation_is_sent_as_its_newest_whole_messages(scene, repo):
-    _two(scene, repo)
-    said = [{"role": "user", "content": f"message {n} " + "é" * 900} for n in range(40)]
-
-    scene.client.retrieve(str(repo), said)
-
-    sent = _window(scene)
-    assert "message 39 " in sent
-    assert len(sent) < 18_000
-    assert sent.count("é" * 900) == sent.count("message ")
-
-
 def test_the_model_is_asked_for_five_and_no_more_are_embedded(scene, repo):
     _two(scene, repo)
     scene.provider.chat_lines = [f" {n}. fact {n}  " if n % 2 else "" for n in range(1, 40)]
@@ -329,24 +281,6 @@ def test_the_model_is_asked_for_five_and_no_more_are_embedded(scene, repo):
     assert "Write 5 " in _window(scene)
     assert scene.embeds[0].inputs == [f"ask: fact {n}" for n in (1, 3, 5, 7, 9)]
     assert len(scene.embeds) == 1
-
-
-def test_only_queries_get_the_query_prefix(scene, repo):
-    put(repo, memory("m0", "walrus"))
-    scene.load(repo)
-
-    scene.ask(repo, "q")
-
-    assert scene.embedded == ["walrus", "ask: a hypothesis"]
-
-
-def test_hypotheses_of_the_caller_cost_no_chat_call(scene, repo):
-    _two(scene, repo)
-
-    reply = scene.ask(repo, "q", hypotheses=["one", " ", "two"])
-
-    assert (reply.status, reply.strategy, scene.chats) == ("ok", "caller", [])
-    assert scene.embedded == ["ask: one", "ask: two"]  # and not the message: it is ADR-0047 to the letter
 
 
 def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
@@ -367,95 +301,7 @@ def test_without_a_chat_model_the_last_user_message_is_the_query(plain, repo):
     assert plain.embedded == ["please tell me about the walrus"]
 
 
-def test_a_question_as_long_as_a_log_file_is_answered_in_time(plain, repo):
-    put(repo, memory("m0", "walrus"))
-    plain.load(repo)
-
-    reply = plain.ask(repo, "noise-%d " * 60_000 + "walrus")
-
-    assert (reply.status, ids(reply)) == ("ok", ["m0"])
-
-
-@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
-def test_a_time_limit_that_makes_no_sense_is_the_configured_one_or_none_at_all(scene, repo, seconds):
-    _two(scene, repo)
-
-    reply = scene.client._take_turn(
-        Retrieve(workspace=str(repo), messages=(Message("user", "q"),), timeout_s=seconds), Deadline(10.0)
-    )
-
-    assert reply.status in {"ok", "timeout"}
-    assert scene.client.ping().status == "ok"
-
-
 # --- ranking as it shows -----------------------------------------------------------------------------
-
-
-def test_equal_memories_come_in_one_order_in_every_turn(scene, repo):
-    put(repo, *(memory(f"m{n}", f"same {n}") for n in (3, 1, 5, 0, 4, 2)))
-    scene.provider.vectors["same"] = (0.6, 0.8, 0)
-    scene.load(repo)
-
-    orders = {tuple(ids(scene.ask(repo, "q"))) for _ in range(50)}
-
-    assert orders == {("m0", "m1", "m2", "m3", "m4", "m5")}
-
-
-def test_ten_of_twelve_are_returned(scene, repo):
-    put(repo, *(memory(f"m{n:02}", f"text {n}") for n in range(12)))
-    scene.load(repo)
-
-    assert len(scene.ask(repo).memories) == 10
-
-
-@pytest.mark.parametrize(("depth", "reached"), [(0, []), (1, ["b"]), (2, ["b", "c"]), (3, ["b", "c"])])
-def test_hops_go_as_deep_as_the_repo_says(scene, repo, depth, reached):
-    put(
-        repo,
-        memory("a", "walrus", related=["b"]),
-        memory("b", "text b", related=["c", "a"]),
-        memory("c", "text c", related=["a", "d"]),
-        memory("x", "walrus too"),
-    )
-    settings = f"[memory]\nretrieval_top_k = 2\nretrieval_hop_depth = {depth}\n"
-    (repo / ".forge/config.toml").write_text(settings)
-    scene.provider.vectors.update({"walrus": (1, 0, 0), "text": (0, 1, 0), "a hypothesis": (1, 0, 0)})
-    scene.provider.vectors["ask: what now"] = (1, 0, 0)
-    scene.load(repo)
-
-    reply = scene.ask(repo)
-
-    assert [hit.id for hit in reply.memories if hit.via == "hop"] == reached
-    assert [hit.id for hit in reply.memories if hit.via == "search"] == ["a", "x"]
-
-
-def test_a_superseded_memory_is_replaced_by_its_newest_version_with_the_older_ones_listed(scene, repo):
-    put(
-        repo,
-        memory("v1", "walrus, the first"),
-        memory("v2", "second", supersedes="v1", version=2),
-        memory("v3", "third", supersedes="v2", version=3),
-    )
-    scene.provider.vectors.update({"walrus": (1, 0, 0), "second": (0, 1, 0), "third": (0, 0, 1)})
-    scene.provider.vectors.update({"a hypothesis": (1, 0, 0), "ask: what now": (1, 0, 0)})
-    scene.load(repo)
-
-    reply = scene.ask(repo)
-
-    (hit,) = reply.memories
-    assert (hit.id, hit.content, hit.cosine) == ("v3", "third", pytest.approx(1))
-    assert [older.id for older in hit.older] == ["v2", "v1"]
-    assert "(replaces v1 of 2025-03-04, v1)\n> walrus, the first\n" in reply.text
-
-
-def test_why_names_what_was_asked_and_what_the_budget_cut(scene, repo):
-    _two(scene, repo)
-    scene.ask(repo, "q", session_id="told", token_budget=80)
-
-    told = scene.client.why(str(repo), session_id="told")
-
-    assert (told.status, told.strategy, told.hypotheses) == ("ok", "hyde", ("a hypothesis",))
-    assert ([hit.id for hit in told.memories], told.included, told.omitted_ids) == (["m0", "m1"], 1, ("m1",))
 
 
 @pytest.mark.parametrize("limit", [0, -1])
@@ -469,28 +315,7 @@ def test_a_search_for_no_memories_finds_none_and_costs_nothing(plain, repo, limi
     assert plain.provider.received == []
 
 
-def test_a_search_is_not_cut_by_the_injection_budget(tmp_path_factory, repo):
-    put(repo, memory("m0", "walrus " * 50))
-    config = "[memory]\ninjection_token_budget = 5\n"
-    with running(tmp_path_factory.mktemp("home"), config=config) as daemon, daemon.client() as client:
-        found = client.search(str(repo), "walrus")
-        injected = client.retrieve(str(repo), [{"role": "user", "content": "walrus"}])
-
-    assert (found.status, [hit.id for hit in found.memories]) == ("ok", ["m0"])
-    assert (injected.status, injected.text) == ("empty", "")
-
-
 # --- builds ------------------------------------------------------------------------------------------
-
-
-def test_a_first_look_embeds_both_folders_of_repo_and_user(alone, home, repo):
-    for top, names in ((repo, ("r0", "r1")), (home, ("u0", "u1"))):
-        put(top, memory(names[0], f"text {names[0]}"))
-        put(top, memory(names[1], f"text {names[1]}"), folder=".forge/memories")
-    alone.load(repo)
-
-    assert sorted(alone.embedded) == ["text r0", "text r1", "text u0", "text u1"]
-    assert sorted(ids(alone.ask(repo))) == ["r0", "r1", "u0", "u1"]
 
 
 def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
@@ -506,17 +331,6 @@ def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
     assert not [path for path in written if "embedding" in path.read_text()]
 
 
-def test_deleting_every_file_empties_the_map(scene, repo):
-    _two(scene, repo)
-    for path in (repo / ".forge/memory").iterdir():
-        path.unlink()
-
-    scene.load(repo)
-
-    reply = scene.ask(repo)
-    assert (scene.report(repo).memories, reply.status, reply.reason) == (0, "empty", "no memories yet")
-
-
 def test_a_retrieve_waits_for_a_slow_first_build_inside_its_own_deadline(scene, repo):
     go = threading.Event()
     scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
@@ -528,34 +342,6 @@ def test_a_retrieve_waits_for_a_slow_first_build_inside_its_own_deadline(scene, 
 
     assert (early.status, early.reason, early.text) == ("not_ready", "first build is running", "")
     assert (late.status, ids(late)) == ("ok", ["m0"])
-
-
-def test_a_retrieve_that_began_before_the_first_build_ended_gets_its_memories(scene, repo):
-    go = threading.Event()
-    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
-    put(repo, memory("m0", "walrus"))
-
-    with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(scene.ask, repo)
-        scene.provider.wait_until(lambda: bool(scene.chats))
-        go.set()
-        reply = asked.result()
-
-    assert (reply.status, ids(reply)) == ("ok", ["m0"])
-
-
-def test_a_retrieve_waits_for_the_first_memory_of_an_empty_store_as_for_a_first_build(scene, repo):
-    scene.load(repo)
-    go = threading.Event()
-    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
-    scene.client.remember(str(repo), "walrus")
-
-    early = scene.ask(repo, "q", "t", timeout_s=0.2)
-    go.set()
-    late = scene.ask(repo, "q", "t")
-
-    assert (early.status, early.reason) == ("not_ready", "first build is running")
-    assert (late.status, [hit.content for hit in late.memories]) == ("ok", ["walrus"])
 
 
 def test_the_old_map_serves_while_a_new_one_is_built(scene, repo):
@@ -620,26 +406,9 @@ def replaced(alone, repo) -> Scene:
     return alone
 
 
-def test_vectors_of_another_dimension_are_welcome_after_a_full_rebuild(replaced, repo):
-    changed = replaced.ask(repo, "q")
-
-    built = replaced.client.rebuild(str(repo), full=True, wait=True)
-    reply = replaced.ask(repo, "q")
-
-    assert (changed.status, "another one" in changed.reason) == ("error", True)
-    assert (built.status, reply.status, sorted(ids(reply))) == ("ok", "ok", ["m0", "m1"])
-
-
 def test_a_model_replaced_behind_its_name_heals_by_being_asked(replaced, repo):
     """Without words nothing is found meanwhile."""
     eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1"])
-
-
-def test_a_model_replaced_behind_its_name_heals_with_the_next_edit(replaced, repo):
-    """No map ever holds two dimensions, and nobody has to ask for a rebuild."""
-    put(repo, memory("m2", "an edit"))
-
-    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1", "m2"])
 
 
 def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
@@ -655,25 +424,6 @@ def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
 
     assert ids(scene.ask(repo)) == ["m0"]
     assert "build broke" not in scene.daemon.log()
-
-
-@pytest.mark.parametrize(("kind", "skipped"), [("scene", "error"), ("plain", "empty")])
-def test_a_full_rebuild_that_fails_keeps_the_old_vectors(request, repo, kind, skipped):
-    scene = request.getfixturevalue(kind)
-    put(repo, memory("m0", "walrus"), memory("m1", "something"))
-    scene.load(repo)
-    scene.provider.embeddings = lambda provider, sent: (
-        REFUSED if {"walrus", "something"} & set(sent.inputs) else embedded(provider, sent)
-    )
-
-    built = scene.client.rebuild(str(repo), full=True, wait=True)
-    (root,) = [each for each in built.roots if each.scope == "repo"]
-    reply = scene.ask(repo, "a question")
-
-    assert (built.status, "dense" in root.legs) == ("error", True)
-    # Two calls in a row may have failed, the watcher's build among them: then words answer where they may.
-    asked = "dense" in reply.legs
-    assert (reply.status, sorted(ids(reply))) == (("ok", ["m0", "m1"]) if asked else (skipped, []))
 
 
 # --- switches ----------------------------------------------------------------------------------------
@@ -708,21 +458,6 @@ def test_what_is_switched_off_calls_nobody_and_touches_nothing(tmp_path_factory,
         assert scene.provider.received == []
     assert os.listdir(repo) == [".git"]
     assert os.listdir(home / ".forge") == ["memory"]
-
-
-def test_chat_and_embeddings_may_be_at_two_places(tmp_path_factory, repo):
-    put(repo, memory("m0", "walrus"))
-    with ScriptedProvider() as chat, ScriptedProvider() as embeddings:
-        config = configuration(embeddings, retrieval_model="chat").replace(
-            f'[llm]\nbase_url = "{embeddings.base_url}"', f'[llm]\nbase_url = "{chat.base_url}"'
-        )
-        with running(tmp_path_factory.mktemp("home"), config=config) as daemon, daemon.client() as client:
-            client.rebuild(str(repo), wait=True)
-            reply = client.retrieve(str(repo), [{"role": "user", "content": "q"}])
-
-        assert reply.strategy == "hyde"
-        assert {request.path for request in chat.requests()} == {"/v1/chat/completions"}
-        assert {request.path for request in embeddings.requests()} == {"/v1/embeddings"}
 
 
 def test_memories_that_do_not_fit_into_one_reply_are_left_out_and_counted(home, repo):

@@ -9,7 +9,6 @@ import json
 
 import pytest
 
-from tests.support.clock import eventually
 from tests.support.daemon import Shell, contents, on_disk
 from tests.support.provider import proposal, reply
 
@@ -97,17 +96,6 @@ def test_what_waits_is_forgotten_with_the_memory_that_says_it(stage, repo):
     assert waiting(stage, repo) == []
 
 
-def test_what_waits_outlives_the_daemon_and_is_told_once(alone, repo):
-    obeyed(alone, repo, MIXED)
-    obeyed(alone, repo, MIXED, kind="compaction")
-    told = alone.ask(repo, "hello again", session_id="s", mode="append").captured
-    assert len([each for each in told if "it waits for you" in each]) == 1
-    alone.daemon.stop()
-    alone.daemon.start()
-    eventually(lambda: waiting(alone, repo) == [MIXED])
-    assert on_disk(repo) == []
-
-
 @pytest.mark.parametrize("key", ["AKIA" + "QWERTYUIOPASDFGH"])
 def test_a_secret_waits_nowhere(stage, repo, key):
     """It was cut out of the window, and of what the model made of it."""
@@ -120,15 +108,3 @@ def test_a_secret_waits_nowhere(stage, repo, key):
     assert key.encode() not in b"".join(
         each.read_bytes() for each in (stage.daemon.home / ".local/state/forged").glob("state.db*")
     )
-
-
-def test_what_the_rules_make_of_a_paste_without_marks_waits_as_well(rules, repo):
-    """Nothing tells it from the person's own words for certain."""
-    rules.capture(repo, "what do you think of this?\n\nWe always use pnpm in this repo, never npm.")
-    rules.settle()
-    assert on_disk(repo) == []
-    (one,) = proposals(rules, repo)
-    assert (one.content, one.session_id) == ("We always use pnpm in this repo, never npm.", "s")
-    assert one.beside == "We always use pnpm in this repo, never npm."
-    rules.client.review(str(repo), keep=[one.id])
-    assert contents(on_disk(repo)) == ["We always use pnpm in this repo, never npm."]

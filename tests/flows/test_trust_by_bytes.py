@@ -14,7 +14,7 @@ from tests.support.clock import eventually
 from tests.support.daemon import capturing, ids
 from tests.support.daemon.process import running
 from tests.support.git import git
-from tests.trust.people import clone, commit
+from tests.trust.people import commit
 from tests.trust.ways import CANARY, FOLDER, NAMES, WAYS, lies_there, their_side
 
 pytestmark = pytest.mark.long
@@ -61,17 +61,6 @@ def test_nothing_of_the_other_side_is_injected_and_it_is_said(shared, tmp_path, 
     assert CANARY not in reply.text
     assert "withheld" in reply.notice
     assert CANARY not in repr(client.list(str(ours), all_versions=True))
-
-
-def test_an_added_worktree_shows_what_its_main_one_does(shared, tmp_path):
-    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
-    their_side(ours, tmp_path / "theirs")
-    git(ours, "worktree", "add", "--quiet", str(tmp_path / "look"), "mate/pr")
-    assert lies_there(tmp_path / "look")
-
-    reply = injected(client, tmp_path / "look")
-    assert CANARY not in reply.text
-    assert "9000" in reply.text
 
 
 def test_a_commit_while_no_daemon_runs_is_asked_about_and_an_edit_is_not(home, tmp_path):
@@ -250,11 +239,3 @@ def test_nobody_remembers_or_edits_a_text_in_conflict(shared, tmp_path):
     reply = client.edit(str(ours), there.id, text)
     assert "it is in conflict" in reply.reason
     assert client.remember(str(ours), f"```\n{text}```\n").status == "ok"
-
-
-def test_clone_of_what_was_remembered_is_asked_about(shared, tmp_path):
-    client, ours = shared.strange, begun(shared.strange, tmp_path / "ours", "own")
-    copy = clone(ours, tmp_path / "copy")
-    reply = injected(client, copy)
-    assert (reply.text, reply.status) == ("", "empty")
-    assert "reinstalled, restored or cloned?" in reply.notice

@@ -122,17 +122,6 @@ def test_a_query_finds_memories_of_both_languages_and_neither_language_always_wi
     assert set(found[:2]) == set(hits[:2]) == {f"en_{topic}", f"zh_{topic}"}
 
 
-def test_over_many_queries_each_language_comes_first_about_as_often_as_it_is_asked_in(scene):
-    queries = [words[at] for words in TOPICS.values() for at in (0, 1)]
-
-    ranks = [recalled(scene.client, query)["all"] for query in queries]
-
-    for found in ranks:
-        places = [at for at, name in enumerate(found) if name.startswith("zh_")]
-        assert min(places) < 2, found
-        assert min(at for at, name in enumerate(found) if name.startswith("en_")) < 2, found
-
-
 def test_an_edit_of_a_chinese_memory_is_found_by_its_new_meaning_and_forgotten_at_once(scene):
     home, client = str(scene.daemon.home), scene.client
     made = client.remember(home, "钥匙在门口的盒子里。", scope="user")
@@ -204,16 +193,6 @@ def test_status_and_outbound_tell_of_the_second_model_as_of_the_first(scene):
     assert (endpoints[CHINESE].state, endpoints[CHINESE].uses) == ("ok", ("CJK embeddings",))
     assert tried.count(CHINESE) >= 1
     assert sum(day.texts for day in scene.client.outbound().days) >= len(scene.embedded)
-
-
-def test_a_store_that_is_all_chinese_is_not_said_to_wait_for_vectors(home):
-    put(home, memory("zh_tea", FACTS["zh_tea"], scope="user"))
-    with staged(home, embedding_model=ENGLISH, cjk_embedding_model=CHINESE) as scene:
-        scene.provider.embeddings = two_models
-        scene.load(home)
-        answer = eventually(lambda: (a := scene.ask(home, "下午喝什么茶？")).memories and a)
-
-    assert (answer.status, answer.reason) == ("ok", "")
 
 
 # --- one model for everything ---------------------------------------------------------------------------

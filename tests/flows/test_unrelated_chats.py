@@ -94,22 +94,3 @@ def test_of_forty_chats_at_most_one_memory_replaces_one_of_another_subject(home,
     assert len(found := wrong(memories, across=True)) <= 1, "\n".join(found)
     assert wrong(memories, across=False) == []
     assert sum(each.is_head for each in memories) >= LIVE * len(memories)
-
-
-def test_the_chats_are_forty_and_their_changes_of_mind_are_said_in_them():
-    languages = {chat["language"] for chat in CHATS}
-    by_person = {
-        chat["id"]: [each["content"] for each in chat["messages"] if each["role"] == "user"] for chat in CHATS
-    }
-
-    assert (len(CHATS), len(by_person)) == (40, 40)
-    assert languages == {"de", "en", "es", "fr", "ja", "pt", "zh"}
-    assert all(4 <= len(said) <= 7 for said in by_person.values())
-    for chat in CHATS:
-        if "changes" in chat:
-            first, last = (_place(by_person[chat["id"]], value) for value in chat["changes"])
-            assert first < last, chat["id"]
-
-
-def _place(texts: list[str], value: str) -> int:
-    return next(place for place, text in enumerate(texts) if value in text)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Shell, running
+from tests.support.daemon import running
 from tests.support.git import git
 
 pytestmark = pytest.mark.long
@@ -138,44 +138,6 @@ def test_what_is_shared_can_be_edited_forgotten_and_restored_from_any_worktree(h
         f"{project}/.bare": f"{project}/.bare/forged/memory",
         f"{project}/feat": f"{project}/feat/.forge/memory",
     } | {top: f"{top}/.forge/memory" for top in (f"{project}/main-tree",)}
-
-
-def test_what_is_shared_is_listed_exported_and_imported_like_any_other(home, tmp_path, origin):
-    project, other = tmp_path / "project", tmp_path / "elsewhere/project"
-    bare(origin, project, ".bare")
-    git(origin, "clone", "-q", "--bare", str(origin), f"{other}/.bare")
-
-    with running(home) as daemon:
-        at = Shell(home, daemon.socket, project / "feat")
-        there = Shell(home, daemon.socket, other / ".bare")
-        assert at.run("remember", "Releases are cut on Tuesdays.").code == 0
-        everywhere = there.run("list", "--all-repos").out
-        done = at.run("export", "--to", str(tmp_path / "copy"))
-        taken = there.run("import", str(tmp_path / "copy"), "--yes")
-        listed = there.run("list").out
-        at.run("pause")
-        paused = Shell(home, daemon.socket, project / "main-tree").run("retrieve", "when are releases cut")
-
-    assert "Tuesdays" in everywhere
-    assert " project" in everywhere
-    assert "repos/project" in done.out, done.err
-    assert "Tuesdays" in listed, taken.err
-    assert "paused" in paused.out + paused.err
-
-
-def test_next_daemon_knows_what_is_shared(home, tmp_path, origin):
-    project = tmp_path / "project"
-    bare(origin, project, ".git")
-
-    with running(home) as daemon:
-        with daemon.client(trusts=False) as client:
-            done = client.remember(str(project / "feat"), "Releases are cut on Tuesdays.")
-        old = daemon.replace()
-        old.wait(60)
-        with daemon.client(trusts=False) as client:
-            seen = [hit.id for hit in client.search(str(project / "main-tree"), "releases").memories]
-
-    assert seen == [done.memory_id]
 
 
 @pytest.mark.parametrize("pointer", ["../project/.bare", "../project/.bare/worktrees/feat"])

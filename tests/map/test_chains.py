@@ -207,3 +207,13 @@ def test_hops_reach_what_some_path_of_that_length_reaches_nearest_first(edges, s
 
     assert sorted(found) == sorted(name for name, steps in distance.items() if steps)
     assert [distance[name] for name in found] == sorted(distance[name] for name in found)
+
+
+@given(EDGES, st.lists(st.sampled_from(IDS), unique=True, max_size=3), st.integers(0, 3), st.integers(1, 4))
+def test_the_limit_takes_the_nearest_and_nothing_else(edges, seeds, depth, limit):
+    def neighbours(name: str) -> list[str]:
+        return edges.get(name, [])
+
+    whole = hops(seeds, neighbours, depth=depth, limit=99)
+
+    assert hops(seeds, neighbours, depth=depth, limit=limit) == whole[:limit]

@@ -226,6 +226,16 @@ def test_log_odds_are_those_of_a_naive_computation(docs, text):
     assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 
 
+def test_a_leg_without_rows_or_terms_counts_for_nothing():
+    full, none = vector_map(store(5)), vector_map([], root="/home")
+    silent = vector_map([memory("blank", "... !?")], root="/home")
+
+    assert by_words("is production frozen", none, full) == by_words("is production frozen", full)
+    assert by_words("is production frozen", silent) < NEEDED
+    assert by_words("is production frozen", none) < NEEDED
+    assert by_words("is production frozen") < NEEDED
+
+
 def test_a_larger_store_wants_more_of_the_same_word():
     small, large = vector_map(store(1)), vector_map(store(30))
 

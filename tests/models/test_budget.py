@@ -118,29 +118,6 @@ def test_in_no_minute_there_are_more_calls_than_allowed(steps, most):
 # --- accounts -----------------------------------------------------------------------------------------
 
 
-def test_costs_of_the_last_ninety_days_are_kept(governor, clock):
-    first = governor()
-    for _ in range(100):
-        first.spend("hyde", prompt_tokens=1)
-        clock.now += DAY_S
-    clock.now -= DAY_S
-
-    kept = governor(before=first).days(1000)
-
-    assert kept == first.days(1000)
-    assert len(kept) == len(first.accounts()) == 90
-
-
-def test_accounts_of_before_a_restart_count_with_what_was_spent_before_they_were_known(governor):
-    first, second = governor(), governor(tokens=3)
-    first.spend("hyde", prompt_tokens=1)
-    second.spend("hyde", prompt_tokens=2)
-    second.restore(map(msgspec.structs.astuple, first.accounts()))
-
-    assert second.days(1) == (Day("2026-05-01", "hyde", 2, 0, 3, 0),)
-    assert second.admit(1).reason == "daily_token_limit"
-
-
 # --- a governed model ---------------------------------------------------------------------------------
 
 

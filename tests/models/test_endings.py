@@ -122,11 +122,3 @@ def test_the_words_of_a_refusal_are_not_told(provider):
     provider.chat = ended("stop", None, refusal="I will not keep the walrus.")
 
     assert "walrus" not in chat(provider).told
-
-
-def test_a_choice_without_a_message_is_a_bad_reply(provider):
-    provider.chat = Answer({"choices": [{"finish_reason": "stop", "text": "old API"}]})
-
-    with pytest.raises(ProviderError, match="without a message") as caught:
-        chat(provider)
-    assert caught.value.reason == "bad_reply"

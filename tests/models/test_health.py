@@ -205,18 +205,6 @@ def test_a_slow_model_is_used_again_once_an_answer_came_in_time(health, clock):
     assert is_admitted(health, agent(clock))
 
 
-def test_a_slow_model_stays_out_while_its_answers_take_too_long(health, clock):
-    timed(health, clock, 20)
-    timed(health, clock, 20)
-    clock.now += A_MINUTE_S
-    looking = health.begin(timed=True)
-    clock.now += 5
-    looking.succeeded()
-
-    assert not is_admitted(health, agent(clock))
-    assert health.condition().state == "slow"
-
-
 # --- the retry of a turn ------------------------------------------------------------------------------
 
 
@@ -240,13 +228,6 @@ def test_a_person_is_told_since_when_it_fails_why_and_when_it_is_asked_next(heal
 
     assert (told.state, told.last_success_s, told.failing_s) == ("failing", 15, 5)
     assert (told.reason, told.message, told.next_s) == ("unreachable", "nobody listens", A_MINUTE_S - 5)
-
-
-def test_one_failure_is_shown_until_the_next_success(health):
-    fail(health, 1)
-    assert health.condition().state == "failing"
-    call(health, None)
-    assert (health.condition().state, health.condition().message) == ("ok", "")
 
 
 def test_a_model_that_is_late_is_shown_as_slow_in_its_own_words(health, clock):

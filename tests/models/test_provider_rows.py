@@ -27,7 +27,6 @@ from tests.models.calls import SCHEMA, chat, embed, embedder, refused, sizes, us
 from tests.support.provider import Answer, Behaviour, Request, ScriptedProvider, completion, embedded
 from tests.support.provider.embedders import QUERY
 
-ABC = ["a", "b", "c"]
 DATA = Path(__file__).parents[1] / "data" / "providers"
 
 
@@ -109,17 +108,6 @@ def test_every_provider_of_the_table_has_its_row():
 # --- what is sent ------------------------------------------------------------------------------------
 
 
-@rows_with("embeddings")
-def test_vectors_are_read_in_the_order_of_the_inputs(provider, row):
-    provider.embeddings = row.embeddings.answer()
-
-    vectors = embed(provider, ABC)
-
-    np.testing.assert_allclose(vectors, np.eye(3), atol=1e-6)
-    # Rule 2: half of the table refuses `encoding_format` or `dimensions` in one way or another.
-    assert provider.wait_for(1)[0].json == {"model": "m", "input": ABC}
-
-
 @rows_with("schema")
 def test_a_refused_schema_is_left_out_for_good_and_json_object_is_never_asked_for(provider, row):
     refusal = row.schema.answer()
@@ -186,24 +174,6 @@ def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(provider, r
     vectors = embed(provider, ["first", "second", long, "fourth", "fifth"])
 
     assert_vectors_of(provider, ["first", "second", long[: 4 * 262], "fourth", "fifth"], vectors)
-
-
-def test_texts_that_are_all_too_long_cost_few_requests_each(provider):
-    provider.embeddings = refused_if(too_long, ROWS["llama_cpp"].longest)
-
-    vectors = embed(provider, [f"{number} " + "harbor " * 500 for number in range(20)])
-
-    assert vectors.shape == (20, 4)
-    assert len(provider.requests()) < 20 * 5
-
-
-def test_a_text_that_is_refused_however_short_is_the_callers(provider):
-    provider.embeddings = ROWS["llama_cpp"].longest.answer()
-
-    refused(provider, "harbor " * 600, kind=SizeRefused)
-
-    tokens = [estimate(request.inputs[0]) for request in provider.requests()]
-    assert tokens == [1050, 525, 262, 131, 65]
 
 
 # --- an error inside a 200, in every form ------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.errors import ProviderError
 from forged.models import Completion, streams
 
 
@@ -37,10 +36,6 @@ def read(body: bytes) -> Completion:
     return streams.completion("http://x", body, ("sys", "user"))
 
 
-def test_a_stream_says_what_its_deltas_say_together():
-    assert read(BODY) == Completion(SAID, 7, 3)
-
-
 @given(st.lists(st.integers(0, len(BODY)), max_size=12))
 def test_where_a_stream_is_cut_into_chunks_makes_no_difference(cuts):
     stream, places = streams.Stream(), [0, *sorted(cuts), len(BODY)]
@@ -65,36 +60,8 @@ def test_an_event_may_come_over_several_lines(line_end):
         assert stream.said.answer == "Tabs are used."
 
 
-def test_many_lines_that_are_no_event_hide_no_answer():
-    assert read(b"data: {\n" * 200_000 + b"\n" + event("Tabs") + DONE).text == "Tabs"
-
-
-THINKING = event(None, reasoning_content="Hm, ") + event(None, reasoning_content="tabs.")
-TWO_CHOICES = b'data: {"choices":[{"delta":{"content":"one"}},{"delta":{"content":"two"}}]}\n\n'
-PARTS = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Tabs."}]
-TEXTS = {
-    "no line end behind the last event": (event("Tabs") + event(" are used.").strip(), "Tabs are used."),
-    "thoughts before an answer": (THINKING + event("Spaces.") + DONE, "Spaces."),
-    "nothing but thoughts": (THINKING + DONE, "Hm, tabs."),
-    "thoughts that are no text": (event("Tabs.", reasoning={"tokens": 7}) + DONE, "Tabs."),
-    "content in parts": (event(PARTS) + DONE, "Tabs."),
-    "a second choice": (TWO_CHOICES + DONE, "one"),
-    "nothing": (DONE, ""),
-}
-
-
-@pytest.mark.parametrize(("body", "text"), TEXTS.values(), ids=TEXTS)
-def test_what_a_stream_answers_is_found(body, text):
-    assert read(body).text == text
-
-
 @pytest.mark.parametrize("before", [b"", event("Tabs")])
 def test_llama_cpp_gave_up_in_a_field_of_its_own(before):
     body = before + b'error: {"code":400,"message":"exceeds the available context size"}\n\n' + DONE
 
     assert json.loads(streams.error_in(body))["error"]["code"] == 400
-
-
-def test_what_is_neither_a_stream_nor_json_is_a_bad_reply():
-    with pytest.raises(ProviderError, match="no JSON"):
-        read(b"<!doctype html>")

@@ -27,16 +27,6 @@ def provider() -> Iterator[ScriptedProvider]:
         yield provider
 
 
-def asked_again(provider: ScriptedProvider, times: int, enough: Callable[[str], bool]) -> list[str]:
-    """What one model says to the same question, so many times."""
-
-    async def ask(model: OpenAICompatibleChat) -> list[str]:
-        prompt, deadline = Prompt("s", "u", QUERY, enough=enough), time.monotonic() + PATIENCE_S
-        return [(await model.complete(prompt, deadline=deadline)).text for _ in range(times)]
-
-    return using(chatter(provider), ask)
-
-
 LINES = "Tabs are used.\nCI runs on every push.\n"
 
 
@@ -97,13 +87,6 @@ def test_a_model_that_stands_still_is_not_waited_for_once_it_is_enough(provider)
 
 THOUGHT = "Okay, the user wants facts. " * 3 + "\n" + LINES
 THINKING = THOUGHT + "</think>\n" + LINES
-
-
-def test_the_first_reply_is_read_to_its_end_as_it_may_begin_in_a_thought(provider):
-    """R1 and Qwen3 behind a server that does not tell thoughts apart: their template begins the thought."""
-    provider.chat = streamed(THINKING)
-
-    assert asked_again(provider, 3, two_lines) == [LINES.strip()] * 3
 
 
 def first_reply(
@@ -183,19 +166,6 @@ def test_thoughts_that_are_all_there_is_are_an_answer_only_where_they_look_like_
 
 
 TOO_LONG = Answer({"error": {"message": "maximum context length is 2048 tokens"}}, status=400)
-LLAMA_CPP = (
-    b'error: {"code":400,"message":"the request exceeds the available context size"}\n\ndata: [DONE]\n\n'
-)
-
-
-@pytest.mark.parametrize("answer", [TOO_LONG, streamed("", end=LLAMA_CPP)], ids=["400", "llama.cpp's stream"])
-def test_a_window_too_long_is_not_asked_about_again_without_a_stream(provider, answer):
-    provider.chat = answer
-
-    with pytest.raises(SizeRefused):
-        watch(provider, never)
-
-    assert len(provider.requests()) == 1
 
 
 def test_a_stream_of_nothing_is_asked_about_without_one(provider):

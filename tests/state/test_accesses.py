@@ -22,15 +22,6 @@ def test_each_hit_counts_and_says_when():
     assert accesses.of("/other", "mem_1") == Access()
 
 
-async def test_counts_go_on_after_a_restart(tmp_path):
-    async with opened(tmp_path) as state:
-        state.accesses.hit([("/r", "mem_1")])
-        state.accesses.hit([("/r", "mem_1")])
-    async with opened(tmp_path) as state:
-        state.accesses.hit([("/r", "mem_1")])
-        assert state.accesses.of("/r", "mem_1").count == 3
-
-
 async def test_what_is_forgotten_is_counted_no_more(tmp_path):
     async with opened(tmp_path) as state:
         state.accesses.hit([("/r", "mem_gone"), ("/r", "mem_stays")])

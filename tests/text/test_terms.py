@@ -88,20 +88,7 @@ def test_scripts_without_spaces_are_found_by_part_of_a_run(memory, query):
     assert term_set(query) & term_set(memory)
 
 
-def test_a_latin_word_inside_chinese_is_a_word():
-    assert term_set("python") <= term_set("我喜欢python编程")
-
-
 # --- beginnings of words --------------------------------------------------------------------------------
-
-
-def test_a_beginning_is_four_letters():
-    assert beginnings("dance") == beginnings("dancing") == beginnings("dancehall")
-    assert not beginnings("dance") & beginnings("dandelion")
-
-
-def test_the_lowest_bit_tells_the_kinds_apart():
-    assert are_stems(np.array([2, 3, 4, 5], np.uint32)).tolist() == [True, False, True, False]
 
 
 # --- any text -------------------------------------------------------------------------------------------
