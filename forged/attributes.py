@@ -1,30 +1,102 @@
-"""Attributes of a memory, which its file does not hold."""
+"""Attributes of a memory (`Facts`), which its file does not hold: their change, and the bounds of both.
+
+Metadata is a JSON object of at most 32 keys and 4 KiB.
+"""
+
+# ruff: noqa: PLC0414 - a name to be imported from here
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import math
 from typing import Any
 
 import msgspec
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+from forged_client.contract.memories import TYPES
+from forged_client.contract.memories import Facts as Facts
+
+MOST_KEYS, MOST_BYTES = 32, 4096
+_MOST_KEY_CHARACTERS, _DEEPEST = 128, 8
+
+UNKNOWN = Facts()
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a memory beside its text. Times are RFC 3339, "" where there is none.
+class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Change of the attributes that a writer may set; None leaves one as it is."""
 
-    `chunk_index` is the place in the document `document_id`, -1 for what is no part of one.
-    """
+    memory_type: str | None = None
+    importance: float | None = None
+    metadata: dict[str, Any] | None = None
+    agent_id: str | None = None
+    user_id: str | None = None
 
-    memory_type: str = ""
-    importance: float = 1.0
-    access_count: int = 0
-    last_accessed: str = ""
-    expires_at: str = ""
-    metadata: Mapping[str, Any] = _NOTHING
-    agent_id: str = ""
-    user_id: str = ""
-    source: str = ""
-    document_id: str = ""
-    chunk_index: int = -1
+    def apply(self, before: Facts) -> Facts:
+        """Return the attributes after the change."""
+        given = msgspec.structs.asdict(self).items()
+        return msgspec.structs.replace(before, **{name: each for name, each in given if each is not None})
+
+    def problem(self, scope: str) -> str:
+        """Return the reason why a memory of a scope cannot have these, as a sentence, or nothing."""
+        types = TYPES.get(scope, ())
+        if self.memory_type and self.memory_type not in types:
+            if not types:
+                return f"memories of scope {scope} have no type; those of user and agent have"
+            return f"unknown type {self.memory_type[:64]!r} in scope {scope}; use {', '.join(types)}"
+        if self.importance is not None and not 0 <= self.importance <= 1:
+            return f"importance {self.importance} is not between 0 and 1"
+        return metadata_problem(self.metadata or {})
+
+
+UNCHANGED = FactsPatch()
+
+
+def patch_of(facts: Facts) -> FactsPatch:
+    """Return the change that gives another memory these attributes, as far as they were set."""
+    return FactsPatch(
+        facts.memory_type or None,
+        facts.importance,
+        facts.metadata or None,
+        facts.agent_id or None,
+        facts.user_id or None,
+    )
+
+
+def metadata_problem(metadata: object) -> str:
+    """Return the reason why metadata, or a filter, which has its form, is refused, or nothing."""
+    if not isinstance(metadata, dict):
+        return "metadata is not a JSON object"
+    if len(metadata) > MOST_KEYS:
+        return f"metadata has {len(metadata)} keys; {MOST_KEYS} are the most"
+    if any(not isinstance(key, str) or not 0 < len(key) <= _MOST_KEY_CHARACTERS for key in metadata):
+        return f"a key of metadata is not a text of 1 to {_MOST_KEY_CHARACTERS} characters"
+    if not _is_json(metadata, _DEEPEST):
+        return f"metadata is not JSON of at most {_DEEPEST} levels"
+    size = len(msgspec.json.encode(metadata))
+    return f"metadata takes {size} bytes; {MOST_BYTES} are the most" if size > MOST_BYTES else ""
+
+
+def _is_json(value: object, deep: int) -> bool:
+    """Return True if every other reader of JSON sees the same."""
+    match value:
+        case None | bool():
+            return True
+        case int():
+            return -(1 << 63) <= value < 1 << 63
+        case float():
+            return math.isfinite(value)
+        case str():
+            return _is_text(value)
+        case list():
+            return deep > 0 and all(_is_json(each, deep - 1) for each in value)
+        case dict():
+            return deep > 0 and all(_is_json(each, deep - 1) for pair in value.items() for each in pair)
+    return False
+
+
+def _is_text(value: str) -> bool:
+    """Return True for what UTF-8 can hold, without the one character that PostgreSQL has no place for."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value

@@ -27,7 +27,8 @@ LAYERS = """
     hooks | transcripts
     config | entities | documents
     text
-    attributes | conversation | memory | counters | log | fair_queue | slots | activity | program | build_id
+    attributes
+    conversation | memory | counters | log | fair_queue | program | build_id
     errors
     =
 """
@@ -58,6 +59,7 @@ MAY_REACH_BEHIND_DOORS = {
     "forged.capture.worker": "entry of the worker, whose memory counts",
     "forged_client.protocol": "the door of the contract",
     "forged.memory": "takes the words of a memory, and no other message",
+    "forged.attributes": "takes those of the contract",
 }
 # One technology, one home.
 HOMES = {
@@ -78,6 +80,7 @@ HOMES = {
             "forged.__main__",
             "forged.text.private",
             "forged.scopes.store",  # compares what a client sees at a path as the contract says it
+            "forged.attributes",  # as are attributes
             "forged.memory",  # its words are listed in the contract
             "forged.state.event_values",  # as are the kinds of what is captured
             "forged.daemon",

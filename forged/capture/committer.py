@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from forged.attributes import FactsPatch
 from forged.capture.deciding import Promotion, decide
 from forged.capture.existing import (
     ExistingMemories,
@@ -34,7 +35,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
 from forged.scopes import FileStore, View
-from forged.state import Document, Event, Said, State
+from forged.state import Document, Event, State
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
 
@@ -179,7 +180,7 @@ class Committer:
         def unwanted(memory: Memory) -> bool:
             return self.is_unwanted(Document(root, memory), tops)
 
-        def draft(memory: Memory, said: Said) -> Draft:
+        def draft(memory: Memory, said: FactsPatch) -> Draft:
             return Draft(memory, unwanted=unwanted, said=said)
 
         results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])

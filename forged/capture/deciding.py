@@ -124,7 +124,7 @@ class Promotion:
         """The newest memory of the session that is a response of this event; else the session."""
         said = {response_of(each.text) for each in event.window if each.role == "assistant"}
         rows = self._sessions.of(event.session_id) if self._sessions is not None else ()
-        found = [row.id for row in rows if row.memory.content in said and row.agent_id == event.agent]
+        found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
         return found[-1] if found else event.session_id or event.id
 
     def _root_of(self, event: Event) -> Root | None:

@@ -17,12 +17,13 @@ from typing import Protocol
 
 import msgspec
 
+from forged.attributes import FactsPatch
 from forged.counters import Departure
 from forged.errors import ProviderError
 from forged.log import LogSettings
 from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.program import Program
-from forged.state import Event, Said
+from forged.state import Event
 
 # Of one event.
 MOST_DOCUMENTS = 10
@@ -66,9 +67,11 @@ class Proposal(msgspec.Struct, frozen=True):
     doubt: float = 0.0
 
     @property
-    def said(self) -> Said:
+    def said(self) -> FactsPatch:
         """What is to be known of it beside its file."""
-        return Said(importance=self.importance, metadata={"source": self.source} if self.source else {})
+        return FactsPatch(
+            importance=self.importance, metadata={"source": self.source} if self.source else None
+        )
 
 
 class Usage(msgspec.Struct, frozen=True):

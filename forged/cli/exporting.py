@@ -28,6 +28,7 @@ from forged.cli.terminal import (
     say_exactly,
     say_json,
     tell,
+    whole,
 )
 from forged.errors import StoreError
 from forged.importing import Copy, Manifest, SkippedItem, copied, export, new_file
@@ -96,7 +97,7 @@ def export_command(
     elif to in {"", "-"}:
         say_json(Export(__version__, found))
     else:
-        fields = {"schema_version": SCHEMA_VERSION, **msgspec.to_builtins(Export(__version__, found))}
+        fields = {"schema_version": SCHEMA_VERSION, **whole(Export(__version__, found))}
         _put(to, msgspec.json.encode(fields).decode() + "\n", force=force)
 
 

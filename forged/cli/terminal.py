@@ -17,7 +17,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import msgspec
 
@@ -153,11 +153,20 @@ def say_exactly(text: str) -> None:
 
 def say_json(value: msgspec.Struct | Mapping[str, object]) -> None:
     """One value as a line of JSON; `type` and `id` of a reply are the wire's business and left out."""
-    fields = dict(msgspec.to_builtins(value))
+    fields = dict(whole(value))
     if isinstance(value, Reply):
-        del fields["type"], fields["id"]
+        del fields["id"]
     encoded = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **fields})
     _put(escape_json(encoded.decode()) + "\n")
+
+
+def whole(value: Any) -> Any:
+    """A value as JSON can hold it, with the fields that the wire leaves out at their defaults."""
+    if isinstance(value, msgspec.Struct):
+        return {name: whole(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {name: whole(each) for name, each in value.items()}
+    return list(map(whole, value)) if isinstance(value, list | tuple) else value
 
 
 def tell(message: str) -> None:

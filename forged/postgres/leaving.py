@@ -19,7 +19,7 @@ from forged.postgres.failures import wrong_dimension
 from forged.postgres.values import Stored
 
 MOST_METADATA, MOST_KEYS = 4096, 32
-_TEXTS = ("content", "agent_id", "user_id", "memory_type", "category", "source")
+_TEXTS, _FACTS = ("content", "category"), ("agent_id", "user_id", "memory_type", "source")
 
 
 async def cleared(rows: Sequence[Stored], door: Door, dimension: int, now: datetime) -> list[Stored]:
@@ -35,11 +35,14 @@ async def _cleared(row: Stored, door: Door, dimension: int, now: datetime) -> St
     if row.vector is not None and len(row.vector) != dimension:
         raise wrong_dimension(dimension, len(row.vector))
     said = [sendable(getattr(row, name)) for name in _TEXTS]
-    metadata = _checked(row.metadata)
+    said += [sendable(getattr(row.facts, name)) for name in _FACTS]
+    metadata = _checked(row.facts.metadata)
     file = None if row.file is None else row.file.decode("utf-8", "replace")
     *clean, clean_metadata, clean_file = await door.cleared([*said, metadata, file or ""])
-    changes: dict[str, Any] = dict(zip(_TEXTS, clean, strict=True))
-    changes["metadata"] = _decoded(clean_metadata)
+    changes: dict[str, Any] = dict(zip(_TEXTS, clean[: len(_TEXTS)], strict=True))
+    facts: dict[str, Any] = dict(zip(_FACTS, clean[len(_TEXTS) :], strict=True))
+    facts["metadata"] = _decoded(clean_metadata)
+    changes["facts"] = msgspec.structs.replace(row.facts, **facts)
     if clean_file != (file or ""):
         changes["file"] = None
     if changes["content"] != row.content:
@@ -71,4 +74,4 @@ def _decoded(metadata: str) -> dict[str, Any]:
 
 def texts(rows: Sequence[Stored]) -> list[str]:
     """What of rows is counted as text that left."""
-    return [getattr(row, name) for row in rows for name in ("content", "source") if getattr(row, name)]
+    return [text for row in rows for text in (row.content, row.facts.source) if text]

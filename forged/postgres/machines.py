@@ -63,7 +63,7 @@ class Machines:
             indexer=indexer,
             writer=writer,
             trust=trust,
-            details=state.details,
+            attributes=state.attributes,
             take_away=take_away,
         )
         self._roots: dict[Root, Replication] = {}

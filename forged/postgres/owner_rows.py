@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from forged.attributes import Facts
 from forged.counters import Departure
 from forged.errors import SharedError
 from forged.files import MAX_FILE_BYTES, parse
@@ -35,7 +36,7 @@ from forged.postgres.shared import Shared
 from forged.postgres.tables import TABLES
 from forged.postgres.values import Stored
 from forged.postgres.writing import lock_of, payload
-from forged.state import Detail, Mark
+from forged.state import Mark
 
 _ASK_S, _CHANGE_S = 10.0, 20.0
 _KINDS = ("chain", "version", "restored")
@@ -70,7 +71,7 @@ class OwnerRows:
         async with self._shared.connection(time.monotonic() + _CHANGE_S) as connection:
             found = await (await connection.execute(self._sql.fetch, values)).fetchall()
         return {
-            memory_id: Carried(bytes(data), Detail(memory_type, round(importance, 6), metadata, agent_id))
+            memory_id: Carried(bytes(data), Facts(memory_type, round(importance, 6), metadata, agent_id))
             for memory_id, data, memory_type, importance, metadata, agent_id in found
         }
 
@@ -162,18 +163,15 @@ class OwnerRows:
         await connection.execute(statements.NOTIFY, {"payload": told})
 
     def _row(self, memory_id: str, change: FileChange) -> Stored:
-        data, detail = change.carried.data, change.carried.detail
+        data, facts, is_agents = change.carried.data, change.carried.facts, self._scope is Scope.AGENT
         memory = parse(data, self._scope, memory_id)
         return Stored(
             scope=self._scope,
             owner=self._owner,
             id=memory_id,
             content=memory.content,
-            agent_id=self._owner if self._scope is Scope.AGENT else detail.agent_id,
-            memory_type=detail.memory_type,
+            facts=msgspec.structs.replace(facts, agent_id=self._owner) if is_agents else facts,
             category=memory.category,
-            importance=detail.importance,
-            metadata=detail.metadata,
             created_at=_time(memory.created_at),
             updated_at=_time(memory.updated_at or memory.created_at),
             version=memory.version,

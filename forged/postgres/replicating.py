@@ -15,9 +15,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from forged.attributes import UNKNOWN, Facts
 from forged.errors import MemoryFormatError
 from forged.postgres.merging import FileVersion, Held, MergePlan, planned, settled
-from forged.state import Detail, Mark, Replicas
+from forged.state import Mark, Replicas
 
 # So many files travel together, of at most 256 KiB each.
 AT_ONCE = 100
@@ -28,7 +29,7 @@ class Carried(msgspec.Struct, frozen=True):
     """The bytes of a file, and what is known of it beside them."""
 
     data: bytes
-    detail: Detail = Detail()
+    facts: Facts = UNKNOWN
 
 
 class FileChange(msgspec.Struct, frozen=True):
@@ -193,8 +194,8 @@ class Replication:
             self._refused[memory_id] = self._there[memory_id].sha256
             return
         if end.beside_id:
-            await self._folder.write({end.beside_id: Carried(end.beside, ours.detail)})
-        kept = await self._folder.rewrite(memory_id, Carried(end.data, ours.detail), here[memory_id].sha256)
+            await self._folder.write({end.beside_id: Carried(end.beside, ours.facts)})
+        kept = await self._folder.rewrite(memory_id, Carried(end.data, ours.facts), here[memory_id].sha256)
         await self._met(kept.ids)  # so that what is here now counts as changed since
 
     async def _push(self, ids: Sequence[str], here: Held) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from forged.attributes import UNCHANGED, Facts, FactsPatch, patch_of
 from forged.errors import StoreError
 from forged.files import MemoryStore, Root, Snapshot, parse
 from forged.map import link
@@ -18,7 +19,7 @@ from forged.maps import Indexer, RootIndex
 from forged.memory import Memory
 from forged.postgres.merging import PORTABLE_ID, FileVersion, Held, problem_with, version_of
 from forged.postgres.replicating import Carried, PushResult
-from forged.state import Detail, Details, Rewrite, Said, problem_of
+from forged.state import Attributes, Rewrite
 from forged.trust import TrustRegistry
 from forged.writing import Draft, Writer, Written
 
@@ -36,14 +37,14 @@ class RootFiles:
         indexer: Indexer,
         writer: Writer,
         trust: TrustRegistry,
-        details: Details,
+        attributes: Attributes,
         take_away: TakeAway,
     ) -> None:
         self._root = root
         self._indexer = indexer
         self._writer = writer
         self._trust = trust
-        self._details = details
+        self._attributes = attributes
         self._take_away = take_away
         self._held: dict[str, FileVersion] = {}
         self._paths: dict[str, str] = {}
@@ -70,7 +71,9 @@ class RootFiles:
     async def read(self, ids: Sequence[str]) -> Mapping[str, Carried]:
         wanted = {each: (self._paths[each], self._held[each].sha256) for each in ids if each in self._held}
         found = await asyncio.to_thread(_read, MemoryStore(self._root), wanted)
-        return {each: Carried(data, self._details.of(self._root.top, each)) for each, data in found.items()}
+        return {
+            each: Carried(data, self._attributes.of(self._root.top, each)) for each, data in found.items()
+        }
 
     async def write(self, files: Mapping[str, Carried]) -> PushResult:
         odd = self._odd(files)
@@ -106,7 +109,7 @@ class RootFiles:
 
     def _draft(self, memory_id: str, carried: Carried) -> Draft:
         memory = parse(carried.data, self._root.scope, memory_id)
-        said = _said(carried.detail, self._root.scope)
+        said = _patch(carried.facts, self._root.scope)
         return Draft(memory, verbatim=True, data=carried.data, name=f"{memory_id}.md", said=said)
 
 
@@ -122,7 +125,7 @@ def _read(store: MemoryStore, wanted: Mapping[str, tuple[str, str]]) -> dict[str
     return found
 
 
-def _said(detail: Detail, scope: str) -> Said:
-    """Details from elsewhere; none of them if one is not what a person could have said."""
-    said = Said(detail.memory_type, detail.importance, dict(detail.metadata), detail.agent_id, detail.user_id)
-    return Said() if problem_of(said, scope) else said
+def _patch(facts: Facts, scope: str) -> FactsPatch:
+    """Attributes from elsewhere; none of them if one is not what a person could have said."""
+    patch = patch_of(facts)
+    return UNCHANGED if patch.problem(scope) else patch

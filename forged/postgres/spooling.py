@@ -9,6 +9,7 @@ from itertools import groupby
 import msgspec
 import numpy as np
 
+from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
 from forged.postgres.writing import Burial, Owner
@@ -42,7 +43,8 @@ def row_of(write: Write) -> Stored:
     fields = msgspec.msgpack.decode(write.row)
     vector = fields["vector"]
     fields["vector"] = None if vector is None else np.frombuffer(vector, "<f4").astype(np.float32)
-    return Stored(**fields | {"scope": Scope(fields["scope"])})
+    facts = msgspec.convert(fields["facts"], Facts)
+    return Stored(**fields | {"scope": Scope(fields["scope"]), "facts": facts})
 
 
 def burial_of(writes: Sequence[Write]) -> Burial:

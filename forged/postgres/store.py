@@ -74,25 +74,13 @@ class SharedStore:
         found = await self._shared.reached(
             self._owners, question.message, self._filters, self._deadline, least=self._least, tops=self._tops
         )
-        asked = [each for each in found if is_asked_for(each.row, self._filters, self._least)]
+        asked = [each for each in found if is_asked_for(each.row.facts, self._filters, self._least)]
         near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
         return [self._led_to(each) for each in asked if each.hops or each.row.id in near]
 
     def attributes(self, found: Ranked) -> Facts | None:
         row = self._row(found)
-        if row is None:
-            return None
-        return Facts(
-            memory_type=row.memory_type,
-            importance=row.importance,
-            access_count=row.access_count,
-            last_accessed=_time(row.last_accessed),
-            expires_at=_time(row.expires_at),
-            metadata=row.metadata,
-            agent_id=row.agent_id,
-            user_id=row.user_id,
-            source=row.source,
-        )
+        return None if row is None else row.facts
 
     def use(self, found: Iterable[Ranked]) -> None:
         self._shared.hit([row for row in map(self._row, found) if row is not None])
@@ -125,7 +113,7 @@ def _memory(row: Stored) -> Memory:
         session_id=row.owner if row.scope == Scope.SESSION else "",
         trigger=Trigger.EXPLICIT,
         supersedes=row.supersedes or None,
-        piece=Piece(row.document_id, row.chunk_index, 0, row.source) if is_piece else None,
+        piece=Piece(row.document_id, row.chunk_index, 0, row.facts.source) if is_piece else None,
     )
 
 

@@ -6,18 +6,21 @@ Whatever is said of a table in SQL is put together of this in `statements.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import numpy as np
 from psycopg.types.json import Jsonb
 
+from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres.values import Stored
 
 # Columns that have other names in a `Stored`, and those in which nothing is NULL and not "".
 _FIELDS = {"embedding": "vector", "importance_score": "importance"}
 _NULLABLE = frozenset({"user_id", "supersedes"})
+_FACTS = frozenset(Facts.__struct_fields__)
 # How a parameter is meant, where it could be something else.
 _TYPES = {
     "embedding": "vector",
@@ -65,9 +68,12 @@ class ScopeTable(msgspec.Struct, frozen=True):
         return {column: self._value(row, column) for column in self.columns}
 
     def _value(self, row: Stored, column: str) -> object:
-        value = getattr(row, self._field(column))
+        field = self._field(column)
+        value = getattr(row.facts if field in _FACTS else row, field)
         if column == "metadata":
             return Jsonb(value)
+        if column == "expires_at":
+            return datetime.fromisoformat(value) if value else None
         return None if column in _NULLABLE and column != self.owner and value == "" else value
 
     def stored(self, found: Sequence[Any], columns: Sequence[str]) -> Stored:
@@ -76,10 +82,19 @@ class ScopeTable(msgspec.Struct, frozen=True):
         fields = {self._field(column): value for column, value in pairs if value is not None}
         if (vector := fields.get("vector")) is not None:
             fields["vector"] = np.asarray(vector.to_numpy(), np.float32)
-        return Stored(**{"scope": self.scope, "owner": ""} | fields)
+        facts = {name: _as_text(fields.pop(name)) for name in _FACTS & fields.keys()}
+        given: dict[str, Any] = {"scope": self.scope, "owner": ""} | fields
+        return Stored(**given, facts=Facts(**facts))
 
     def _field(self, column: str) -> str:
         return "owner" if column == self.owner else _FIELDS.get(column, column)
+
+
+def _as_text(value: Any) -> Any:
+    """A time as the attributes have it; all else as it is."""
+    if not isinstance(value, datetime):
+        return value
+    return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 TABLES: Mapping[Scope, ScopeTable] = {

@@ -6,12 +6,12 @@ import getpass
 import importlib.util
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.attributes import UNKNOWN, Facts
 from forged.config import Config, install_command, resolve_key
 from forged.errors import ConfigError, SharedError
 from forged.memory import Scope
@@ -59,26 +59,18 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     owner: str
     id: str
     content: str
-    agent_id: str = ""
-    user_id: str = ""
+    facts: Facts = UNKNOWN
     vector: Vector | None = None
-    memory_type: str = ""
     category: str = ""
-    importance: float = 1.0
-    metadata: Mapping[str, Any] = {}
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    expires_at: datetime | None = None
     version: int = 1
     supersedes: str = ""
     is_head: bool = True
-    source: str = ""
     document_id: str = ""
     chunk_index: int = 0
     file: bytes | None = None
     file_sha256: str = ""
-    access_count: int = 0
-    last_accessed: datetime | None = None
     distance: float | None = None
 
 

@@ -11,36 +11,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from forged import memory
+from forged.attributes import Facts
 from forged.memory import Memory, Scope, Trigger
 
 MOST_BYTES = 64 << 20
 # What a row takes beside its text: the values around it, and a vector.
 _BESIDE = 4096
-_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
-class SessionMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of a session. `memory.session_id` is the session, `agent_id` who wrote it.
+class SessionMemory(msgspec.Struct, frozen=True):
+    """One memory of a session, `memory.session_id`. `created` is in seconds since 1970.
 
-    Without a `user_id` nobody has said who the session is with. `created` is in seconds since 1970, and
     `tops` are the roots that the session saw: where one of them is paused, its text leaves for no model.
     """
 
     memory: Memory
-    agent_id: str
+    facts: Facts
     created: float
-    user_id: str = ""
-    memory_type: str = ""
-    importance: float = 1.0
-    metadata: Mapping[str, Any] = _NO_METADATA
-    source: str = ""
     tops: tuple[str, ...] = ()
 
     @property
@@ -69,19 +61,11 @@ def in_session(content: str, session_id: str, now: float, *, category: str = "",
     )
 
 
-class Use(msgspec.Struct, frozen=True):
-    """How often a memory was recalled, and when for the last time, in seconds since 1970; 0 for never."""
-
-    count: int = 0
-    last: float = 0.0
-
-
 class _Session:
     """The rows of one session, the oldest first. `moment` is another number whenever they are others."""
 
     def __init__(self) -> None:
         self.rows: OrderedDict[str, SessionMemory] = OrderedDict()
-        self.uses: dict[str, Use] = {}
         self.moment = 0
 
 
@@ -111,16 +95,17 @@ class SessionMemories:
         self._moments = 0
 
     def add(self, row: SessionMemory) -> SessionMemory:
-        """Put a memory into its session; returns the one that says the same already, if there is one.
+        """Put a memory into its session; returns it, or the one that says the same already.
 
-        One of an id that is there takes its place.
+        Its time to live is counted from when it was made. One of an id that is there takes its place.
         """
         for known in self.of(row.session_id):
-            if known.memory.content == row.memory.content and known.agent_id == row.agent_id:
+            if known.memory.content == row.memory.content and known.facts.agent_id == row.facts.agent_id:
                 return known
         if (there := self._session_of.get(row.id)) is not None:
             self._drop(self._sessions[there], row.id)
             self._leave(there, self._sessions[there])
+        row = _with(row, expires_at=memory.utc(row.created + self.ttl_s))
         session = self._sessions.setdefault(row.session_id, _Session())
         self._sessions.move_to_end(row.session_id)
         session.rows[row.id], self._session_of[row.id] = row, row.session_id
@@ -146,10 +131,6 @@ class SessionMemories:
         self._expire(session_id, session)
         return session.moment if session.rows else 0
 
-    def expires(self, row: SessionMemory) -> float:
-        """When a memory goes at the latest, in seconds since 1970."""
-        return row.created + self.ttl_s
-
     def all(self) -> Iterator[SessionMemory]:
         """What all sessions remember now."""
         for session_id in list(self._sessions):
@@ -164,13 +145,8 @@ class SessionMemories:
     def use(self, memory_id: str) -> None:
         """Count that a memory was recalled."""
         if (row := self.find(memory_id)) is not None:
-            uses = self._sessions[row.session_id].uses
-            uses[memory_id] = Use(uses.get(memory_id, Use()).count + 1, self.clock())
-
-    def used(self, memory_id: str) -> Use:
-        """How often it was recalled."""
-        row = self.find(memory_id)
-        return Use() if row is None else self._sessions[row.session_id].uses.get(memory_id, Use())
+            counts = {"access_count": row.facts.access_count + 1, "last_accessed": memory.utc(self.clock())}
+            self._sessions[row.session_id].rows[memory_id] = _with(row, **counts)
 
     def remove(self, memory_id: str) -> SessionMemory | None:
         """Take one memory away; returns it if it was there."""
@@ -233,7 +209,6 @@ class SessionMemories:
 
     def _drop(self, session: _Session, memory_id: str, *, early: bool = False) -> None:
         self._bytes -= _size(session.rows.pop(memory_id))
-        session.uses.pop(memory_id, None)
         del self._session_of[memory_id]
         self.dropped += early
         self._changed(session)
@@ -247,5 +222,9 @@ class SessionMemories:
         session.moment = self._moments
 
 
+def _with(row: SessionMemory, **facts: object) -> SessionMemory:
+    return msgspec.structs.replace(row, facts=msgspec.structs.replace(row.facts, **facts))
+
+
 def _size(row: SessionMemory) -> int:
-    return len(row.memory.content.encode("utf-8", "surrogatepass")) + len(str(row.metadata)) + _BESIDE
+    return len(row.memory.content.encode("utf-8", "surrogatepass")) + len(str(row.facts.metadata)) + _BESIDE

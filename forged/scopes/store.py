@@ -34,7 +34,7 @@ from forged.errors import WorkspaceError
 from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_of_agent
 from forged.map import VectorMap
 from forged.maps import Indexer, RootIndex
-from forged.memory import Scope, utc
+from forged.memory import Scope
 from forged.scopes.session_memories import SessionMemories
 from forged.scopes.session_views import SessionViews, root_of_session
 from forged.scopes.values import Question, Ranked, Rows, View, nobody
@@ -132,16 +132,8 @@ class FileStore:
     def attributes(self, found: Ranked) -> Facts | None:
         if self._state is None or all(root.top != found.root for root in self.roots):
             return None
-        detail, access = self._state.details.of(*found.key), self._state.accesses.of(*found.key)
-        return Facts(
-            memory_type=detail.memory_type,
-            importance=detail.importance,
-            access_count=access.count,
-            last_accessed=utc(access.last / 1000) if access.last else "",
-            metadata=detail.metadata,
-            agent_id=self.owner or detail.agent_id,
-            user_id=detail.user_id,
-        )
+        facts = self._state.facts(*found.key)
+        return msgspec.structs.replace(facts, agent_id=self.owner) if self.owner else facts
 
     def use(self, found: Iterable[Ranked]) -> None:
         if self._state is not None:
@@ -210,20 +202,7 @@ class SessionStore:
 def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
     """What is known of a session's memory beside its text."""
     row = memories.find(memory_id)
-    if row is None:  # it has expired while it was looked for
-        return Facts(importance=0.0)
-    known = memories.used(memory_id)
-    return Facts(
-        memory_type=row.memory_type,
-        importance=row.importance,
-        access_count=known.count,
-        last_accessed=utc(known.last) if known.last else "",
-        expires_at=utc(memories.expires(row)),
-        metadata=row.metadata,
-        agent_id=row.agent_id,
-        user_id=row.user_id,
-        source=row.source,
-    )
+    return Facts(importance=0.0) if row is None else row.facts  # it expired while it was looked for
 
 
 class Workplace(msgspec.Struct, frozen=True, eq=False):

@@ -7,10 +7,11 @@ nothing in a repository replaces, hides or relates what is the user's. Nothing h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from forged.attributes import Facts
 from forged.map import Baseline, VectorMap
 from forged.memory import Memory, Scope
 from forged.models import Vectors
@@ -221,17 +222,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     unread: bool = False
 
 
-class Known(Protocol):
-    """What filters look at of a memory."""
-
-    @property
-    def importance(self) -> float: ...
-
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-
-def is_asked_for(facts: Known, filters: Mapping[str, Any], least_importance: float) -> bool:
+def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
     """Whether a memory has every one of these values in its metadata, and is important enough."""
     if facts.importance < least_importance:
         return False

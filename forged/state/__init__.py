@@ -2,7 +2,7 @@
 
     State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
               requests                        what a request came to, by its key
-              details  accesses               what is known of a memory beside its file
+              attributes  accesses            what is known of a memory beside its file
                       event_rows  tables              rows, each with a checksum
                       database                        the file, its thread, its transactions
               damage  daily_copy  takeover            what is done before the file is used
@@ -18,17 +18,9 @@ from forged import door
 from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
+    from forged.state.attributes import Attributes, NewFacts
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
-    from forged.state.details import (
-        UNSAID,
-        Detail,
-        Detailing,
-        Details,
-        Said,
-        metadata_problem,
-        problem_of,
-    )
     from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
     from forged.state.heard import DIGEST_BYTES, Watermark
@@ -50,16 +42,13 @@ __all__ = [
     "DIGEST_BYTES",
     "MOST_LEARNED",
     "NEVER_MET",
-    "UNSAID",
+    "Attributes",
     "Became",
     "Begun",
     "Change",
     "CutCount",
     "CutEvent",
     "DeadEvent",
-    "Detail",
-    "Detailing",
-    "Details",
     "Document",
     "Entry",
     "Event",
@@ -77,6 +66,7 @@ __all__ = [
     "Known",
     "Looked",
     "Mark",
+    "NewFacts",
     "OwnFile",
     "Part",
     "Place",
@@ -90,7 +80,6 @@ __all__ = [
     "RootIds",
     "RootLook",
     "RootRecord",
-    "Said",
     "State",
     "ToReview",
     "Told",
@@ -100,16 +89,14 @@ __all__ = [
     "WriteKind",
     "cut",
     "is_newer",
-    "metadata_problem",
     "new_event_id",
-    "problem_of",
 ]
 
 __getattr__ = door(
     __name__,
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),
-    details=("UNSAID", "Detail", "Detailing", "Details", "Said", "metadata_problem", "problem_of"),
+    attributes=("Attributes", "NewFacts"),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
     heard=("DIGEST_BYTES", "Watermark"),

@@ -12,11 +12,11 @@ from typing import Literal
 
 import msgspec
 
+from forged.attributes import UNCHANGED, FactsPatch
 from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import Memory, time_ns, utc_now
-from forged.state.details import UNSAID, Said
 from forged_client.protocol import CaptureKind
 
 Kind = Literal[CaptureKind, "learned"]
@@ -100,8 +100,8 @@ class Document(msgspec.Struct, frozen=True):
 
     `why` it was taken up: request, rule, head, model. One that `waits` is not written until a person says so:
     the sentence says why, `beside` is what was pasted next to it, and `agent` whose session it was. One of a
-    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` is
-    what is known of it beside its file. `identity` is which folder the root was.
+    past session was `learned_at` a time (Unix seconds): the memory's own are of when it was said. `said` are
+    its attributes. `identity` is which folder the root was.
     """
 
     root: Root
@@ -111,7 +111,7 @@ class Document(msgspec.Struct, frozen=True):
     beside: str = ""
     agent: str = ""
     learned_at: float = 0.0
-    said: Said = UNSAID
+    said: FactsPatch = UNCHANGED
     identity: str = ""
 
 

@@ -16,10 +16,11 @@ from itertools import chain
 
 import msgspec
 
+from forged.attributes import UNKNOWN, Facts
 from forged.state.absences import Absences
 from forged.state.accesses import Access, Accesses
+from forged.state.attributes import Attributes
 from forged.state.database import Database
-from forged.state.details import Detail, Details
 from forged.state.injections import Injections
 from forged.state.judged import Judged
 from forged.state.outbox import Outbox
@@ -36,7 +37,7 @@ _MOST_ROOTS = 1 << 14
 class Returnable(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of one memory that the trash holds; `sessions` is how many searched for it."""
 
-    detail: Detail = Detail()
+    facts: Facts = UNKNOWN
     access: Access = Access()
     sessions: int = 0
 
@@ -78,7 +79,7 @@ class Removal:
         self,
         database: Database,
         *,
-        details: Details,
+        attributes: Attributes,
         accesses: Accesses,
         told: Told,
         injections: Injections,
@@ -88,9 +89,10 @@ class Removal:
         trust: TrustRecords,
         absences: Absences,
     ) -> None:
-        self._details, self._accesses, self._told, self._injections = details, accesses, told, injections
-        self._judged, self._to_review, self._outbox, self._trust = judged, to_review, outbox, trust
-        self._database, self._absences = database, absences
+        self._attributes, self._accesses, self._absences = attributes, accesses, absences
+        self._told, self._injections, self._judged = told, injections, judged
+        self._to_review, self._outbox, self._trust = to_review, outbox, trust
+        self._database = database
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
         self._seen: dict[str, set[str]] = {}
 
@@ -106,16 +108,16 @@ class Removal:
 
     def trashed(self, top: str, ids: Collection[str]) -> dict[str, Returnable]:
         """Return the rows of memories by id, for the trash to hold; `forgotten` erases them then."""
-        details, accesses = self._details.trashed(top, ids), self._accesses.trashed(top, ids)
+        facts, accesses = self._attributes.trashed(top, ids), self._accesses.trashed(top, ids)
         uses = self._told.uses.trashed(top, ids)
         return {
-            each: Returnable(details.get(each, Detail()), accesses.get(each, Access()), uses.get(each, 0))
+            each: Returnable(facts.get(each, UNKNOWN), accesses.get(each, Access()), uses.get(each, 0))
             for each in ids
         }
 
     async def returned(self, top: str, rows: Mapping[str, Returnable]) -> None:
         """Give rows back that the trash held, by id."""
-        await self._details.put(top, {each: row.detail for each, row in rows.items()})
+        await self._attributes.put(top, {each: row.facts for each, row in rows.items()})
         found = {each: row.access for each, row in rows.items() if row.access.count}
         uses = {each: row.sessions for each, row in rows.items() if row.sessions}
         await self._database.commit(
@@ -127,7 +129,7 @@ class Removal:
     async def moved(self, root: RootIds, ids: Collection[str], became: Became) -> None:
         """Give the rows of a chain, the oldest first, to the memory that it became.
 
-        Its details went with its text, as its scope may have no such type.
+        Its attributes went with its text, as its scope may have no such type.
         """
         await self._injections.moved(root.top, ids, became.top, became.id, became.version)
         await self._told.moved(root.top, ids, became.top, became.id, became.version)
@@ -139,7 +141,7 @@ class Removal:
         await self._rest_forgotten(root, ids)
 
     async def _rest_forgotten(self, root: RootIds, ids: Collection[str]) -> None:
-        await self._details.forget(root.top, ids)
+        await self._attributes.forget(root.top, ids)
         await self._outbox.forget(ids)
         await self._to_review.forget(root.top, ids)
         await self._trust.disown(root.identities, ids)
@@ -153,7 +155,7 @@ class Removal:
         What is on record of files alone is under the root's identity: `known_as` has these.
         """
         found: dict[str, set[str]] = {each.top: set() for each in self._trust.roots()}
-        for key in chain(self._details, self._accesses, self._told.uses, self._absences):
+        for key in chain(self._attributes, self._accesses, self._told.uses, self._absences):
             top, _, memory_id = key.rpartition("\n")
             found.setdefault(top, set()).add(memory_id)
         for top, memory_id in chain(self._told.memories(), self._injections.memories()):

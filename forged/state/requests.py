@@ -1,7 +1,7 @@
 """What requests to write came to, so that one that is sent again is not done again.
 
 A request has a key that its client made. Before a file gets its name, one transaction puts on record that it
-is ours, what its details are and which key it is for; a kill after that leaves rows without a file, which
+is ours, what its attributes are and which key it is for; a kill after that leaves rows without a file, which
 the request's next attempt completes. Rows of requests are kept for a day. What is forgotten leaves its key
 alone: a late repetition must not bring it back.
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.errors import StoreError
+from forged.state.attributes import Attributes, NewFacts
 from forged.state.database import Change, Database
-from forged.state.details import Detailing, Details
 from forged.state.tables import Table
 from forged.state.trust import OwnFile, TrustRecords
 
@@ -47,7 +47,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """One write that is about to happen: the file, its details and the request of it, if there are such.
+    """One write that is about to happen: the file, its attributes and the request of it, if there are such.
 
     `identity` is that of the root. A row that the key has already is returned and nothing put, unless it is
     to be `again`.
@@ -58,7 +58,7 @@ class Begun(msgspec.Struct, frozen=True):
     key: str = ""
     known: Known | None = None
     again: bool = False
-    detailing: Detailing | None = None
+    facts: NewFacts | None = None
 
 
 _Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
@@ -71,14 +71,14 @@ class Requests:
         self,
         database: Database,
         trust: TrustRecords,
-        details: Details,
+        attributes: Attributes,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`clock` gives Unix seconds."""
         self._database = database
         self._table = Table(database, "requests", Known)
         self._trust = trust
-        self._details = details
+        self._attributes = attributes
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
@@ -148,10 +148,10 @@ class Requests:
             if row is None
         ]
         files = ((write.identity, write.file) for write in fresh if write.file is not None)
-        detailings = [write.detailing for write in fresh if write.detailing is not None]
+        facts = [write.facts for write in fresh if write.facts is not None]
         self._changes = (
             self._trust.own_files.wrote(files),
-            self._details.following(detailings, connection),
+            self._attributes.following(facts, connection),
         )
         for change in self._changes:
             change.write(connection)

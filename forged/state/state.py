@@ -16,14 +16,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from forged.attributes import Facts
 from forged.errors import StoreError
 from forged.files import atomic
+from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.absences import Absences
 from forged.state.accesses import Accesses
 from forged.state.agents import Agents
+from forged.state.attributes import Attributes
 from forged.state.database import Database, explained
-from forged.state.details import Details
 from forged.state.events import Events
 from forged.state.excludes import Excludes
 from forged.state.foreign import PAGE, foreign
@@ -79,8 +83,8 @@ class State:
         self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
         self.outbound = Outbound(self._database)
         self.intents = Intents(self._database)
-        self.details = Details(self._database)
-        self.requests = Requests(self._database, self.trust, self.details)
+        self.attributes = Attributes(self._database)
+        self.requests = Requests(self._database, self.trust, self.attributes)
         self.receipts = Receipts(self._database)
         self.heard = Heard(self._database)
         self.parts = Parts(self._database)
@@ -97,7 +101,7 @@ class State:
         self.excludes = Excludes(self._database)
         self.removal = Removal(
             self._database,
-            details=self.details,
+            attributes=self.attributes,
             accesses=self.accesses,
             told=self.told,
             injections=self.injections,
@@ -106,6 +110,15 @@ class State:
             outbox=self.outbox,
             trust=self.trust,
             absences=self.absences,
+        )
+
+    def facts(self, root: str, memory_id: str) -> Facts:
+        """Return the attributes of a memory in a file, with its counts."""
+        access = self.accesses.of(root, memory_id)
+        return msgspec.structs.replace(
+            self.attributes.of(root, memory_id),
+            access_count=access.count,
+            last_accessed=utc(access.last / 1000) if access.last else "",
         )
 
     # --- life -----------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ import hashlib
 
 import msgspec
 
+from forged.attributes import UNCHANGED
 from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import MemoryStore
 from forged.memory import Memory
-from forged.state import UNSAID, Begun, Detailing, Known
+from forged.state import Begun, Known, NewFacts
 from forged.text.same_text import normalised
 from forged.trust import TrustRegistry, own_bytes
 from forged.writing.ledger import Ledger
@@ -84,7 +85,7 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: TrustRegistry) -
         return None
     if not memory.supersedes:
         return ledger.same(memory.content)
-    base = ledger.find(memory.supersedes) if draft.said == UNSAID else None
+    base = ledger.find(memory.supersedes) if draft.said == UNCHANGED else None
     return base if base is not None and _changes_nothing(memory, base) else None
 
 
@@ -104,14 +105,14 @@ def written(memory: Memory, named: str, path: str, *, existed: bool) -> Written:
 
 def begun(plan: Plan, identity: str, top: str) -> Begun:
     """What has to be on record before the plan is carried out."""
-    key, file, detailing = plan.draft.key, None, None
+    key, file, facts = plan.draft.key, None, None
     if plan.data:
         file = own_bytes(plan.data, plan.memory, insisted=plan.draft.insisted)
-        detailing = Detailing(top, plan.memory.id, plan.memory.supersedes or "", plan.draft.said)
+        facts = NewFacts(top, plan.memory.id, plan.memory.supersedes or "", plan.draft.said)
     known = None
     if key and not isinstance(plan.answer, StoreError):
         known = Known(digest_of(plan.draft, top), plan.memory.id, existed=plan.answer is not None)
-    return Begun(identity, file, key, known, again=plan.is_settled, detailing=detailing)
+    return Begun(identity, file, key, known, again=plan.is_settled, facts=facts)
 
 
 def digest_of(draft: Draft, top: str) -> str:

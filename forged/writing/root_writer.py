@@ -17,9 +17,10 @@ from concurrent.futures import Executor
 
 import msgspec
 
+from forged.attributes import UNCHANGED
 from forged.errors import Conflict, NoLongerWanted, StoreError
 from forged.files import MemoryStore, Root, Snapshot
-from forged.state import UNSAID, Known, Requests
+from forged.state import Known, Requests
 from forged.trust import TrustRegistry
 from forged.writing.ledger import Ledger
 from forged.writing.new_files import NewFiles
@@ -102,7 +103,7 @@ class RootWriter:
             return recording.result()
         except StoreError as error:
             # Every file in the user's own directory counts, on record or not; details are nowhere else.
-            if not self._root.is_own or any(plan.draft.said != UNSAID for plan in plans):
+            if not self._root.is_own or any(plan.draft.said != UNCHANGED for plan in plans):
                 return error
             logger.warning("origin not written down error=%s", error)
             return [None] * len(plans)

@@ -7,9 +7,10 @@ from typing import Protocol
 
 import msgspec
 
+from forged.attributes import UNCHANGED, FactsPatch
 from forged.files import Root
 from forged.memory import Memory
-from forged.state import UNSAID, Intent, Said
+from forged.state import Intent
 
 
 def _nobody_minds(_: Memory) -> bool:
@@ -28,7 +29,7 @@ class Draft(msgspec.Struct, frozen=True):
     again: write it although the same text is there: a version that differs in something else.
     verbatim: version and link stay as they are: what is put back as it was.
     data, name: the bytes of the file and its name, where it is to be a copy of another one; `verbatim` then.
-    said: what is known of it beside its file, but for what the version before it says already.
+    said: change of its attributes against those of the version before it.
     unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
     """
 
@@ -41,7 +42,7 @@ class Draft(msgspec.Struct, frozen=True):
     data: bytes = b""
     name: str = ""
     unwanted: Callable[[Memory], bool] = _nobody_minds
-    said: Said = UNSAID
+    said: FactsPatch = UNCHANGED
 
 
 class Written(msgspec.Struct, frozen=True):

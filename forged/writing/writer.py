@@ -15,12 +15,13 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
+from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
 from forged.files import MemoryStore, Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.state import UNSAID, Intents, Requests, Rewrite, Said
+from forged.state import Intents, Requests, Rewrite
 from forged.trust import TrustRegistry
 from forged.writing.new_files import PARTS
 from forged.writing.removing import Back, Removing, Taking
@@ -67,7 +68,7 @@ class Writer:
         insisted: bool = False,
         key: str = "",
         base: str = "",
-        said: Said = UNSAID,
+        said: FactsPatch = UNCHANGED,
     ) -> Written:
         """Write one memory, as `add_all` does.
 

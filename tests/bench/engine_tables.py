@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 from stores import DIMENSION, LIMITS, Asked, Part
 from vectors import Vectors as Vector
 
+from forged.attributes import Facts
 from forged.memory import Scope
 from forged.postgres import searching
 from forged.postgres.connecting import EF_SEARCH, connect
@@ -39,6 +40,7 @@ _SERVER = {
     "checkpoint_timeout": "1h",
 }
 _NOW = datetime(2026, 11, 24, tzinfo=UTC)
+_EXPIRES = "2036-11-21T00:00:00Z"  # a daemon that is asked has a clock of its own
 _MODEL = EmbeddingModel("bench", DIMENSION)
 _LIMITS = {Scope(scope): most for scope, most in LIMITS.items()}
 _NONE: Mapping[str, Any] = {}
@@ -192,13 +194,11 @@ def _stored(part: Part, scope: Scope) -> Iterator[Stored]:
             scope=scope,
             owner=owner,
             id=name,
-            agent_id="bench",
             content=content,
             vector=vector,
-            metadata=metadata,
+            facts=Facts(metadata=metadata, agent_id="bench", expires_at=_EXPIRES),
             created_at=_NOW,
             updated_at=_NOW,
-            expires_at=_NOW + timedelta(days=3_650),  # a daemon that is asked has a clock of its own
             document_id=f"doc_{name[:-2]}",
         )
 

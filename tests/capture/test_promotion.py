@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.attributes import Facts
 from forged.capture.committer import Committer
 from forged.capture.deciding import Promotion
 from forged.capture.intake import response_of
@@ -33,11 +34,11 @@ class Promoting(Scene):
         self.committer = Committer(self.indexer, self.writer, state, promotion=promotion)
 
     def details_of(self, documents):
-        return [self.state.details.of(each.root.top, each.memory.id) for each in documents]
+        return [self.state.attributes.of(each.root.top, each.memory.id) for each in documents]
 
     def answers(self, text: str, session: str = "s1", agent: str = "") -> str:
         kept = in_session(response_of(text), session, self.sessions.clock())
-        row = SessionMemory(memory=kept, agent_id=agent, created=self.sessions.clock())
+        row = SessionMemory(kept, Facts(agent_id=agent), self.sessions.clock())
         return self.sessions.add(row).id
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from forged.attributes import Facts
 from forged.errors import ProviderError
-from forged.memory import Scope
+from forged.memory import Scope, utc
 from forged.models import Door
 from forged.postgres import Shared, Stored
 from forged.state import State
@@ -48,10 +49,18 @@ def row(scope: Scope, owner: str, name: str, **fields: Any) -> Stored:
         "updated_at": NOW,
     }
     if scope == Scope.SESSION:
-        given["expires_at"] = NOW + timedelta(minutes=60)
+        given["expires_at"] = text(NOW + timedelta(minutes=60))
     if scope == Scope.ORG:
         given["document_id"] = "doc_1"
-    return Stored(scope=scope, owner="" if scope == Scope.ORG else owner, id=f"mem_{name}", **given | fields)
+    given |= fields
+    facts = Facts(**{name: given.pop(name) for name in Facts.__struct_fields__ if name in given})
+    owner = "" if scope == Scope.ORG else owner
+    return Stored(scope=scope, owner=owner, id=f"mem_{name}", facts=facts, **given)
+
+
+def text(at: datetime) -> str:
+    """A time as attributes have it."""
+    return utc(at.timestamp())
 
 
 class Clock:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from forged.attributes import Facts
 from forged.files import render
 from forged.memory import Memory, Scope
 from forged.postgres.owner_rows import OwnerRows
 from forged.postgres.replicating import Carried, FileChange, PushResult
-from forged.state import Detail, Mark
+from forged.state import Mark
 from tests.postgres.machines import held
 from tests.postgres.rows import running
 from tests.support.postgres import Database
@@ -21,7 +22,7 @@ def change(memory_id: str, content: str = "text", expected: str = "", older: str
     data = render(
         Memory(memory_id, content, TIME, TIME, 1, "user", "user-facts", "s", "explicit", older or None)
     )
-    return FileChange(Carried(data, Detail("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
+    return FileChange(Carried(data, Facts("fact", 0.7, {"topic": "x"})), held(data, memory_id), expected)
 
 
 async def test_a_row_comes_back_as_the_file_it_was_with_what_is_known_beside_it(

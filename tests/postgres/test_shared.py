@@ -45,7 +45,7 @@ async def test_many_rows_are_copied_and_come_back_as_they_were(shared: Shared):
 
     one = (await shared.recall({Scope.USER: "ada"}, vector(1), {"n": 650}, deadline=soon()))[Scope.USER]
 
-    assert [(each.id, each.metadata, each.version, each.created_at) for each in one] == [
+    assert [(each.id, each.facts.metadata, each.version, each.created_at) for each in one] == [
         ("mem_0650", {"n": 650, "text": 'a "b"\n\tc'}, 651, NOW)
     ]
     assert len(await found(shared, Scope.USER, "ada")) == 700

@@ -20,6 +20,28 @@ CHANGED: dict[int, str] = {
 }
 
 
+# Fields of a memory's record, with the values at which the wire leaves them out now.
+LEFT_OUT: dict[str, Any] = {
+    "supersedes": None,
+    "related": [],
+    "is_head": True,
+    "origin": "",
+    "redacted": [],
+    "rivals": [],
+    "cues": [],
+    "evidence": [],
+    "stale": [],
+    "memory_type": "",
+    "importance": 1.0,
+    "metadata": {},
+    "agent_id": "",
+    "access_count": 0,
+    "last_accessed": "",
+    "entities": [],
+    "relations": [],
+}
+
+
 def request(kind: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A request of the story as it is asked now."""
     if kind == "relate":
@@ -32,6 +54,8 @@ def request(kind: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def reply(value: Any) -> Any:
     """A recorded reply under the names of now."""
+    if isinstance(value, dict) and {"id", "trigger", "is_head"} <= value.keys():
+        value = {name: each for name, each in value.items() if LEFT_OUT.get(name, ...) != each}
     if isinstance(value, dict):
         kept = {FIELDS.get(name, name): reply(each) for name, each in value.items() if name not in GONE}
         return {**kept, "type": TYPES.get(kept["type"], kept["type"])} if "type" in kept else kept

@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forged.attributes import Facts
 from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
     Begun,
-    Detail,
     Document,
     Given,
     HeardList,
@@ -108,7 +108,7 @@ async def filled(directory: Path) -> None:
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
         progress = Progress(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
-        await state.details.put("/srv/repo", {"mem_detailed7": Detail("fact")})
+        await state.attributes.put("/srv/repo", {"mem_detailed7": Facts("fact")})
         state.accesses.hit([("/srv/repo", "mem_accessed7")])
         await state.outbox.add([Write(kind="put", scope="org", owner="", id="mem_outbox7", row=b"a row")])
         await state.replicas.mark(("user", "ada"), ["mem_replica7"], "chain")
@@ -161,7 +161,7 @@ def a_byte_of(directory: Path, table: str) -> int:
         "agents": b"agent-of-a-hook",
         "injections": b"mem_injected7",
         "learned": b"a-learned-session",
-        "details": b"mem_detailed7",
+        "attributes": b"mem_detailed7",
         "accesses": b"mem_accessed7",
         "outbox": b"mem_outbox7",
         "replicas": b"mem_replica7",

@@ -59,7 +59,7 @@ async def test_a_row_and_its_own_file_are_one_transaction(tmp_path, monkeypatch)
 async def test_a_key_is_known_for_a_day(tmp_path):
     now = 1_000_000.0
     async with opened(tmp_path) as state:
-        requests = Requests(state._database, state.trust, state.details, clock=lambda: now)
+        requests = Requests(state._database, state.trust, state.attributes, clock=lambda: now)
         await put(requests, begun("a", "mem_1"))
         now += KEPT_S - 1
         assert await put(requests, begun("a", "mem_2")) == (Known("digest", "mem_1"),)

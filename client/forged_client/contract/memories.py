@@ -98,18 +98,34 @@ class Version(msgspec.Struct, frozen=True):
     first_line: str
 
 
-class MemoryRecord(msgspec.Struct, frozen=True):
-    """One memory with all its fields; times are RFC 3339 text as in the file.
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Attributes of a memory that are not in its file. Times are RFC 3339, "" where there is none.
+
+    `agent_id` is whose memory it is in scope agent, and elsewhere which agent wrote it, if that was told.
+    `access_count` is how often it was found, `last_accessed` when last. `source` is where it came from.
+    """
+
+    memory_type: str = ""
+    importance: float = 1.0
+    metadata: dict[str, Any] = {}
+    agent_id: str = ""
+    user_id: str = ""
+    access_count: int = 0
+    last_accessed: str = ""
+    expires_at: str = ""
+    source: str = ""
+
+
+class MemoryRecord(Facts, frozen=True, kw_only=True):
+    """One memory with its attributes; times are RFC 3339 text as in the file.
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
     versions that stand beside this one: neither replaces the other, as both were made elsewhere. `cues` are
     lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
-    PATH:FIRST-LAST; `stale` are those of them that changed or went since. `agent_id` is whose memory it is in
-    scope agent, and elsewhere which agent wrote it, if that was told. `access_count` is how often it was
-    found, `last_accessed` when last; neither is in the file, and nor are type, importance and metadata.
-    `entities` are names of what it speaks of, by its front matter and by its text, and `relations` how these
-    relate; a list has them only if it was asked for them.
+    PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names of what it
+    speaks of, by its front matter and by its text, and `relations` how these relate; a list has them only if
+    it was asked for them. On the wire fields at their defaults are left out.
     """
 
     id: str
@@ -131,12 +147,6 @@ class MemoryRecord(msgspec.Struct, frozen=True):
     cues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
-    memory_type: str = ""
-    importance: float = 1.0
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    agent_id: str = ""
-    access_count: int = 0
-    last_accessed: str = ""
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
 

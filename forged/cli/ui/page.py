@@ -15,6 +15,8 @@ from importlib import resources
 
 import msgspec
 
+from forged.cli.terminal import whole
+
 _FILES = resources.files("forged.cli.ui")
 SCRIPTS = ("text.js", "store.js", "list.js", "detail.js", "views.js", "page.js")
 _STYLE = "page.css"
@@ -35,7 +37,7 @@ def page(data: msgspec.Struct) -> str:
 
 def as_json(data: msgspec.Struct) -> str:
     """A value as JSON that may stand in HTML."""
-    return json.dumps(msgspec.to_builtins(data), separators=(",", ":")).translate(_ESCAPED)
+    return json.dumps(whole(data), separators=(",", ":")).translate(_ESCAPED)
 
 
 def _text(name: str) -> str:

@@ -14,9 +14,9 @@ import msgspec
 
 from forged import conversation
 from forged.capture import Submission
+from forged.daemon.handlers.attributes import full_record
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, fitting, token_of
-from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.memories import put_away
 from forged.daemon.handlers.naming import begun_by

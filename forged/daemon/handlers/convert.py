@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from forged import memory
+from forged.attributes import Facts
 from forged.daemon.handlers.refusals import InvalidRequest, insist
 from forged.entities import spoken_by
 from forged.files import Root
@@ -132,9 +133,10 @@ def _version(found: Memory) -> wire.Version:
     return wire.Version(found.id, found.version, found.created_at, found.first_line)
 
 
-def record(home: VectorMap, found: Memory) -> wire.MemoryRecord:
+def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
     """All but what it speaks of, which takes as long as the rest of many memories."""
     return wire.MemoryRecord(
+        **msgspec.structs.asdict(facts),
         id=found.id,
         scope=found.scope,
         category=found.category,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from forged import memory
+from forged.attributes import UNKNOWN
+from forged.daemon.handlers.attributes import patch_in
 from forged.daemon.handlers.context import Daemon
-from forged.daemon.handlers.details import said_of
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.files import MAX_FILE_BYTES
 from forged.memory import Scope
@@ -26,26 +26,18 @@ def remember_in_session(
 ) -> wire.Remembered:
     """Keep a text that may be kept; `noted` is what else is to be said about it."""
     _check(request, content)
-    said, memories = said_of(request, Scope.SESSION), daemon.session_memories
+    memories = daemon.session_memories
     kept = in_session(
         content, request.session_id, memories.clock(), category=request.category, origin=request.origin
     )
-    row = SessionMemory(
-        memory=kept,
-        agent_id=request.agent_id,
-        created=memories.clock(),
-        user_id=request.user_id,
-        importance=1.0 if said.importance is None else said.importance,
-        metadata=said.metadata,
-        tops=place.tops,
-    )
-    there = memories.add(row)
-    until = memory.utc(memories.expires(there))
+    facts = patch_in(request, Scope.SESSION).apply(UNKNOWN)
+    there = memories.add(SessionMemory(kept, facts, memories.clock(), place.tops))
+    until = there.facts.expires_at
     lost = f"in the daemon's memory until {until} at the latest, and lost if the daemon ends before"
     return wire.Remembered(
         memory_id=there.id,
         version=1,
-        existed=there is not row,
+        existed=there.id != kept.id,
         scope=Scope.SESSION,
         category=there.memory.category,
         reason="; ".join((*noted, lost)),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged import documents, memory
+from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem
 from forged.config import KnowledgeConfig
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.naming import look
@@ -30,7 +31,6 @@ from forged.files import AGENT_ID
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope, one_form
 from forged.scopes import Workplace
-from forged.state import Detail, Said, metadata_problem
 from forged.text.private import without_private
 from forged.text.redaction import shapes_in
 from forged.writing import Draft, Taking, Written
@@ -107,7 +107,7 @@ async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tu
     return wire.Ingested(fates=tuple(fates), root=index.root.top), generation
 
 
-def _said(request: wire.Ingest) -> Said:
+def _said(request: wire.Ingest) -> FactsPatch:
     """What is known of each piece beside its file. Raises InvalidRequest."""
     if request.agent_id and AGENT_ID.fullmatch(request.agent_id) is None:
         raise InvalidRequest(f"{request.agent_id[:80]!r} is no agent's id")
@@ -117,7 +117,7 @@ def _said(request: wire.Ingest) -> Said:
         raise InvalidRequest(
             f"the metadata holds what looks like a secret ({', '.join(found)}); leave it out"
         )
-    return Said(metadata=request.metadata, agent_id=request.agent_id)
+    return FactsPatch(metadata=request.metadata or None, agent_id=request.agent_id or None)
 
 
 async def _index(context: Context, place: Workplace, *, make: bool = False) -> RootIndex:
@@ -197,7 +197,7 @@ def _of(
 
 
 async def _written(
-    context: Context, index: RootIndex, made: _Made, said: Said
+    context: Context, index: RootIndex, made: _Made, said: FactsPatch
 ) -> tuple[wire.DocumentFate, int]:
     """Write what is missing, then take away what it replaces; and the generation that shows it."""
     drafts = [Draft(each, insisted=made.insisted, again=True, said=said) for each in made.missing]
@@ -222,7 +222,7 @@ async def take_files_away(daemon: Daemon, index: RootIndex, ids: Sequence[str]) 
     """
     gone = await daemon.writer.remove(index, tuple(ids), Taking(erase=True, why="document"))
     generation = index.mark()
-    is_known = any(daemon.state.details.of(index.root.top, each) != Detail() for each in ids)
+    is_known = any(daemon.state.attributes.of(index.root.top, each) != UNKNOWN for each in ids)
     try:
         await daemon.state.removal.forgotten(await daemon.trust.ids(index.root.top), ids)
         if is_known:
@@ -271,9 +271,9 @@ def _document_of(memory: Memory) -> str:
 def _records(
     context: Context, index: RootIndex, found: Mapping[str, Sequence[Memory]]
 ) -> list[wire.DocumentRecord]:
-    details = context.daemon.state.details
+    facts = context.daemon.state.attributes
     records = [
-        _record(document_id, some, details.of(index.root.top, some[0].id))
+        _record(document_id, some, facts.of(index.root.top, some[0].id))
         for document_id, some in found.items()
     ]
     return sorted(records, key=lambda each: (each.source, each.created_at))
@@ -304,7 +304,7 @@ def _with_shared(
     return sorted((*here, *there), key=lambda each: (each.source, each.created_at))
 
 
-def _record(document_id: str, some: Sequence[Memory], detail: Detail) -> wire.DocumentRecord:
+def _record(document_id: str, some: Sequence[Memory], facts: Facts) -> wire.DocumentRecord:
     piece = some[0].piece
     assert piece is not None, "it was found by its piece"
     return wire.DocumentRecord(
@@ -313,8 +313,8 @@ def _record(document_id: str, some: Sequence[Memory], detail: Detail) -> wire.Do
         pieces=len(some),
         of=piece.of,
         created_at=min(each.created_at for each in some),
-        agent_id=detail.agent_id,
-        metadata=detail.metadata,
+        agent_id=facts.agent_id,
+        metadata=facts.metadata,
     )
 
 

@@ -14,9 +14,9 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from forged import fair_queue
+from forged.daemon.handlers.attributes import full_record
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
-from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.everywhere import everywhere
 from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
 from forged.daemon.handlers.forgetting import purge as purge_texts

@@ -13,10 +13,10 @@ import time
 import msgspec
 
 from forged import memory
+from forged.daemon.handlers.attributes import carried_over
 from forged.daemon.handlers.beside import texts_beside
 from forged.daemon.handlers.context import PATIENCE_S, Context
 from forged.daemon.handlers.convert import BY_HAND
-from forged.daemon.handlers.details import carried_over
 from forged.daemon.handlers.memories import with_rows
 from forged.daemon.handlers.naming import check_changeable, check_scope, on_disk, within
 from forged.daemon.handlers.refusals import InvalidRequest, insist
@@ -69,7 +69,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
     intent = await asyncio.to_thread(_intent, at.index, target, ids, new)
     await context.daemon.state.intents.begin(intent)
     try:
-        told = carried_over(context.daemon.state.details.of(at.index.root.top, base.id), request.to)
+        told = carried_over(context.daemon.state.attributes.of(at.index.root.top, base.id), request.to)
         written = await context.daemon.writer.add(target, new, insisted=bool(secrets), said=told)
         became = Became(written.memory.id, written.memory.version, target.root.top, target.root.scope)
         _, generation = await leave(context, at.index, ids, Taking(why="move", became=became.id), became)

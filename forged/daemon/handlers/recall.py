@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from forged import postgres
+from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import fitting
@@ -35,7 +36,6 @@ from forged.scopes import (
     is_asked_for,
     root_of_session,
 )
-from forged.state import metadata_problem
 from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
@@ -116,7 +116,6 @@ def _beside(each: Ranked, stores: tuple[Store, ...]) -> dict[str, Any]:
     """What is known beside the text; which part of a document it is, the memory itself says."""
     known = next(filter(None, (store.attributes(each) for store in stores)))
     facts, piece = msgspec.structs.asdict(known), each.memory.piece
-    facts["metadata"] = dict(known.metadata)
     if piece is not None:
         facts |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
     return facts
@@ -178,11 +177,13 @@ def _server(
 def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
     """Whether a memory may be found; many are asked for, so no more is looked at than filters need."""
     least, filters = daemon.config.scopes.min_importance, request.filters
-    details, memories = daemon.state.details, daemon.session_memories
+    attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
 
     def admits(root: str, memory_id: str) -> bool:
-        found = memories.find(memory_id) if root == session else details.of(root, memory_id)
-        return found is not None and is_asked_for(found, filters, least)
+        if root != session:
+            return is_asked_for(attributes.of(root, memory_id), filters, least)
+        row = memories.find(memory_id)
+        return row is not None and is_asked_for(row.facts, filters, least)
 
     return admits

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
+from forged.attributes import Facts
 from forged.capture import Submission, response_in
 from forged.daemon.handlers.context import Daemon
 from forged.memory import Origin, Scope
@@ -28,4 +29,4 @@ async def remember_response(daemon: Daemon, place: Workplace, spoken: Submission
     memories = daemon.session_memories
     now = memories.clock()
     kept = in_session(text, spoken.session_id, now, origin=Origin.AGENT)
-    memories.add(SessionMemory(memory=kept, agent_id=spoken.agent, created=now, tops=place.tops))
+    memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from forged import memory
+from forged.daemon.handlers.attributes import full_record
 from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.details import full_record
 from forged.daemon.handlers.knowledge import take_files_away
 from forged.daemon.handlers.memories import put_away, went_with
 from forged.daemon.handlers.moving import leave

@@ -280,7 +280,7 @@ def _personas_of(place: Workplace, state: State) -> list[Head]:
         (home, each)
         for home in homes
         for each in home.memories
-        if home.chains.is_head(each.id) and state.details.of(home.root, each.id).memory_type == "persona"
+        if home.chains.is_head(each.id) and state.attributes.of(home.root, each.id).memory_type == "persona"
     ]
 
 

@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from forged.attributes import Facts, FactsPatch
 from forged.daemon.handlers.context import Daemon
 from forged.errors import SharedError, StoreError
 from forged.memory import Memory, Scope
-from forged.state import Said
 
 if TYPE_CHECKING:
     from forged.postgres import ServerDocument, ServerDocuments, Shared, Stored
@@ -35,7 +35,7 @@ def stock_of(shared: Shared) -> ServerDocuments:
     return ServerDocuments(shared)
 
 
-async def bring(daemon: Daemon, pieces: Sequence[Memory], older: Collection[str], said: Said) -> str:
+async def bring(daemon: Daemon, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch) -> str:
     """Have the server hold these pieces of one document, and then no other document of their source.
 
     `older` are such that are known here. Returns what the server has now: there, waits, or why not.
@@ -49,7 +49,7 @@ async def bring(daemon: Daemon, pieces: Sequence[Memory], older: Collection[str]
         return str(error)
 
 
-async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[str], said: Said) -> str:
+async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[str], said: FactsPatch) -> str:
     first = pieces[0].piece
     assert first is not None, "it was cut out of a document"
     document, waiting = first.document_id, shared.outbox.pieces_of(first.document_id)
@@ -72,7 +72,7 @@ async def _brought(shared: Shared, pieces: Sequence[Memory], older: Collection[s
     return WAITS if shared.outbox.pieces_of(document) else THERE
 
 
-def _row(memory: Memory, said: Said, since: datetime | None) -> Stored:
+def _row(memory: Memory, said: FactsPatch, since: datetime | None) -> Stored:
     """A piece as a row that is newer than the mark of when its document was taken away before."""
     from forged.postgres import Stored  # noqa: PLC0415 - as above
 
@@ -83,10 +83,8 @@ def _row(memory: Memory, said: Said, since: datetime | None) -> Stored:
         owner="",
         id=memory.id,
         content=memory.content,
-        agent_id=said.agent_id,
-        metadata=said.metadata,
+        facts=said.apply(Facts(source=memory.piece.source)),
         created_at=created if since is None else max(created, since + _TICK),
-        source=memory.piece.source,
         document_id=memory.piece.document_id,
         chunk_index=memory.piece.index,
     )

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 import msgspec
 
 from forged import memory
+from forged.attributes import FactsPatch
 from forged.capture import is_refused
+from forged.daemon.handlers.attributes import names_in, patch_in
 from forged.daemon.handlers.beside import cues_of, evidence_of, looked_at_anew, texts_beside
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import BY_HAND, draft
-from forged.daemon.handlers.details import names_in, said_of
 from forged.daemon.handlers.in_session import remember_in_session
 from forged.daemon.handlers.naming import Look, begun_by, check_changeable, check_scope, look, on_disk, within
 from forged.daemon.handlers.recall import is_this_user
@@ -28,7 +29,6 @@ from forged.files import Root
 from forged.maps import RootIndex
 from forged.memory import Evidence, Memory, Origin, Related, Scope, Trigger
 from forged.scopes import Workplace
-from forged.state import Said
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Draft, Written
@@ -56,7 +56,7 @@ async def remember(
         return remember_in_session(context.daemon, place, request, content, noted)
     at, supersedes = await _home(context, place, request)
     await check_wanted(context, (*tops, at.root.top), content, request.origin, request.session_id)
-    told = said_of(request, at.root.scope)
+    told = patch_in(request, at.root.scope)
     edges = await _edges(context, at, request.related)
     evidence = await evidence_of(request.evidence, _ground(place, at.root))
     asked = msgspec.structs.replace(request, content=content, supersedes=supersedes, related=edges)
@@ -75,19 +75,19 @@ async def _place(context: Context, place: Workplace, request: wire.Remember) -> 
     if request.scope == Scope.ORG:
         raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
     if request.scope == Scope.AGENT and request.agent_id:
-        said_of(request, request.scope)  # before a directory is made for it
+        patch_in(request, request.scope)  # before a directory is made for it
         return await context.daemon.resolver.within(place, request.scope, request.agent_id, make=True)
     if request.scope == Scope.USER and not is_this_user(context.daemon.config, request.user_id):
         raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
     return place if request.scope != Scope.AGENT else await within(context, place, request.scope)
 
 
-def _unsaid(context: Context, written: Written, new: Memory, told: Said, top: str) -> Iterator[str]:
+def _unsaid(context: Context, written: Written, new: Memory, told: FactsPatch, top: str) -> Iterator[str]:
     """What was said beside the text and is not so of the memory that is there."""
-    there, known = written.memory, context.daemon.state.details.of(top, written.memory.id)
+    there, known = written.memory, context.daemon.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence are as they were; `forgectl edit` changes them"
-    if told.over(known) != known:
+    if told.apply(known) != known:
         yield "its type, importance and metadata are as they were; a version that supersedes it changes them"
 
 

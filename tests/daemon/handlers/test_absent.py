@@ -191,7 +191,7 @@ class World:
                 assert [table for table in CLEANED - {"judged"} if gone in rows[table]] == []
                 continue
             top = str(each.top)
-            assert self.parts.state.details.of(top, each.id).metadata == each.metadata
+            assert self.parts.state.attributes.of(top, each.id).metadata == each.metadata
             assert self.parts.state.accesses.of(top, each.id).count == each.recalled
             assert each.id in rows["own_files"]
 
@@ -291,7 +291,7 @@ async def test_what_is_deleted_by_hand_is_swept_after_seven_days_to_the_last_byt
         for day in range(1, GONE_DAYS + 1):
             await sweep_absent(parts.daemon, day * DAY_S)
         rows = await parts.state._database.run(_rows)
-        assert "Acme GmbH" in rows["details"]
+        assert "Acme GmbH" in rows["attributes"]
         assert second.memory_id not in "".join(rows[each] for each in CLEANED)
         if not restarts:
             await _swept(parts, (first.memory_id, second.memory_id))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from forged.attributes import Facts
 from forged.config import Config, MemoryConfig
 from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory
 from forged.scopes import SessionMemory, in_session
-from forged.state import Detail
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -31,10 +31,10 @@ def in_agent(home: Path, agent: str, *memories: Memory) -> None:
     put_in(agent_root(str(home), agent), *memories)
 
 
-def said(parts: Parts, text: str, session: str = "s1", **fields) -> SessionMemory:
+def said(parts: Parts, text: str, session: str = "s1", tops: tuple[str, ...] = (), **facts) -> SessionMemory:
     """Put a memory into a session."""
     now = parts.session_memories.clock()
-    row = SessionMemory(memory=in_session(text, session, now), agent_id="claude", created=now, **fields)
+    row = SessionMemory(in_session(text, session, now), Facts(agent_id="claude", **facts), now, tops)
     return parts.session_memories.add(row)
 
 
@@ -160,10 +160,10 @@ async def test_details_of_memories_in_files_are_filtered_by_counted_and_told(hom
     put_in(root, *(memory(f"mem_{name}", f"walrus {name}", scope="agent") for name in "abc"))
     async with assembled(home) as parts:
         details = {
-            "mem_a": Detail("learning", 0.49, {"topic": "ice"}),
-            "mem_b": Detail("persona", 0.5, {"topic": "ice"}, "claude"),
+            "mem_a": Facts("learning", 0.49, {"topic": "ice"}),
+            "mem_b": Facts("persona", 0.5, {"topic": "ice"}, "claude"),
         }
-        await parts.state.details.put(root.top, details)
+        await parts.state.attributes.put(root.top, details)
         for _ in range(2):
             reply = await asked(parts, agent_id="claude", filters={"topic": "ice"})
         plain = await asked(parts, agent_id="claude")
