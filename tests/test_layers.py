@@ -264,7 +264,7 @@ PLANTED = {
     "forged/files/__init__.py": "from forged.files.store import later\n__all__ = ['later']",
     "forged/files/watcher.py": "import watchfiles._rust_notify",
     "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import x",
-    "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Hit",
+    "forged/maps/builder.py": "import httpx\nfrom forged_client.protocol import Pong",
     "forged/stray.py": "",
     "forged/files/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
     "forged/map/chains.py": "try:\n    pass\nexcept Exception:\n    pass\nfrom forged.files import roots",

@@ -21,7 +21,7 @@ from forged.cli.terminal import (
     project_name,
     shown_fields,
 )
-from forged_client.protocol import Chain, Explained, Hit, MemoryRecord, Trashed, Version
+from forged_client.protocol import Chain, Explained, MemoryRecord, Ranking, Trashed, Version
 
 _CELLS = 80
 _INDENT, _BELOW = "    ", " " * 8
@@ -191,38 +191,40 @@ _STAYED = {
 _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 
 
-def hit_lines(hits: Iterable[Hit], paint: Painter, width: int = 0, *, figures: bool = False) -> Iterator[str]:
+def hit_lines(
+    hits: Iterable[MemoryRecord], paint: Painter, width: int = 0, *, figures: bool = False
+) -> Iterator[str]:
     """Each hit: what speaks for it in a word, and its id; below it what it says and its older versions."""
-    found = tuple(hits)
-    others = (version.id for hit in found for version in (*hit.rivals, *hit.older))
-    names = short_ids((*(hit.id for hit in found), *others)) if width else {}
-    for hit in found:
-        word = hit.came if hit.came in _RATED else "linked" if hit.via == "hop" else "found"
+    rows = [(hit, hit.found or Ranking(0.0)) for hit in hits]
+    others = (version.id for _, found in rows for version in (*found.rivals, *found.older))
+    names = short_ids((*(hit.id for hit, _ in rows), *others)) if width else {}
+    for hit, found in rows:
+        word = found.came if found.came in _RATED else "linked" if found.via == "hop" else "found"
         facts = (
             f"{word:<6}",
             escape_line(names.get(hit.id, hit.id)),
             escape_line(f"{hit.scope}/{hit.category}"),
             f"v{hit.version}",
             _day(hit.created_at),
-            *(_figures(hit) if figures else ()),
+            *(_figures(found) if figures else ()),
             f"may be outdated: {listed(hit.stale)} changed" if hit.stale else "",
         )
         head, *more = folded("  ".join(filter(None, facts)), width, _BELOW)
         yield paint(_RATED.get(word, "strong"), word) + head.removeprefix(word)
         yield from more
         yield from folded(_BELOW + _gist(hit.content), width, _BELOW)
-        for beside in hit.rivals:
+        for beside in found.rivals:
             yield from folded(f"{_BELOW}beside it: {_version(beside, names)}", width, _BELOW)
-        for older in hit.older:
+        for older in found.older:
             yield from folded(f"{_BELOW}older: {_version(older, names)}", width, _BELOW)
 
 
-def _figures(hit: Hit) -> tuple[str, ...]:
-    """What the order comes of."""
+def _figures(found: Ranking) -> tuple[str, ...]:
+    """Return the numbers that the order comes of."""
     return (
-        f"score {hit.score:.3f}",
-        "" if hit.cosine is None else f"cosine {hit.cosine:.3f}",
-        "" if hit.lexical is None else f"lexical {hit.lexical:.3f}",
+        f"score {found.score:.3f}",
+        "" if found.cosine is None else f"cosine {found.cosine:.3f}",
+        "" if found.lexical is None else f"lexical {found.lexical:.3f}",
     )
 
 
@@ -276,7 +278,8 @@ def _ranking(found: Explained, width: int) -> list[str]:
     """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
     rows = [("memory", "budget", "why it came", "")]
     for place, hit in enumerate(found.memories):
-        why = _CAME.get(hit.came or hit.via, escape_line(hit.came or hit.via))
+        came = hit.found.came or hit.found.via if hit.found is not None else ""
+        why = _CAME.get(came, escape_line(came))
         budget = "fits" if place < found.included else "cut"
         rows.append((escape_line(hit.id), budget, why, _gist(hit.content)))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]

@@ -13,7 +13,7 @@ from forged.cli.commands import asks
 from forged.cli.memories import key_and_value
 from forged.cli.tables import folded
 from forged.cli.terminal import Painter, counted, escape_line, local_time, say_exactly
-from forged_client.protocol import Recall, Recalled, RecalledMemory, Scope
+from forged_client.protocol import MemoryRecord, Recall, Recalled, Scope
 
 _INDENT = "    "
 
@@ -57,8 +57,9 @@ def _lines(reply: Recalled, paint: Painter, width: int) -> Iterator[str]:
             yield from folded(_INDENT + about, width, _INDENT)
 
 
-def _head(memory: RecalledMemory) -> str:
-    near = "by words" if memory.distance is None else f"distance {memory.distance:.3f}"
+def _head(memory: MemoryRecord) -> str:
+    distance = memory.found.distance if memory.found is not None else None
+    near = "by words" if distance is None else f"distance {distance:.3f}"
     return f"{escape_line(memory.id)}  {escape_line(memory.scope)}  {near}"
 
 
@@ -66,7 +67,7 @@ def _first_line(content: str) -> str:
     return next((line for line in content.splitlines() if line.strip()), "")
 
 
-def _about(memory: RecalledMemory) -> Iterable[str]:
+def _about(memory: MemoryRecord) -> Iterable[str]:
     if memory.memory_type:
         yield escape_line(memory.memory_type)
     if memory.importance != 1.0:

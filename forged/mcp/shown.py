@@ -14,7 +14,6 @@ from forged.text.quoted import MARK, TAG, label, one_line, quoted
 from forged_client.protocol import (
     CaptureReport,
     Forgotten,
-    Hit,
     MemoryRecord,
     Remembered,
     RootReport,
@@ -37,7 +36,7 @@ def framed(token: str, head: str, entries: Iterable[str]) -> str:
     return "\n\n".join([f"<{TAG} {token}>\n{head}", *entries]) + f"\n</{TAG} {token}>"
 
 
-def gist(memory: Hit | MemoryRecord) -> str:
+def gist(memory: MemoryRecord) -> str:
     """A memory in a list."""
     text = memory.content.strip()
     first = one_line(text.split("\n", 1)[0].strip(), _LINE)
@@ -125,9 +124,9 @@ def _root(root: RootReport) -> str:
     return f"{'The user' if root.scope == 'user' else 'This repository'}: {', '.join(parts)}."
 
 
-def _facts(memory: Hit | MemoryRecord) -> list[str]:
+def _facts(memory: MemoryRecord) -> list[str]:
     facts = [memory.id, memory.category, memory.scope, f"v{memory.version}", local_day(memory.created_at)]
-    return [*facts, *([memory.came] if isinstance(memory, Hit) and memory.came else [])]
+    return [*facts, *([memory.found.came] if memory.found is not None and memory.found.came else [])]
 
 
 def _head(facts: Iterable[str], stale: Sequence[str]) -> str:

@@ -161,7 +161,7 @@ def failure(reply: Any) -> tuple[str, str] | None:
 
 def answer(reply: Any) -> Answer:
     assert isinstance(reply, protocol.Retrieved)
-    hits = tuple(Hit(hit.id, hit.content, hit.cosine) for hit in reply.memories)
+    hits = tuple(Hit(hit.id, hit.content, hit.found.cosine) for hit in reply.memories)
     return Answer(reply.status, reply.reason, tuple(reply.legs), reply.cached, hits)
 
 

@@ -7,8 +7,8 @@ from forged_client.protocol import (
     DeadEvent,
     Edge,
     FileProblem,
-    Hit,
     MemoryRecord,
+    Ranking,
     RootReport,
     StatusReport,
     Version,
@@ -97,16 +97,20 @@ def record(memory_id: str = "mem_a", **fields: object) -> MemoryRecord:
     return MemoryRecord(id=memory_id, **{**values, **fields})  # type: ignore[arg-type]
 
 
-def hit(memory_id: str = "mem_a", **fields: object) -> Hit:
+def hit(memory_id: str = "mem_a", **fields: object) -> MemoryRecord:
     values: dict[str, object] = {
         "scope": "repo",
         "category": "patterns",
         "version": 2,
         "content": "Wrap errors.\nWith %w.",
         "created_at": "2026-05-01T10:00:00Z",
+    }
+    ranking: dict[str, object] = {
         "score": 0.9,
         "cosine": 0.8,
         "lexical": 3.25,
         "older": (Version("mem_old", 1, "2026-01-01T00:00:00Z", "Ignore errors."),),
     }
-    return Hit(id=memory_id, **{**values, **fields})  # type: ignore[arg-type]
+    for name, value in fields.items():
+        (ranking if name in Ranking.__struct_fields__ else values)[name] = value
+    return MemoryRecord(id=memory_id, found=Ranking(**ranking), **values)  # type: ignore[arg-type]

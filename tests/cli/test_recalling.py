@@ -6,15 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from forged.cli.tables import cells
-from forged_client.protocol import Recall, Recalled, RecalledMemory
+from forged_client.protocol import MemoryRecord, Ranking, Recall, Recalled
 
 METADATA = '{"topic":"debug"}'
-FOUND = RecalledMemory(
+FOUND = MemoryRecord(
     id="mem_a",
     scope="session",
     content="\nThe build is red.\nSince noon.",
-    score=0.75,
-    distance=0.25,
+    category="user-facts",
+    version=1,
+    found=Ranking(0.75, distance=0.25),
     memory_type="fact",
     importance=0.5,
     access_count=1,
@@ -26,7 +27,9 @@ FOUND = RecalledMemory(
 
 
 def test_a_recall_shows_each_memory_with_its_scope_and_distance_the_nearest_first(daemon, forgectl):
-    by_words = RecalledMemory(id="mem_b", scope="user", content="Tea.", score=0.1)
+    by_words = MemoryRecord(
+        id="mem_b", scope="user", category="", version=1, content="Tea.", created_at="", found=Ranking(0.1)
+    )
     daemon.answers[Recall] = Recalled(memories=(FOUND, by_words))
 
     shown = forgectl(
@@ -53,7 +56,7 @@ def test_the_injection_is_printed_and_json_has_everything(daemon, forgectl):
 
     assert forgectl("recall", "build", "--text").out == "<block>\n^[[31mred\n"
     (memory,) = forgectl("recall", "build", "--json").json["memories"]
-    assert (memory["distance"], memory["metadata"]) == (0.25, {"topic": "debug"})
+    assert (memory["found"]["distance"], memory["metadata"]) == (0.25, {"topic": "debug"})
 
 
 @pytest.mark.parametrize("wrong", ["topic", "=debug"])

@@ -1,5 +1,4 @@
 import pytest
-from msgspec.structs import replace
 
 from forged.cli.tables import cells
 from forged_client.protocol import Explained, Found, Message, Retrieve, Retrieved, Search, Stayed, Why
@@ -7,7 +6,7 @@ from tests.cli import reports
 
 
 def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(daemon, forgectl):
-    daemon.answers[Search] = Found(memories=(replace(reports.hit(), came="near"),))
+    daemon.answers[Search] = Found(memories=(reports.hit(came="near"),))
 
     shown = forgectl("search", "errors", "--limit", "3", "--min-generation", "e:4")
 
@@ -22,14 +21,13 @@ def test_search_says_in_a_word_what_speaks_for_a_hit_and_the_figures_when_asked(
     figures = forgectl("search", "errors", "--verbose").out.splitlines()[0]
     assert figures == "near    mem_a  repo/patterns  v2  2026-05-01  score 0.900  cosine 0.800  lexical 3.250"
     (hit,) = forgectl("search", "errors", "--json").json["memories"]
-    assert (hit["score"], hit["came"]) == (0.9, "near")
+    assert (hit["found"]["score"], hit["found"]["came"]) == (0.9, "near")
 
 
 @pytest.mark.parametrize("width", [60, 80])
 def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
-    hit = replace(
-        reports.hit("mem_6f0e5d00-1111-4222-8333-444455556666"), came="near", content="永远不要删除列。" * 9
-    )
+    name = "mem_6f0e5d00-1111-4222-8333-444455556666"
+    hit = reports.hit(name, came="near", content="永远不要删除列。" * 9)
     found = Explained(
         at="2026-05-01T10:00:00Z", memories=(hit,), included=1, strategy="hyde", hypotheses=("h " * 90,)
     )
@@ -44,9 +42,7 @@ def test_what_explains_an_injection_fits_the_terminal(daemon, forgectl, width):
 @pytest.mark.parametrize("width", [60, 80])
 def test_hits_fit_the_terminal(daemon, forgectl, width):
     ids = [f"mem_6f0e5d{at:02}-1111-4222-8333-444455556666" for at in range(2)]
-    hits = tuple(
-        replace(reports.hit(each, content="数据库迁移必须能够回滚。" * 6), came="weak") for each in ids
-    )
+    hits = tuple(reports.hit(each, content="数据库迁移必须能够回滚。" * 6, came="weak") for each in ids)
     daemon.answers[Search] = Found(memories=hits)
 
     out = forgectl("search", "x", "--verbose", width=width).out

@@ -14,18 +14,20 @@ from forged_client.framing import encode
 FRAMES = Path(__file__).parent / "frames.txt"
 
 _EDGE = p.Edge(id="mem_b", relationship="refines")
-_HIT = p.Hit(
+_HIT = p.MemoryRecord(
     id="mem_a",
     scope="repo",
     category="user-facts",
     version=2,
     content="naïve 你好",
     created_at="2026-01-02T03:04:05Z",
-    score=1.5,
-    cosine=0.25,
-    lexical=3.0,
-    via="hop",
-    older=(p.Version(id="mem_0", version=1, created_at="2026-01-01T00:00:00Z", first_line="old"),),
+    found=p.Ranking(
+        score=1.5,
+        cosine=0.25,
+        lexical=3.0,
+        via="hop",
+        older=(p.Version(id="mem_0", version=1, created_at="2026-01-01T00:00:00Z", first_line="old"),),
+    ),
 )
 _RECORD = p.MemoryRecord(
     id="mem_a",
@@ -223,12 +225,13 @@ EXAMPLES: tuple[p.Request | p.Reply, ...] = (
     p.Recalled(
         id=60,
         memories=(
-            p.RecalledMemory(
+            p.MemoryRecord(
                 id="mem_a",
                 scope="session",
                 content="naïve 你好",
-                score=0.75,
-                distance=0.25,
+                category="user-facts",
+                version=1,
+                found=p.Ranking(score=0.75, distance=0.25),
                 memory_type="fact",
                 importance=0.5,
                 access_count=2,

@@ -276,12 +276,12 @@ def _beside(reply: Retrieved, reader: Reader) -> Brought:
 
 
 def _standing(reply: Retrieved) -> frozenset[str]:
-    return frozenset(hit.id for hit in reply.memories if hit.via == STANDING)
+    return frozenset(hit.id for hit in reply.memories if hit.found.via == STANDING)
 
 
 def _judged(query: Query, reply: Retrieved, by_id: Mapping[str, Item], visible: Sequence[Item]) -> Score:
     if reply.status not in ANSWERED:
         return Score(query.id, query.kind)
-    ranked = [by_id[hit.id] for hit in reply.memories if hit.via == "search"]
-    hopped = [by_id[hit.id] for hit in reply.memories if hit.via != "search"]
+    ranked = [by_id[hit.id] for hit in reply.memories if hit.found.via == "search"]
+    hopped = [by_id[hit.id] for hit in reply.memories if hit.found.via != "search"]
     return scores.judge(query, ranked, hopped, visible)

@@ -68,7 +68,7 @@ def test_another_dimension_is_noticed_by_a_question_and_all_is_embedded_anew_by_
         status = scene.client.status(str(filled))
         told = Shell(scene.daemon.home, scene.daemon.socket, filled).run("status")
 
-    assert (answered.legs, answered.memories[0].cosine is not None) == (BOTH, True)
+    assert (answered.legs, answered.memories[0].found.cosine is not None) == (BOTH, True)
     assert scene.embedded.count(EIGHT["m0"]) == sent + 1
     (warning,) = [each for each in status.warnings if "another model" in each]
     assert "all memories were embedded anew" in warning

@@ -49,7 +49,7 @@ def test_a_small_store_comes_whole_with_the_first_turn_that_says_something_and_n
     second = ask(client, repo, TUSKS, mode="append")
 
     assert (quiet.status, quiet.text, quiet.memories) == ("empty", "", ())
-    assert (sorted(ids(first)), {hit.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
+    assert (sorted(ids(first)), {hit.found.via for hit in first.memories}) == (["m0", "m1"], {"standing"})
     assert (again.text, again.memories, again.cached) == (first.text, first.memories, True)
     assert (second.status, second.text, second.memories) == ("empty", "", ())
 
@@ -164,7 +164,7 @@ def test_why_shows_what_stands_and_what_was_heard(client, repo):
     ask(client, repo, TUSKS)
     told = client.why(str(repo), session_id="s")
 
-    assert {hit.via for hit in told.memories} == {"heard"}
+    assert {hit.found.via for hit in told.memories} == {"heard"}
     assert told.included == 2
 
 

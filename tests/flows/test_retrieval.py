@@ -18,6 +18,8 @@ from tests.support.clock import eventually
 from tests.support.daemon import Scene, ids, running, staged
 from tests.support.provider import Answer, ScriptedProvider, poisoned
 
+REFUSED = Answer({"error": {"message": "no"}}, status=401)
+
 
 @pytest.fixture(scope="module")
 def shared_scene(tmp_path_factory) -> Iterator[Scene]:

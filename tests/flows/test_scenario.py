@@ -103,12 +103,16 @@ def test_the_first_turn_finds_two_by_cosine_and_the_third_by_a_hop(story):
     reply = story.replies["turn 1"]
 
     assert (reply.status, reply.reason, reply.strategy) == ("ok", "", "hyde")
-    assert [(hit.id, hit.via) for hit in reply.memories] == [
+    assert [(hit.id, hit.found.via) for hit in reply.memories] == [
         ("m0", "search"),
         ("m1", "search"),
         ("m2", "hop"),
     ]
-    assert [hit.cosine for hit in reply.memories] == [pytest.approx(1), pytest.approx(0.9817, abs=1e-3), None]
+    assert [hit.found.cosine for hit in reply.memories] == [
+        pytest.approx(1),
+        pytest.approx(0.9817, abs=1e-3),
+        None,
+    ]
 
 
 def test_the_first_turn_costs_one_chat_call_and_one_embeddings_call(story):

@@ -142,7 +142,7 @@ def test_a_session_and_an_agent_are_asked_in_both_languages_too(scene):
 
     def found(scope: str) -> set[str]:
         reply = client.recall("cat", "s1", agent_id="claude", scopes=(scope,))
-        return {each.id for each in reply.memories if each.distance is not None}
+        return {each.id for each in reply.memories if each.found.distance is not None}
 
     eventually(lambda: found("agent") == {"zh_cat"})
     eventually(lambda: found("session") == set(names))

@@ -116,7 +116,7 @@ async def test_one_odd_vector_among_41_is_quarantined_and_40_rows_answer(home, r
     assert problem.path == f"m{place:02}"
     assert "a vector of 3 numbers where others have 8" in problem.reason
     assert found.legs == ("lexical", "dense")
-    assert sum(hit.cosine is not None for hit in found.memories) == 40
+    assert sum(hit.found.cosine is not None for hit in found.memories) == 40
 
 
 @pytest.mark.parametrize("answer", [Answer({"error": "oops"}, status=500), RESET], ids=["500", "reset"])

@@ -67,7 +67,15 @@ def _running() -> list[int]:
 
 @pytest.mark.parametrize("lacking", [{"degraded": ("shared failed",)}, {"memories": ()}], ids=str)
 def test_a_recall_that_the_server_did_not_answer_is_not_timed(lacking):
-    row = protocol.RecalledMemory(id="mem_a", scope="org", content="a", score=1.0, root="shared")
+    row = protocol.MemoryRecord(
+        id="mem_a",
+        scope="org",
+        category="",
+        version=1,
+        content="a",
+        created_at="",
+        root="shared",
+    )
     whole = protocol.Recalled(memories=(row,) * 10)
 
     assert engine_inside.lacks(whole) == ""

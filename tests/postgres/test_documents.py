@@ -62,7 +62,7 @@ async def listed(parts: Parts) -> list[tuple[str, int, bool, bool]]:
     return [(each.source, each.pieces, each.shared, each.here) for each in reply.documents]
 
 
-async def recalled(parts: Parts, query: str) -> list[wire.RecalledMemory]:
+async def recalled(parts: Parts, query: str) -> list[wire.MemoryRecord]:
     return list((await parts.ask(wire.Recall(query=query, scopes=("org",)))).memories)
 
 

@@ -55,7 +55,7 @@ async def test_rows_of_the_server_stand_among_those_of_files_by_distance_and_non
 
     names = [each.id.removeprefix("mem_") for each in reply.memories]
     assert set(names) == {"here", "both", "doc", "there", "mine"}
-    distances = [each.distance for each in reply.memories]
+    distances = [each.found.distance for each in reply.memories]
     assert distances == sorted(distances)
     roots = {each.id: each.root for each in reply.memories}
     assert (roots["mem_both"], roots["mem_there"]) == (str(home), "shared")
@@ -122,7 +122,7 @@ async def test_a_row_to_which_only_a_thing_leads_comes_with_the_path_and_is_coun
     found = {each.id: each for each in reply.memories}
     assert {"mem_stores", "mem_rule"} <= found.keys()
     assert "mem_other" not in found
-    assert found["mem_stores"].path
+    assert found["mem_stores"].found.path
     assert found["mem_rule"].root == "shared"
     counted = database.sql("SELECT access_count FROM forged.user_memories WHERE id = 'mem_rule'")
     assert counted == [(1,)]

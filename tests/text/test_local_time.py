@@ -51,7 +51,7 @@ RECORD = wire.MemoryRecord(
     id="mem_1", content="text", scope="repo", category="patterns", version=1, created_at=NIGHT,
     updated_at=NIGHT, is_head=True, root="/w", origin="typed", session_id="s", trigger="explicit",
 )  # fmt: skip
-HIT = wire.Hit("mem_1", "repo", "patterns", 1, "text", NIGHT, 1.0)
+HIT = replace(RECORD, found=wire.Ranking(1.0))
 PROPOSED = wire.Proposed(id="mem_1", content="text", scope="repo", created_at=NIGHT)
 SURFACES = {
     "list": lambda: memory_table([RECORD]),

@@ -116,8 +116,29 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
 
 
+class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Place of a memory among those that a question found, and the reason for it. `score` orders.
+
+    `cosine` is there when the dense leg answered; a recall has its `distance`, smaller is nearer, instead.
+    `via`: search, hop, standing (it came with the session and without a search), heard (an earlier turn
+    brought it), correction (it replaces one that the session has heard), entity (over what it speaks of;
+    `path` says in words over what). `came` is why it was let in: strong, near, weak, hop, standing. `older`
+    are the versions before it; `rivals` stand beside it: neither replaces the other.
+    """
+
+    score: float
+    cosine: float | None = None
+    distance: float | None = None
+    lexical: float | None = None
+    via: str = "search"
+    came: str = ""
+    path: str = ""
+    older: tuple[Version, ...] = ()
+    rivals: tuple[Version, ...] = ()
+
+
 class MemoryRecord(Facts, frozen=True, kw_only=True):
-    """One memory with its attributes; times are RFC 3339 text as in the file.
+    """One memory with its attributes; times are RFC 3339 text as in the file. An id is of its `root`.
 
     `origin` says where its text came from: typed, explicit, model, agent, import, or file if nobody knows.
     `redacted` are the secrets that its file holds and that are not in `content`, by name. `rivals` are newest
@@ -125,7 +146,11 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     lines that say when it should come back, `evidence` the files that it stands on, as PATH, PATH:LINE or
     PATH:FIRST-LAST; `stale` are those of them that changed or went since. `entities` are names of what it
     speaks of, by its front matter and by its text, and `relations` how these relate; a list has them only if
-    it was asked for them. On the wire fields at their defaults are left out.
+    it was asked for them. `chunk_index` is the place in `document_id`, -1 outside of documents.
+
+    A record that was `found` has what a turn needs: id, scope, category, version, content, `created_at`,
+    `root` and `stale`; one of a search also entities and relations, one of a recall attributes and session.
+    On the wire fields at their defaults are left out.
     """
 
     id: str
@@ -134,10 +159,10 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     version: int
     content: str
     created_at: str
-    updated_at: str
-    session_id: str
-    trigger: str
-    root: str
+    updated_at: str = ""
+    session_id: str = ""
+    trigger: str = ""
+    root: str = ""
     supersedes: str | None = None
     related: tuple[Edge, ...] = ()
     is_head: bool = True
@@ -149,6 +174,9 @@ class MemoryRecord(Facts, frozen=True, kw_only=True):
     stale: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
+    document_id: str = ""
+    chunk_index: int = -1
+    found: Ranking | None = None
 
 
 class Remembered(Reply, frozen=True, tag="remembered"):

@@ -6,39 +6,8 @@ from typing import Any
 
 import msgspec
 
-from forged_client.contract.memories import ScopeWord
+from forged_client.contract.memories import MemoryRecord, ScopeWord
 from forged_client.envelope import Reply, Request
-
-
-class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of a recall, in the order of the reply; `score` is greater for a better place.
-
-    `distance` is the cosine distance to the query, smaller is nearer, None where a vector is missing.
-    Times are RFC 3339, "" where there is none. `chunk_index` is the place in `document_id`, -1 outside of
-    documents. An id is of its `root`. `path` says in words over what the query leads to it, be it by no word
-    that both share; "" for what was only found by itself.
-    """
-
-    id: str
-    scope: str
-    content: str
-    score: float
-    distance: float | None = None
-    memory_type: str = ""
-    importance: float = 1.0
-    access_count: int = 0
-    last_accessed: str = ""
-    created_at: str = ""
-    expires_at: str = ""
-    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    agent_id: str = ""
-    user_id: str = ""
-    session_id: str = ""
-    source: str = ""
-    document_id: str = ""
-    chunk_index: int = -1
-    root: str = ""
-    path: str = ""
 
 
 class Recalled(Reply, frozen=True, tag="recalled"):
@@ -48,7 +17,7 @@ class Recalled(Reply, frozen=True, tag="recalled"):
     that the query's vector took.
     """
 
-    memories: tuple[RecalledMemory, ...] = ()
+    memories: tuple[MemoryRecord, ...] = ()
     text: str = ""
     included: int = 0
     omitted: int = 0

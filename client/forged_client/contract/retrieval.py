@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from forged_client.contract.memories import Relation, Version
+from forged_client.contract.memories import MemoryRecord
 from forged_client.envelope import Reply, Request
 
 
@@ -25,36 +25,6 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str
     content: str | tuple[Part, ...] | None = None
     parts: tuple[Part, ...] = ()
-
-
-class Hit(msgspec.Struct, frozen=True):
-    """One memory of a retrieval. `score` orders; `cosine` is there when the dense leg answered.
-
-    An id is of its `root`: a repository may have one that the user's own memories have, too. `rivals` stand
-    beside it: neither replaces the other. `via`: search, hop, standing (it came with the session and without
-    a search), heard (an earlier turn brought it), correction (it replaces one that the session has heard).
-    `came` is why it was let in: strong, near, weak, hop, standing. `stale` names files that it stands
-    on and that changed since. `entities` are names of what it speaks of, and `relations` how these relate: a
-    search tells of them, and a retrieval does not.
-    """
-
-    id: str
-    scope: str
-    category: str
-    version: int
-    content: str
-    created_at: str
-    score: float
-    cosine: float | None = None
-    lexical: float | None = None
-    via: str = "search"
-    older: tuple[Version, ...] = ()
-    root: str = ""
-    rivals: tuple[Version, ...] = ()
-    came: str = ""
-    stale: tuple[str, ...] = ()
-    entities: tuple[str, ...] = ()
-    relations: tuple[Relation, ...] = ()
 
 
 class Stayed(msgspec.Struct, frozen=True):
@@ -84,7 +54,7 @@ class Retrieved(Reply, frozen=True, tag="retrieved"):
     """
 
     text: str = ""
-    memories: tuple[Hit, ...] = ()
+    memories: tuple[MemoryRecord, ...] = ()
     included: int = 0
     omitted: int = 0
     digest: str = ""
@@ -137,7 +107,7 @@ class Retrieve(Request[Retrieved], frozen=True, tag="retrieve"):
 class Found(Reply, frozen=True, tag="found"):
     """`notice` is a sentence for the person about what is withheld."""
 
-    memories: tuple[Hit, ...] = ()
+    memories: tuple[MemoryRecord, ...] = ()
     legs: tuple[str, ...] = ()
     generation: str = ""
     elapsed_ms: float = 0.0
@@ -147,7 +117,7 @@ class Found(Reply, frozen=True, tag="found"):
 class Search(Request[Found], frozen=True, tag="search"):
     """Ranked memories for a query text, without injection and without the turn cache.
 
-    `rated`: a hit's `came` says what speaks for it: strong, near or weak; nothing where that is not known.
+    `rated`: `came` of a memory says what speaks for it: strong, near or weak; nothing where it is not known.
     `agent` is whose memories are found beside the others where the configuration says so, as in Retrieve.
     `hypotheses`, sentences that a memory looked for may hold, are queries beside the text, which may then be
     empty; a memory is ranked by the query that it answers best.
@@ -181,7 +151,7 @@ class Explained(Reply, frozen=True, tag="explained"):
     strategy: str = ""
     legs: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
-    memories: tuple[Hit, ...] = ()
+    memories: tuple[MemoryRecord, ...] = ()
     included: int = 0
     omitted_ids: tuple[str, ...] = ()
     far_ids: tuple[str, ...] = ()
@@ -193,7 +163,7 @@ class Explained(Reply, frozen=True, tag="explained"):
 
 
 class InjectedMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory of an injection; `via` and `came` are those of its Hit.
+    """One memory of an injection; `via` and `came` are those of its Ranking.
 
     `sessions` is in how many sessions, up to now, this version of it was injected because it was found.
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from forged import memory
-from forged.attributes import Facts
+from forged.attributes import UNKNOWN, Facts
 from forged.daemon.handlers.refusals import InvalidRequest, insist
 from forged.entities import spoken_by
 from forged.files import Root
@@ -25,7 +25,6 @@ from forged_client import protocol as wire
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
-_Told = TypeVar("_Told", wire.Hit, wire.MemoryRecord)
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -103,24 +102,28 @@ def check_words(given: msgspec.Struct) -> None:
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
-def hit(ranked: Ranked) -> wire.Hit:
+def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
+    """As much of a memory that was found as a turn needs."""
     found = ranked.memory
-    return wire.Hit(
+    return wire.MemoryRecord(
+        **msgspec.structs.asdict(facts),
         id=found.id,
         scope=found.scope,
         category=found.category,
         version=found.version,
         content=found.content,
         created_at=found.created_at,
-        score=ranked.score,
-        cosine=ranked.cosine,
-        lexical=ranked.lexical,
-        via=ranked.via,
-        older=tuple(map(_version, ranked.older)),
         root=ranked.root,
-        rivals=tuple(map(_version, ranked.rivals)),
-        came=ranked.came,
         stale=found.stale,
+        found=wire.Ranking(
+            score=ranked.score,
+            cosine=ranked.cosine,
+            lexical=ranked.lexical,
+            via=ranked.via,
+            came=ranked.came,
+            older=tuple(map(_version, ranked.older)),
+            rivals=tuple(map(_version, ranked.rivals)),
+        ),
     )
 
 
@@ -173,7 +176,7 @@ def _named_only(told: wire.MemoryRecord) -> wire.MemoryRecord:
     return msgspec.structs.replace(told, **bare)
 
 
-def with_entities(told: _Told, found: Memory) -> _Told:
+def with_entities(told: wire.MemoryRecord, found: Memory) -> wire.MemoryRecord:
     """The same with what it speaks of."""
     spoken = spoken_by(found)
     return msgspec.structs.replace(

@@ -19,7 +19,7 @@ from forged import postgres
 from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.convert import fitting
+from forged.daemon.handlers.convert import fitting, hit
 from forged.daemon.handlers.heard import asked
 from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
@@ -96,29 +96,14 @@ def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: 
     return "nothing is remembered about this"
 
 
-def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.RecalledMemory:
-    memory = each.memory
-    return wire.RecalledMemory(
-        id=memory.id,
-        scope=memory.scope,
-        content=memory.content,
-        score=each.score,
-        distance=each.distance,
-        created_at=memory.created_at,
-        session_id=memory.session_id,
-        root=each.root,
-        path=each.path,
-        **_beside(each, stores),
-    )
-
-
-def _beside(each: Ranked, stores: tuple[Store, ...]) -> dict[str, Any]:
-    """What is known beside the text; which part of a document it is, the memory itself says."""
-    known = next(filter(None, (store.attributes(each) for store in stores)))
-    facts, piece = msgspec.structs.asdict(known), each.memory.piece
-    if piece is not None:
-        facts |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
-    return facts
+def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
+    """A record with attributes; which part of a document it is, the memory itself says."""
+    facts = next(filter(None, (store.attributes(each) for store in stores)))
+    fields: dict[str, Any] = {"session_id": each.memory.session_id}
+    if (piece := each.memory.piece) is not None:
+        fields |= {"source": piece.source, "document_id": piece.document_id, "chunk_index": piece.index}
+    found = wire.Ranking(score=each.score, distance=each.distance, via=each.via, path=each.path)
+    return msgspec.structs.replace(hit(each, facts), found=found, **fields)
 
 
 # --- where to look -------------------------------------------------------------------------------------

@@ -92,7 +92,9 @@ async def _seen(parts: Parts, repo: Path, home: Path) -> None:
     place = str(repo)
     found = await parts.ask(wire.Search(workspace=place, query=OWN.content))
     mine = [hit for hit in found.memories if hit.scope == "user"]
-    assert [(hit.id, hit.content, hit.version, hit.older) for hit in mine] == [("mem_u", OWN.content, 1, ())]
+    assert [(hit.id, hit.content, hit.version, hit.found.older) for hit in mine] == [
+        ("mem_u", OWN.content, 1, ())
+    ]
     reply = await parts.ask(wire.Retrieve(workspace=place, hypotheses=(OWN.content,)))
     assert f"| user | v1 | 2025-03-04 | mem_u]\n> {OWN.content}\n" in reply.text
     assert reply.text.count("| user |") == 1
@@ -135,6 +137,6 @@ async def test_what_the_user_relates_to_an_id_does_not_lead_into_a_repository(ho
         reply = await parts.ask(wire.Retrieve(workspace=str(repo), hypotheses=("key Alpha",)))
         one = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_u"))
 
-    assert [(hit.id, hit.via, hit.older) for hit in reply.memories] == [("mem_u", "search", ())]
+    assert [(hit.id, hit.found.via, hit.found.older) for hit in reply.memories] == [("mem_u", "search", ())]
     assert one.ids == ("mem_u",)
     assert (repo / ".forge/memory/mem_old.md").exists()

@@ -29,7 +29,7 @@ async def standing(parts, repo, session_id="s", mode="append") -> set[str]:
     asked = (wire.Message("user", "where are the tests of the date parser?"),)
     request = wire.Retrieve(workspace=str(repo), session_id=session_id, messages=asked, mode=mode)
     reply = await parts.ask(request)
-    there = {hit.id for hit in reply.memories if hit.via == "standing"}
+    there = {hit.id for hit in reply.memories if hit.found.via == "standing"}
     assert ("mallory" in reply.text.lower()) is any(each.startswith("mem_") for each in there)
     return there
 
@@ -89,7 +89,7 @@ async def test_what_was_typed_here_stands_without_trust_until_its_file_is_anothe
 async def _stands(parts, repo, session_id) -> set[str]:
     asked = (wire.Message("user", "where are the tests of the date parser?"),)
     request = wire.Retrieve(workspace=str(repo), session_id=session_id, messages=asked, mode="append")
-    return {hit.id for hit in (await parts.ask(request)).memories if hit.via == "standing"}
+    return {hit.id for hit in (await parts.ask(request)).memories if hit.found.via == "standing"}
 
 
 async def test_what_a_model_or_an_agent_made_is_said_to_be_and_does_not_stand_even_where_it_is_trusted(

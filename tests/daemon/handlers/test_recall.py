@@ -120,7 +120,7 @@ async def test_a_memory_of_a_session_is_found_by_words_before_its_vector_is_ther
         late = await asked(parts, session_id="s1")
 
     assert (contents(early), early.legs) == (["a walrus on the ice"], ("lexical",))
-    assert early.memories[0].distance is None
+    assert early.memories[0].found.distance is None
     assert (len(late.memories), late.legs) == (2, ("dense",))
 
 
@@ -302,7 +302,7 @@ async def test_one_model_s_distances_are_compared_within_a_script_and_the_querys
     for reply, first in zip(replies, ("ef", "yz"), strict=True):
         names = [each.id[-1] for each in reply.memories]
         assert [name in first for name in names] == [True, False, True, False]
-        of_one = {name: each.distance for name, each in zip(names, reply.memories, strict=True)}
+        of_one = {name: each.found.distance for name, each in zip(names, reply.memories, strict=True)}
         for script in ("ef", "yz"):
             own = [of_one[name] for name in names if name in script]
             assert own == sorted(own)
@@ -407,6 +407,6 @@ async def test_another_model_behind_the_name_embeds_what_sessions_remember_anew(
 
         reply = await asked(parts, "q", session_id="s1")
 
-    assert {each.content: each.distance for each in reply.memories} == pytest.approx(
+    assert {each.content: each.found.distance for each in reply.memories} == pytest.approx(
         {text: 1 - float(vector(f"other{text}") @ vector("otherq")) for text in ("one", "two")}, abs=1e-6
     )

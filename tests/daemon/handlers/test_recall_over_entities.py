@@ -27,7 +27,7 @@ def put_in(root: Root, *memories: Memory) -> None:
     put(Path(root.top), *memories, folder=root.folders[0])
 
 
-async def recalled(parts: Parts, query: str = QUERY, **fields) -> dict[str, wire.RecalledMemory]:
+async def recalled(parts: Parts, query: str = QUERY, **fields) -> dict[str, wire.MemoryRecord]:
     reply = await parts.ask(wire.Recall(query=query, **fields))
     assert isinstance(reply, wire.Recalled)
     return {each.id: each for each in reply.memories}
@@ -42,11 +42,11 @@ async def test_a_memory_that_is_reached_only_over_a_thing_comes_with_the_path_in
         plain = await recalled(parts, "invoices")
 
     assert list(found) == ["mem_1", "mem_2"]
-    assert found["mem_2"].path == "apollo stored-in ledger; ledger falls-under Policy 7"
+    assert found["mem_2"].found.path == "apollo stored-in ledger; ledger falls-under Policy 7"
     assert found["mem_2"].scope == "org"
     assert list(lone) == ["mem_2"]
     assert list(plain) == ["mem_1"]
-    assert plain["mem_1"].path == ""
+    assert plain["mem_1"].found.path == ""
 
 
 async def test_what_another_agent_knows_leads_nowhere(home):
@@ -68,7 +68,7 @@ async def test_filters_and_replaced_versions_hold_for_what_is_reached_as_for_wha
         replaced = await recalled(parts, "apollo")
         filtered = await recalled(parts, "ledger", filters={"topic": "books"})
 
-    assert [(each.id, each.path) for each in replaced.values()] == [("mem_3", "")]
+    assert [(each.id, each.found.path) for each in replaced.values()] == [("mem_3", "")]
     assert filtered == {}
 
 

@@ -31,7 +31,7 @@ async def test_a_response_is_in_its_sessions_memory_once_however_often_it_is_hea
         await parts.ask(turn(repo))
         (row,) = parts.session_memories.all()
 
-    assert (row.memory.content, row.session_id, row.agent_id) == (ANSWER, "s", "claude")
+    assert (row.memory.content, row.session_id, row.facts.agent_id) == (ANSWER, "s", "claude")
     assert str(repo) in row.tops
 
 

@@ -125,7 +125,7 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
         for agent in ("claude", "codex"):
             await parts.ask(wire.Search(workspace=str(repo), query="one", agent=agent))
         reply = await retrieved(parts, repo, "please mend the parser", agent="claude", session_id="s")
-        assert [(each.content, each.via) for each in reply.memories] == [
+        assert [(each.content, each.found.via) for each in reply.memories] == [
             ("you are the careful one", "standing")
         ]
         again = await retrieved(parts, repo, "please mend the lexer", agent="claude", session_id="s")
@@ -161,7 +161,7 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
         again = await remembered(parts, repo, "text", scope="session", session_id="s")
         assert (again.existed, again.memory_id) == (True, written.memory_id)
         (row,) = parts.session_memories.of("s")
-        assert (row.agent_id, row.user_id, row.importance, row.metadata) == (
+        assert (row.facts.agent_id, row.facts.user_id, row.facts.importance, row.facts.metadata) == (
             "claude",
             "",
             0.4,

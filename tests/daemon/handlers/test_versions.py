@@ -258,7 +258,8 @@ async def test_a_fork_is_shown_with_both_heads_until_one_replaces_the_other(home
             "mem_b": ("mem_a",),
         }
         assert [
-            (hit.id, [each.id for each in hit.rivals], [each.id for each in hit.older]) for hit in found
+            (hit.id, [each.id for each in hit.found.rivals], [each.id for each in hit.found.older])
+            for hit in found
         ] == [("mem_b", ["mem_a"], ["mem_r"])]
         assert "> We use flyway." in block.text
         assert "> We use atlas." in block.text
