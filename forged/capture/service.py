@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
-import msgspec
-
 from forged.capture.dispatcher import Commits, Dispatcher, Rank
 from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, Taken
@@ -31,25 +29,9 @@ from forged.files import Root
 from forged.models import Governor, Health
 from forged.state import Change, CutCount, CutEvent, Event, Kind, State, cut, new_event_id
 from forged.text.forgetting import Words
+from forged_client.protocol import CaptureReport
 
 logger = logging.getLogger(__name__)
-
-
-class CaptureState(msgspec.Struct, frozen=True, kw_only=True):
-    """What status shows of capture beside the counters, as fields of the wire's CaptureReport."""
-
-    state: str
-    reason: str
-    worker_pid: int
-    worker_restarts: int
-    turns: int
-    spooled: int
-    spool_bytes: int
-    in_hand: str
-    in_hand_age_s: float
-    last_success: str
-    last_error: str
-    dead: int
 
 
 class Pipeline:
@@ -300,11 +282,11 @@ class Pipeline:
         """What was paused may go on."""
         self._dispatcher.wake()
 
-    def state(self) -> CaptureState:
+    def state(self) -> CaptureReport:
         state, reason = self._condition()
         in_hand, supervisor = self._queue.in_hand, self._dispatcher.supervisor
         spooled, spool_bytes = self._events.stored
-        return CaptureState(
+        return CaptureReport(
             state=state,
             reason=reason,
             worker_pid=supervisor.pid,

@@ -29,7 +29,8 @@ from forged.maps.parcels import name_of
 from forged.maps.rows import RowMaker, Rows
 from forged.memory import Memory, Problem
 from forged.models import cleaned
-from forged.trust import Admitted, WithheldMemory
+from forged.trust import Admitted
+from forged_client.protocol import WithheldFile
 
 _PAUSE_S = 0.0005
 _QUARANTINE_S = 3600.0
@@ -79,7 +80,7 @@ class Builder:
         self.snapshot: Snapshot | None = None
         self.complete = False
         self.quarantined: dict[bytes, tuple[str, float]] = {}
-        self.withheld: tuple[WithheldMemory, ...] = ()
+        self.withheld: tuple[WithheldFile, ...] = ()
         self.redacted: tuple[str, ...] = ()
         self.stale: tuple[str, ...] = ()
         self._unshown: tuple[Problem, ...] = ()

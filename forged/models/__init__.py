@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from forged import door
 from forged.errors import ProviderError
-from forged.models.health import LONGEST_ASKED_S, Attempt, Condition, Health, RetryBudget
+from forged.models.health import LONGEST_ASKED_S, Attempt, Health, RetryBudget
 from forged.models.layers import LAYERS, first_layers, gives_layers, query_vectors
 from forged.models.texts import sendable
 
@@ -51,7 +51,6 @@ __all__ = [
     "Attempt",
     "ChatModel",
     "Completion",
-    "Condition",
     "Door",
     "Embedder",
     "GovernedChat",

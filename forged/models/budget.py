@@ -18,34 +18,19 @@ from typing import Literal
 
 import msgspec
 
+from forged.counters import summed
 from forged.errors import ProviderError
 from forged.memory import utc_day
 from forged.models import ChatModel, Completion, Prompt
 from forged.text.tokens import estimate
+from forged_client.protocol import DayCost
 
 _DAY_S, _MINUTE_S = 86_400, 60.0
 _DAYS_KEPT = 90
 _MOST_TOKENS = 10**9  # of one call: an endpoint may claim anything
-# The account of a purpose that says how many of its prompt tokens were a conversation.
-_SAID = "/said"
 # Failures of a call that nobody read and so nobody charged for.
 _UNREAD = frozenset({"unreachable", "auth", "rate_limited", "held"})
 _WITHOUT_CALL = frozenset({"limit", "held", "storage", "internal"})
-
-
-class Day(msgspec.Struct, frozen=True):
-    """One day (UTC, as YYYY-MM-DD) and purpose; `failed` calls are among `calls`."""
-
-    day: str
-    purpose: str
-    calls: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
 
 
 class LimitReached(msgspec.Struct, frozen=True):
@@ -56,7 +41,7 @@ class LimitReached(msgspec.Struct, frozen=True):
     message: str
 
 
-_Days = dict[tuple[str, str], Day]
+_Days = dict[tuple[str, str], DayCost]
 
 
 class Governor:
@@ -75,12 +60,12 @@ class Governor:
         self._under_way = 0
         self._days: _Days = {}
 
-    def restore(self, days: Iterable[tuple[str, str, int, int, int, int]]) -> None:
-        """Add what an earlier daemon counted in the last 90 days, as the fields of `Day`."""
-        for fields in days:
-            self._add(Day(*fields))
+    def restore(self, days: Iterable[DayCost]) -> None:
+        """Add what an earlier daemon counted in the last 90 days."""
+        for day in days:
+            self._add(day)
 
-    def accounts(self) -> tuple[Day, ...]:
+    def accounts(self) -> tuple[DayCost, ...]:
         """All days and purposes that are kept."""
         return tuple(self._days.values())
 
@@ -110,21 +95,13 @@ class Governor:
         """
         now = self._clock()
         self._slots.extend([now + _MINUTE_S] * (calls - 1))
-        tokens = (_plausible(prompt_tokens), _plausible(completion_tokens))
-        self._add(Day(utc_day(now), purpose, calls, failed, *tokens))
-        if said_tokens:
-            self._add(Day(utc_day(now), purpose + _SAID, prompt_tokens=min(said_tokens, tokens[0])))
+        prompted, completed = _plausible(prompt_tokens), _plausible(completion_tokens)
+        said = min(said_tokens, prompted)
+        self._add(DayCost(utc_day(now), purpose, calls, failed, prompted, completed, said))
 
-    def _add(self, day: Day) -> None:
+    def _add(self, day: DayCost) -> None:
         key = (day.day, day.purpose)
-        known = self._days.get(key, Day(*key))
-        self._days[key] = Day(
-            *key,
-            calls=known.calls + day.calls,
-            failed=known.failed + day.failed,
-            prompt_tokens=known.prompt_tokens + day.prompt_tokens,
-            completion_tokens=known.completion_tokens + day.completion_tokens,
-        )
+        self._days[key] = summed(self._days.get(key, DayCost(*key)), day)
         since = utc_day(self._clock(), back=_DAYS_KEPT - 1)
         self._days = {key: kept for key, kept in self._days.items() if kept.day >= since}
 
@@ -140,7 +117,7 @@ class Governor:
     @property
     def tokens_today(self) -> int:
         today = utc_day(self._clock())
-        return sum(day.tokens for day in self._spent() if day.day == today)
+        return sum(day.tokens for day in self._days.values() if day.day == today)
 
     @property
     def resets_at(self) -> str:
@@ -148,18 +125,11 @@ class Governor:
         now = self._clock()
         return datetime.fromtimestamp(now + _until_midnight(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def days(self, number: int) -> tuple[Day, ...]:
+    def days(self, number: int) -> tuple[DayCost, ...]:
         """What the last days cost, today included: newest first, purposes in their order as text."""
         since = utc_day(self._clock(), back=number - 1)
-        chosen = sorted((day for day in self._spent() if day.day >= since), key=lambda day: day.purpose)
+        chosen = sorted((day for day in self._days.values() if day.day >= since), key=lambda day: day.purpose)
         return tuple(sorted(chosen, key=lambda day: day.day, reverse=True))
-
-    def said(self, day: str, purpose: str) -> int:
-        """How many of a day's prompt tokens were a conversation; the others were instructions and lists."""
-        return self._days.get((day, purpose + _SAID), Day(day, purpose)).prompt_tokens
-
-    def _spent(self) -> Iterator[Day]:
-        return (day for day in self._days.values() if not day.purpose.endswith(_SAID))
 
     def beyond_today(self, tokens: int) -> str:
         """Why so many tokens more would be too many for today, or nothing; no call is meant yet."""

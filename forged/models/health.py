@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from forged.errors import ANSWERED, ProviderError, SizeRefused
+from forged_client.protocol import EndpointReport
 
 ENOUGH = 2
 """So many failures in a row, or answers that came too late, are believed."""
@@ -68,17 +69,6 @@ class Trouble(msgspec.Struct, frozen=True):
 
     def error(self) -> ProviderError:
         return ProviderError(self.message, reason=self.reason, retry_after_s=self.wait_s)
-
-
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is told. Ages are seconds, None where there was nothing; `next_s` is when it is asked."""
-
-    state: State
-    last_success_s: float | None = None
-    failing_s: float | None = None
-    reason: str = ""
-    message: str = ""
-    next_s: float | None = None
 
 
 class Health:
@@ -209,17 +199,21 @@ class Health:
 
     # --- what to tell ---------------------------------------------------------------------------------
 
-    def condition(self) -> Condition:
+    def condition(self) -> EndpointReport:
+        """Return what a person is told."""
         now, state = self._clock(), self._state()
         trouble = self.trouble(self._granted_s or _FOREVER)
         told = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
-        return Condition(
+        return EndpointReport(
+            host=self.host,
+            model=self.model,
+            uses=self.uses,
             state=state,
             last_success_s=_since(self._succeeded_at, now),
             failing_s=_since(self._failing_since, now),
             reason="slow" if state == "slow" else self._reason,
             message=told if state == "slow" else self._message,
-            next_s=trouble.wait_s if trouble is not None else None,
+            next_s=round(trouble.wait_s, 1) if trouble is not None else None,
         )
 
     def _state(self) -> State:
@@ -281,7 +275,7 @@ class Attempt:
 
 
 def _since(at: float | None, now: float) -> float | None:
-    return None if at is None else now - at
+    return None if at is None else round(now - at, 1)
 
 
 def _seconds(number: float) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from forged.errors import SharedError
-from forged.models import Condition
+from forged_client.protocol import SharedReport
 
 _FIRST_S, _LONGEST_S = 0.1, 5.0
 _REFUSED_S = 30.0  # a server that does not let us in wants a person, and counts who tries
@@ -62,15 +62,15 @@ class ServerHealth:
         self._error = error
         return opened
 
-    def condition(self) -> Condition:
-        """What a person is told."""
-        now = self._clock()
-        untried = self._succeeded_at is None and self._error is None
-        return Condition(
-            state="untried" if untried else "ok" if self._error is None else "failing",
-            last_success_s=None if self._succeeded_at is None else now - self._succeeded_at,
-            failing_s=None if self._failing_since is None else now - self._failing_since,
-            reason="" if self._error is None else self._error.reason,
-            message="" if self._error is None else str(self._error),
-            next_s=None if self._error is None else self.next_look_s,
+    def condition(self, server: str = "") -> SharedReport:
+        """Return how the server fares, which a person knows by this name."""
+        now, error = self._clock(), self._error
+        untried = self._succeeded_at is None and error is None
+        return SharedReport(
+            server=server,
+            state="untried" if untried else "ok" if error is None else "failing",
+            last_success_s=None if self._succeeded_at is None else round(now - self._succeeded_at, 1),
+            failing_s=None if self._failing_since is None else round(now - self._failing_since, 1),
+            message="" if error is None else str(error),
+            next_s=None if error is None else round(self.next_look_s, 1),
         )

@@ -20,7 +20,6 @@ from psycopg.pq import TransactionStatus
 
 from forged.errors import SharedError
 from forged.fair_queue import logged
-from forged.models import Condition
 from forged.postgres.connecting import CONNECT_S, Connection, connect, parameters, set_up, shut
 from forged.postgres.failures import shared_error
 from forged.postgres.health import ServerHealth
@@ -61,10 +60,6 @@ class Pool:
             self._looking.cancel()
             await asyncio.wait([self._looking])
         await self._drop_idle()
-
-    def condition(self) -> Condition:
-        """How the server fares, for a person."""
-        return self.health.condition()
 
     @contextlib.asynccontextmanager
     async def connection(self, deadline: float) -> AsyncIterator[Connection]:

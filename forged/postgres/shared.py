@@ -23,7 +23,7 @@ from forged.counters import Departure
 from forged.entities import may_name
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
-from forged.models import Condition, Door, Embedder, Purpose, sendable
+from forged.models import Door, Embedder, Purpose, sendable
 from forged.postgres import leaving, searching, spooling
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
@@ -35,6 +35,7 @@ from forged.postgres.searching import RowQuery
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import Burial, RowWriter, without_vector
 from forged.state import State
+from forged_client.protocol import SharedReport
 
 logger = logging.getLogger(__name__)
 
@@ -43,30 +44,12 @@ LIMITS: Mapping[Scope, int] = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3,
 # How long a write waits for the server before it is put down here, and for its vectors before that.
 _WRITE_S, _EMBED_S = 3.0, 5.0
 _COUNT_EVERY_S, _SWEEP_EVERY_S = 5.0, 60.0
+_REFUSED_SHOWN = 10
 PURPOSE = Purpose("shared")
 # What is counted of answers.
 _COUNTED = frozenset({Scope.USER, Scope.AGENT})
 
 Clock = Callable[[], datetime]
-
-
-class SharedCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person is told: `server` without user and password, what waits, what was refused and why.
-
-    `replayed_s` is how long ago the last write that had waited was brought there; `writers` are other daemons
-    and how long ago they wrote, `others_seen` whether we hear of them now.
-    """
-
-    server: str
-    scopes: tuple[str, ...]
-    health: Condition
-    problem: str = ""
-    waiting: int = 0
-    without_vector: int = 0
-    refused: tuple[str, ...] = ()
-    replayed_s: float | None = None
-    is_listening: bool = False
-    writers: Mapping[str, float] = {}
 
 
 class Shared:
@@ -119,19 +102,20 @@ class Shared:
         finally:
             await self._pool.close()
 
-    def condition(self) -> SharedCondition:
+    def condition(self) -> SharedReport:
         """How it fares, for status, doctor and `degraded`."""
-        return SharedCondition(
-            server=self.host,
+        replayed_s = self.replay.age_s
+        refused = [f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside]
+        return msgspec.structs.replace(
+            self._pool.health.condition(self.host),
             scopes=tuple(sorted(map(str, self.scopes))),
-            health=self._pool.health.condition(),
             problem=self._problem,
             waiting=self.outbox.count(WRITES),
             without_vector=self.outbox.count({"fill"}),
-            refused=tuple(f"{each.kind} {each.id}: {each.refused}" for each in self.outbox.set_aside),
-            replayed_s=self.replay.age_s,
-            is_listening=self.listening.is_connected,
-            writers=self.listening.writers,
+            refused=tuple(refused[:_REFUSED_SHOWN]),
+            replayed_s=None if replayed_s is None else round(replayed_s, 1),
+            listening=self.listening.is_connected,
+            writers={name: round(age_s, 1) for name, age_s in self.listening.writers.items()},
         )
 
     def listen(self, heard: Callable[[OwnerChange], None]) -> Callable[[], None]:

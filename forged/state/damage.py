@@ -24,8 +24,7 @@ from forged.files import atomic
 from forged.memory import utc_now
 from forged.state import daily_copy, tables
 from forged.state.database import Damaged, Registered, connect, explained, transaction
-from forged.state.event_rows import Dead
-from forged.state.event_values import Event, is_event_id
+from forged.state.event_values import DeadEvent, Event, is_event_id
 from forged.state.tables import Columns
 
 if TYPE_CHECKING:
@@ -213,7 +212,7 @@ def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
     event_id = str(row[0])
     if table in ("events", "dead") and is_event_id(event_id):
         reason = f"unreadable since state.db was damaged; {aside} has its bytes"
-        lost = Dead(Event(id=event_id, received_at=""), reason, utc_now())
+        lost = DeadEvent(Event(id=event_id, received_at=""), reason, utc_now())
         tables.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
 
 

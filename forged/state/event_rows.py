@@ -15,7 +15,7 @@ import msgspec
 from forged.state.cutting import CutCount, cut
 from forged.state.database import Database
 from forged.state.event_values import DeadEvent, Document, Event
-from forged.state.tables import Row, Table
+from forged.state.tables import Table
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ class Stored(msgspec.Struct, frozen=True):
     dead: int = 0
 
 
-class Dead(msgspec.Struct, frozen=True):
-    """The row of an event that was given up: why, when (UTC), and what was decided about it, if anything."""
-
-    event: Event
-    reason: str
-    died_at: str
-    documents: _Documents | None = None
-
-
 class EventTables:
     """The three tables; `restored` is called with what they hold when the file is open."""
 
@@ -50,7 +41,7 @@ class EventTables:
         self._restored = restored
         self.waiting = Table(database, "events", Event, load=self._load)
         self.journal = Table(database, "journal", tuple[Document, ...])
-        self._dead = Table(database, "dead", Dead)
+        self._dead = Table(database, "dead", DeadEvent)
 
     def _load(self, connection: Connection) -> Callable[[], object]:
         stored = Stored(
@@ -65,7 +56,7 @@ class EventTables:
         self.waiting.erase(connection, event_id)
         self.journal.erase(connection, event_id)
 
-    def give_up(self, connection: Connection, dead: Dead, most_bytes: int) -> int:
+    def give_up(self, connection: Connection, dead: DeadEvent, most_bytes: int) -> int:
         """Move an event to the dead, which are kept to `most_bytes` if turns can pay for it.
 
         Returns how many there are.
@@ -89,7 +80,8 @@ class EventTables:
 
     def dead(self, connection: Connection) -> tuple[DeadEvent, ...]:
         """All that were given up, oldest first."""
-        return tuple(map(_dead_event, self._dead.read_all(connection)))
+        rows = self._dead.read_all(connection)
+        return tuple(msgspec.structs.replace(row.value, bytes=row.size) for row in rows)
 
     def revive(self, event_id: str, connection: Connection) -> tuple[Event, int, _Documents | None] | None:
         found = self._dead.read(connection, event_id)
@@ -116,8 +108,3 @@ class EventTables:
                 rest = msgspec.structs.replace(row.value, event=left.event, documents=left.documents)
                 self._dead.write(connection, row.key, rest)
         return done, gone
-
-
-def _dead_event(row: Row[Dead]) -> DeadEvent:
-    dead = row.value
-    return DeadEvent(dead.event, dead.reason, dead.died_at, row.size, dead.documents)

@@ -122,8 +122,8 @@ def encoded(value: Event | tuple[Document, ...]) -> bytes:
         raise StoreError("it holds text that is not Unicode") from error
 
 
-class DeadEvent(msgspec.Struct, frozen=True):
-    """An event that was given up: why, when (UTC), how many bytes it takes.
+class DeadEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event that was given up: why, when (UTC), how many bytes its row takes.
 
     `documents` are what had been decided about it, None if nothing had. Of an event that could not be read
     only the id is known, and its window is empty.
@@ -132,5 +132,5 @@ class DeadEvent(msgspec.Struct, frozen=True):
     event: Event
     reason: str
     died_at: str
-    bytes: int
+    bytes: int = 0
     documents: tuple[Document, ...] | None = None

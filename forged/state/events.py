@@ -21,7 +21,7 @@ from forged.fair_queue import logged
 from forged.memory import utc_now
 from forged.state.cutting import CutCount, CutEvent
 from forged.state.database import Change, Database
-from forged.state.event_rows import Dead, EventTables, Stored
+from forged.state.event_rows import EventTables, Stored
 from forged.state.event_values import DeadEvent, Document, Event, encoded
 from forged.text.forgetting import Words
 
@@ -221,7 +221,7 @@ class Events:
         Unless it `is_decided` it will be found out anew what it comes to.
         """
         documents = self._documents.get(event.id) if is_decided else None
-        dead = Dead(event, reason[:_REASON_LENGTH], utc_now(), documents)
+        dead = DeadEvent(event, reason[:_REASON_LENGTH], utc_now(), documents=documents)
         self.dead_count = await self._run(partial(self._give_up, dead))
         self._gone(event.id)
 
@@ -293,5 +293,5 @@ class Events:
     def _remove(self, event_id: str, connection: Connection) -> None:
         self._tables.remove(connection, event_id)
 
-    def _give_up(self, dead: Dead, connection: Connection) -> int:
+    def _give_up(self, dead: DeadEvent, connection: Connection) -> int:
         return self._tables.give_up(connection, dead, self._max_dead_bytes)

@@ -9,43 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from forged.state.database import Database
 from forged.state.rows import Rows
 from forged.state.tables import Row
+from forged_client.protocol import DayCost
 
 if TYPE_CHECKING:
     from forged.models import Governor
 
 
-class Spent(msgspec.Struct, frozen=True):
-    """Cost of a purpose on a day (UTC, as YYYY-MM-DD); `failed` calls are among `calls`."""
-
-    day: str
-    purpose: str
-    calls: int = 0
-    failed: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class Spending(Rows[Spent]):
+class Spending(Rows[DayCost]):
     """The governor's accounts in the file."""
 
     def __init__(self, database: Database, governor: Governor) -> None:
-        super().__init__(database, "spending", Spent, is_copied=True)
+        super().__init__(database, "spending", DayCost, is_copied=True)
         self._governor = governor
 
-    def restore(self, found: Iterable[Row[Spent]]) -> None:
+    def restore(self, found: Iterable[Row[DayCost]]) -> None:
         """Have the governor add to what a file holds."""
         super().restore(found)
-        self._governor.restore([msgspec.structs.astuple(spent) for spent in self.values()])
+        self._governor.restore(self.values())
 
     async def save(self) -> None:
         """Write what has changed since the last time. Raises nothing; what fails is written later."""
-        accounts = [Spent(*msgspec.structs.astuple(each)) for each in self._governor.accounts()]
-        now = {f"{spent.day} {spent.purpose}": spent for spent in accounts}
+        now = {f"{spent.day} {spent.purpose}": spent for spent in self._governor.accounts()}
         gone = dict.fromkeys(self.keys() - now)
         self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
         await super().save()

@@ -12,7 +12,7 @@ Records live in `state.db` and are never derived from the bytes of a repository.
 that are trusted, or that had no memories at the first look and whose `.git` is the user's.
 """
 
-from forged.trust.admission import Admitted, WithheldMemory
+from forged.trust.admission import Admitted
 from forged.trust.excluding import CHOICES, ExcludeError
 from forged.trust.identity import elsewhere, is_same, stored_identity
 from forged.trust.registry import MODES, KnownRoot, Stamp, TrustRegistry, own_bytes
@@ -25,7 +25,6 @@ __all__ = [
     "KnownRoot",
     "Stamp",
     "TrustRegistry",
-    "WithheldMemory",
     "elsewhere",
     "is_same",
     "own_bytes",

@@ -38,6 +38,7 @@ from forged.text.redaction import redact
 from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile, has_git
 from forged.trust.identity import identify
 from forged.trust.presenting import Presented, presented
+from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +56,6 @@ _FEW = 8
 Hashes = set[str] | frozenset[str]
 
 
-class WithheldMemory(msgspec.Struct, frozen=True):
-    """A memory that does not count: its id, the path of its file, the hash that `approve` takes, and why."""
-
-    id: str
-    path: str
-    sha256: str
-    why: str
-
-
 class Admitted(msgspec.Struct, frozen=True):
     """What counts of a snapshot, as it is shown, sorted by id, and what does not, sorted by path.
 
@@ -73,7 +65,7 @@ class Admitted(msgspec.Struct, frozen=True):
     """
 
     memories: tuple[Memory, ...]
-    withheld: tuple[WithheldMemory, ...] = ()
+    withheld: tuple[WithheldFile, ...] = ()
     passes: bool = False
     redacted: tuple[str, ...] = ()
     insisted: frozenset[str] = frozenset()
@@ -194,7 +186,12 @@ class Admission:
         judged = self._judged(root, strange, snapshot, standing) if strange else AdmissionDecision()
         counting += [file for file in strange if file.sha256 in judged.accepted]
         withheld = (
-            WithheldMemory(file.memory.id, file.path, file.sha256, judged.refused.get(file.path, ""))
+            WithheldFile(
+                id=file.memory.id,
+                path=file.path,
+                sha256=file.sha256,
+                why=judged.refused.get(file.path, ""),
+            )
             for file in strange
             if file.sha256 not in judged.accepted
         )

@@ -19,10 +19,11 @@ from forged.errors import StoreError, WorkspaceError
 from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan
 from forged.memory import ID_PATTERN, Memory, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
-from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis, WithheldMemory
+from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
 from forged.trust.walk import tops_below
+from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class KnownRoot(msgspec.Struct, frozen=True):
     branch: str = ""
     trusted_at: str = ""
     accepted: int = 0
-    withheld: tuple[WithheldMemory, ...] = ()
+    withheld: tuple[WithheldFile, ...] = ()
     reason: str = ""
 
 
@@ -210,7 +211,7 @@ class TrustRegistry:
         await self.save()
         return found
 
-    async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldMemory, ...]:
+    async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldFile, ...]:
         """What does not count in these roots now."""
         looks = [await self.look(root) for root in roots if root.scope is Scope.REPO]
         return tuple(each for _, admitted in looks for each in admitted.withheld)

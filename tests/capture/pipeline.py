@@ -19,7 +19,7 @@ import msgspec
 
 from forged.capture.committer import CommitResult
 from forged.capture.intake import Outcome, Taken
-from forged.capture.service import CaptureState, Pipeline
+from forged.capture.service import Pipeline
 from forged.capture.values import (
     Classified,
     Classify,
@@ -40,6 +40,7 @@ from forged.models.budget import Governor
 from forged.state import Document, Event, State, tables
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
+from forged_client.protocol import CaptureReport
 from tests.state.flaky import FlakyDatabase
 from tests.support.clock import PATIENCE_S, turns, until
 from tests.support.reading import bytes_of
@@ -318,7 +319,7 @@ class Capture:
     # --- what there is ---
 
     @property
-    def state(self) -> CaptureState:
+    def state(self) -> CaptureReport:
         return self.pipeline.state()
 
     def rows(self, *names: str) -> list[str]:
@@ -341,7 +342,7 @@ class Capture:
         await self.daemon_state.erase_traces()
         return b"".join(bytes_of(self.top.glob("state/*")).values())
 
-    async def idle(self) -> CaptureState:
+    async def idle(self) -> CaptureReport:
         await until(lambda: self.state.state == "idle")
         return self.state
 

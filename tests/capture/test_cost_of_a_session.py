@@ -74,7 +74,7 @@ async def test_a_session_of_30_turns_is_sent_once_a_pass_and_costs_3_5_times_its
     (day,) = one.governor.days(1)
     assert day.calls == len(calls)
     assert day.tokens <= MOST_IN_ALL * size
-    assert size <= one.governor.said(day.day, day.purpose) <= 2 * MOST_TIMES_SENT * size
+    assert size <= day.said_tokens <= 2 * MOST_TIMES_SENT * size
 
 
 async def hear(one: Capture, said: list[Utterance], kind: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.errors import ProviderError
 from forged.models import Completion, Prompt
-from forged.models.budget import Day, GovernedChat, Governor
+from forged.models.budget import GovernedChat, Governor
+from forged_client.protocol import DayCost
 from tests.support.clock import PATIENCE_S, Clock, run, turns
 from tests.support.provider.embedders import QUERY
 
@@ -48,7 +48,7 @@ def clock():
 def governor(clock):
     def make(*, tokens=0, calls=0, before=None):
         made = Governor(daily_token_limit=tokens, calls_per_minute=calls, clock=clock)
-        made.restore(map(msgspec.structs.astuple, before.accounts() if before is not None else ()))
+        made.restore(before.accounts() if before is not None else ())
         return made
 
     return make
@@ -132,7 +132,7 @@ def test_a_governed_call_is_passed_on_and_counted_as_the_completion_says(governo
     chat = GovernedChat(model, counting, "hyde")
 
     assert run(ask(chat)).text == "text"
-    assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 0, 17, 3),)
+    assert counting.days(1) == (DayCost("2026-05-01", "hyde", 1, 0, 17, 3),)
     run(chat.aclose())
     assert model.asked == [Prompt("s" * 40, "u" * 4, QUERY, {"type": "array"}), "closed"]
 
@@ -146,7 +146,7 @@ def test_a_failed_call_counts_its_estimated_prompt_if_it_was_read(governor, reas
         run(ask(GovernedChat(Model(failure), counting, "hyde")))
 
     assert caught.value is failure
-    assert counting.days(1) == (Day("2026-05-01", "hyde", 1, 1, tokens, 0),)
+    assert counting.days(1) == (DayCost("2026-05-01", "hyde", 1, 1, tokens, 0),)
 
 
 def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute(governor):
@@ -155,7 +155,7 @@ def test_a_call_that_somebody_waits_for_is_counted_but_not_held_up_by_the_minute
         run(ask(GovernedChat(model, counting, "hyde")))
 
     assert len(model.asked) == 2
-    assert counting.days(1) == (Day("2026-05-01", "hyde", 2, 0, 0, 0),)  # as much as the completions say
+    assert counting.days(1) == (DayCost("2026-05-01", "hyde", 2, 0, 0, 0),)  # as much as the completions say
     assert counting.admit(1).reason == "calls_per_minute"
 
 
@@ -188,5 +188,5 @@ def test_calls_side_by_side_do_not_pass_the_daily_limit_together_and_cost_their_
     asked, ended = run(scenario())
 
     assert (asked, ended.count(asyncio.CancelledError)) == (2, 2)
-    assert counting.days(1) == (Day("2026-05-01", "hyde", 2, 2, 22, 0),)
+    assert counting.days(1) == (DayCost("2026-05-01", "hyde", 2, 2, 22, 0),)
     assert counting.admit(3) is None  # 22 are spent now, and none is under way

@@ -150,7 +150,7 @@ async def test_a_killed_server_is_found_again_without_anybody_waiting_for_it(own
             with pytest.raises(SharedError) as caught:
                 await ask(pool)
             assert (caught.value.reason, caught.value.is_away) == ("unreachable", True)
-        assert pool.condition().state == "failing"
+        assert pool.health.condition().state == "failing"
         own.server.start()
 
         await until(lambda: pool.health.trouble is None)

@@ -89,7 +89,7 @@ async def test_a_server_that_is_killed_loses_and_doubles_nothing_that_was_acknow
     async with running(own, tmp_path) as shared:
         recalls = await storm(own, shared, writes, kills)
         await until(lambda: not shared.condition().waiting)
-        await until(lambda: shared.condition().health.state == "ok")
+        await until(lambda: shared.condition().state == "ok")
 
         assert await there(shared) == [f"{number:04}" for number in range(writes)]
         assert shared.condition().refused == ()
@@ -107,7 +107,7 @@ async def test_writes_to_a_server_that_is_gone_come_to_it_in_their_order_when_it
         await shared.put([row(Scope.ORG, "", "new"), row(Scope.ORG, "", "gone")])
         await shared.remove(Scope.ORG, "", ["mem_gone"])
         told = shared.condition()
-        assert (told.health.state, told.waiting) == ("failing", 5)
+        assert (told.state, told.waiting) == ("failing", 5)
 
     async with running(own, tmp_path) as shared:  # another daemon takes up what waits
         await asyncio.to_thread(own.server.start)

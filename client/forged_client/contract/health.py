@@ -318,6 +318,10 @@ class DayCost(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     said_tokens: int = 0
 
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
 
 class Costs(Reply, frozen=True, tag="costs"):
     """`token_limit` 0 is none; `resets_at` is when today's count starts anew (UTC)."""

@@ -310,12 +310,8 @@ def _dead_event(item: DeadEvent, *, with_text: bool) -> wire.DeadEvent:
 async def cost(context: Context, request: wire.Cost) -> wire.Costs:
     """What model calls have cost, newest day first."""
     governor = context.daemon.governor
-    days = governor.days(min(max(request.days, 1), _MOST_DAYS))
     return wire.Costs(
-        days=tuple(
-            wire.DayCost(**msgspec.structs.asdict(day), said_tokens=governor.said(day.day, day.purpose))
-            for day in days
-        ),
+        days=governor.days(min(max(request.days, 1), _MOST_DAYS)),
         tokens_today=governor.tokens_today,
         token_limit=context.daemon.config.memory.daily_token_limit,
         calls_per_minute=governor.calls_per_minute,
@@ -325,16 +321,15 @@ async def cost(context: Context, request: wire.Cost) -> wire.Costs:
 
 async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
     """What left for endpoints, newest day first."""
-    days = context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS))
-    return wire.Departed(days=tuple(wire.DayOutbound(*msgspec.structs.astuple(day)) for day in days))
+    return wire.Departed(days=context.daemon.state.outbound.days(min(max(request.days, 1), _MOST_DAYS)))
 
 
 async def report(context: Context) -> wire.CaptureReport:
     """Capture's part of status."""
     daemon, metrics = context.daemon, context.daemon.metrics
-    return wire.CaptureReport(
+    return msgspec.structs.replace(
+        daemon.capture.state(),
         classifier=daemon.about.classifier,
-        **msgspec.structs.asdict(daemon.capture.state()),
         finished=metrics.captures_finished,
         memories=metrics.captured,
         accepted=metrics.captures_accepted,

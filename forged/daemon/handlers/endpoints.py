@@ -7,7 +7,6 @@ import time
 
 from forged.daemon.handlers.context import Context, Daemon, Probe
 from forged.errors import ProviderError
-from forged.models import Health
 from forged_client import protocol as wire
 
 _LONGEST_S = 30.0
@@ -15,31 +14,12 @@ _LONGEST_S = 30.0
 
 def reports(daemon: Daemon) -> tuple[wire.EndpointReport, ...]:
     """One line for each model, in the order of what it is asked for."""
-    return tuple(_report(health) for health in daemon.healths)
+    return tuple(health.condition() for health in daemon.healths)
 
 
 def is_failing(daemon: Daemon) -> bool:
     """Whether a model that is in use fails, or is skipped as it takes too long."""
     return any(health.condition().state in {"failing", "slow"} for health in daemon.healths)
-
-
-def _report(health: Health) -> wire.EndpointReport:
-    told = health.condition()
-    return wire.EndpointReport(
-        host=health.host,
-        model=health.model,
-        uses=health.uses,
-        state=told.state,
-        last_success_s=_rounded(told.last_success_s),
-        failing_s=_rounded(told.failing_s),
-        reason=told.reason,
-        message=told.message,
-        next_s=_rounded(told.next_s),
-    )
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)
 
 
 async def try_all(context: Context, _: wire.Try) -> wire.Tried:

@@ -35,7 +35,7 @@ from forged.scopes import View
 from forged_client import protocol as wire
 
 _PROBLEMS_SHOWN = 1000
-_CUT_SHOWN = _REFUSED_SHOWN = 10
+_CUT_SHOWN = 10
 _EVENTS_WAITING = 1024
 
 
@@ -294,22 +294,8 @@ def _shared_report(daemon: Daemon) -> wire.SharedReport | None:
     """Report on the team's server; None where there is none."""
     if daemon.shared is None:
         return None
-    told = daemon.shared.condition()
-    return wire.SharedReport(
-        server=told.server,
-        scopes=told.scopes,
-        state=told.health.state,
-        last_success_s=_rounded(told.health.last_success_s),
-        failing_s=_rounded(told.health.failing_s),
-        message=told.health.message,
-        next_s=_rounded(told.health.next_s),
-        problem=told.problem,
-        waiting=told.waiting,
-        without_vector=told.without_vector,
-        refused=told.refused[:_REFUSED_SHOWN],
-        replayed_s=_rounded(told.replayed_s),
-        listening=told.is_listening,
-        writers={name: round(age_s, 1) for name, age_s in told.writers.items()},
+    return msgspec.structs.replace(
+        daemon.shared.condition(),
         in_step=tuple(_in_step(daemon)),
         not_in_step=daemon.machines.problem if daemon.machines is not None else "",
     )
@@ -324,7 +310,7 @@ def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
             behind=standing.behind,
             kept_here=standing.kept_here,
             refused=standing.refused,
-            in_step_s=_rounded(time.time() - standing.at) if standing.at else None,
+            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
         )
 
 
@@ -332,7 +318,3 @@ def _is_shared_failing(daemon: Daemon) -> bool:
     """Return True if the team's server cannot be used, or refuses what was written."""
     told = _shared_report(daemon)
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)

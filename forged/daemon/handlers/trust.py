@@ -24,7 +24,7 @@ from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
-from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, WithheldMemory
+from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot
 from forged_client import protocol as wire
 
 _ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
@@ -144,13 +144,13 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
 
 
 def _chosen(
-    withheld: Sequence[WithheldMemory], names: Collection[str], *, again: bool
-) -> list[WithheldMemory]:
+    withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
+) -> list[wire.WithheldFile]:
     """Return the files that beginnings of ids or hashes name; `again`: some may be accepted by now.
 
     Raises MemoryNotFound, InvalidRequest.
     """
-    chosen: list[WithheldMemory] = []
+    chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
         meant = "" if found else begun_by([each.id for each in withheld], name)
@@ -220,13 +220,13 @@ async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
     )
 
 
-def _shown(withheld: Iterable[WithheldMemory]) -> str:
+def _shown(withheld: Iterable[wire.WithheldFile]) -> str:
     """A short text for exactly these files in this form."""
     listed = "\n".join(f"{each.sha256} {each.path}" for each in withheld)
     return hashlib.sha256(listed.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _check_shown(shown: str, withheld: Iterable[WithheldMemory]) -> None:
+def _check_shown(shown: str, withheld: Iterable[wire.WithheldFile]) -> None:
     if shown and shown != _shown(withheld):
         raise Changed("the files have changed since they were shown; nothing was accepted, look again")
 
@@ -242,11 +242,8 @@ def _files(snapshot: Snapshot, admitted: Admitted) -> list[wire.WithheldFile]:
         for name, seen in listing.files.items()
     }
     return [
-        wire.WithheldFile(
-            id=each.id,
-            path=each.path,
-            sha256=each.sha256,
-            why=each.why,
+        msgspec.structs.replace(
+            each,
             effect=_effect(memories[each.path], counting, waiting),
             category=memories[each.path].category,
             created_at=memories[each.path].created_at,
