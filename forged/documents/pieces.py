@@ -2,14 +2,203 @@
 
 The same text from the same source, cut alike, has the same ids wherever and whenever it is ingested: so what
 was written before a kill is known again, and what is there of another text, too. Nothing is raised.
+
+A document cut into pieces of at most so many tokens, of which each repeats the end of the one before.
+A token is four bytes in UTF-8, as everywhere here. Where a piece would end a better place is looked for at
+most 50 tokens before: the last heading, or else the last end of a sentence or paragraph; without one it ends
+exactly there, but never inside a character. Of a text without such places the pieces are 0-512, 462-974, ...
+tokens. Nothing is lost: every character is in a piece, unless that would be blank. Nothing is raised.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
-from forged.documents.cutting import PieceSpan, cut
+import msgspec
+
 from forged.memory import Category, Memory, Origin, Piece, Scope, Trigger
+from forged.text.tokens import BYTES_PER_TOKEN
+
+MOST_BACK = 50
+"""So many tokens a piece may be shorter to end well; of small pieces no more than a quarter."""
+
+_MOST_PATH = 200
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S[^\n]*)", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)", re.MULTILINE)
+# Behind a full stop comes a blank; behind one that ends a letter or a number ("e. g.", "3. Mai") it is none,
+# and neither is it before a small letter. The marks of Chinese and Japanese need no blank.
+_END = re.compile(
+    r"""(?:(?<![\s.]\w)(?<!^\w)\.|[!?…])[)\]}"'»”’“]*(?=\s)|[。！？｡][」』”’）】》]*|\n[ \t]*(?=\n)""",
+    re.MULTILINE,
+)
+_NUMBER_BEFORE = re.compile(r"(?:^|\s)\d{1,2}\.$")
+# Joiner and variation selectors, which belong to what stands before them.
+_JOINING = "\u200d\ufe0e\ufe0f"
+_MOST_JOINED = 8
+
+
+class PieceSpan(msgspec.Struct, frozen=True):
+    """A piece: the characters from `start` to `end`.
+
+    `headings` are those above what it says first that the piece before does not, outermost first.
+    """
+
+    start: int
+    end: int
+    text: str
+    headings: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The headings as a line, the innermost whole if not all fit."""
+        path = " > ".join(self.headings)
+        while len(path) > _MOST_PATH and " > " in path:
+            path = path.partition(" > ")[2]
+        return path[:_MOST_PATH]
+
+
+def cut(text: str, size: int, overlap: int, *, markdown: bool = False) -> tuple[PieceSpan, ...]:
+    """The pieces of a text; `size` and `overlap` in tokens, the overlap at most half a piece."""
+    headings = tuple(_headings(text)) if markdown else ()
+    places = _Places(text, tuple(at for at, _, _ in headings))
+    above, pieces, reached = _Above(headings), [], 0
+    for start, end in _spans(text, places, size, min(overlap, size // 2)):
+        if not text[start:end].isspace():
+            pieces.append(PieceSpan(start, end, text[start:end], above.at(reached)))
+        reached = end
+    return tuple(pieces)
+
+
+def _spans(text: str, places: _Places, size: int, overlap: int) -> Iterator[tuple[int, int]]:
+    """Where pieces begin and end."""
+    start, back = 0, min(MOST_BACK, size // 4)
+    while start < len(text):
+        last = _forth(text, start, size)
+        if last == len(text):
+            yield start, last
+            return
+        end = places.best(_back(text, last, back), last) or last
+        yield start, end
+        start = max(_back(text, end, overlap), start + 1 + (end - start) // 4)
+
+
+def _forth(text: str, start: int, tokens: int) -> int:
+    """The end of at most so many tokens from a place on."""
+    most = tokens * BYTES_PER_TOKEN
+    part = text[start : start + most].encode("utf-8", "replace")[:most]
+    return _whole(text, start + len(part.decode("utf-8", "ignore")), least=start + 1)
+
+
+def _back(text: str, end: int, tokens: int) -> int:
+    """The beginning of at most so many tokens before a place."""
+    most = tokens * BYTES_PER_TOKEN
+    part = text[max(0, end - most) : end].encode("utf-8", "replace")
+    return _whole(
+        text, end - len(part[len(part) - min(most, len(part)) :].decode("utf-8", "ignore")), least=0
+    )
+
+
+def _whole(text: str, at: int, *, least: int) -> int:
+    """The place itself, or the one before it that is not within what a reader sees as one character."""
+    for place in range(at, max(at - _MOST_JOINED, least), -1):
+        if place >= len(text) or not _is_joined(text[place - 1], text[place]):
+            return place
+    return at
+
+
+def _is_joined(before: str, after: str) -> bool:
+    if before.isascii() and after.isascii():
+        return before == "\r" and after == "\n"
+    if before == "\u200d" or after in _JOINING or unicodedata.combining(after):
+        return True
+    return "\U0001f3fb" <= after <= "\U0001f3ff"  # the colour of a skin
+
+
+class _Places:
+    """Where a piece of a text ends well."""
+
+    def __init__(self, text: str, headings: Sequence[int]) -> None:
+        self._headings = headings
+        self._ends = tuple(_ends(text))
+
+    def best(self, first: int, last: int) -> int:
+        """The best place behind `first` and up to `last`, or 0."""
+        return _last_of(self._headings, first, last) or _last_of(self._ends, first, last)
+
+
+def _last_of(places: Sequence[int], first: int, last: int) -> int:
+    number = bisect_right(places, last)
+    return places[number - 1] if number and places[number - 1] > first else 0
+
+
+def _ends(text: str) -> Iterator[int]:
+    """Behind the ends of sentences and paragraphs."""
+    for found in _END.finditer(text):
+        is_stop = found[0].startswith(".")
+        if not (is_stop and _goes_on(text, found)):
+            yield found.end()
+
+
+def _goes_on(text: str, found: re.Match[str]) -> bool:
+    """Whether a full stop ends no sentence: what comes next is small, or what stands before is a number."""
+    before, behind = text[max(0, found.start() - 4) : found.start() + 1], text[found.end() : found.end() + 8]
+    return behind.lstrip()[:1].islower() or _NUMBER_BEFORE.search(before) is not None
+
+
+# Headings.
+
+_Heading = tuple[int, int, str]
+
+
+def _headings(text: str) -> Iterator[_Heading]:
+    """Place, level and words of each; what looks like one in a block of code is none."""
+    fences = [(each.start(), each[1]) for each in _FENCE.finditer(text)]
+    blocks = tuple(_blocks(fences, len(text)))
+    starts = tuple(start for start, _ in blocks)
+    for found in _HEADING.finditer(text):
+        number = bisect_right(starts, found.start()) - 1
+        if number < 0 or blocks[number][1] <= found.start():
+            yield found.start(), len(found[1]), _words(found[2])
+
+
+def _words(heading: str) -> str:
+    """A heading without the signs that may close it."""
+    words = heading[:_MOST_PATH].rstrip()
+    plain = words.rstrip("#")
+    return " ".join((plain if plain != plain.rstrip() else words).split())
+
+
+def _blocks(fences: Sequence[tuple[int, str]], length: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of code begin and end: a fence ends what one of its kind, no longer, began."""
+    opened: tuple[int, str] | None = None
+    for at, fence in fences:
+        if opened is None:
+            opened = at, fence
+        elif fence.startswith(opened[1]):
+            yield opened[0], at
+            opened = None
+    if opened is not None:
+        yield opened[0], length
+
+
+class _Above:
+    """Which headings stand above a place, or there; places are asked for in their order."""
+
+    def __init__(self, headings: Sequence[_Heading]) -> None:
+        self._left = list(reversed(headings))
+        self._open: list[_Heading] = []
+
+    def at(self, place: int) -> tuple[str, ...]:
+        """Outermost first."""
+        while self._left and self._left[-1][0] <= place:
+            fresh = self._left.pop()
+            self._open = [each for each in self._open if each[1] < fresh[1]] + [fresh]
+        return tuple(words for _, _, words in self._open)
+
 
 _HASH_DIGITS = 32
 FROM_DOCUMENT = "ingest"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.documents.cutting import cut
+from forged.documents.pieces import cut
 from forged.text import tokens
 from tests.faults.amount import times
 

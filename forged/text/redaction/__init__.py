@@ -21,8 +21,7 @@ import msgspec
 from forged.text.redaction.assignments import NAMES, kind
 from forged.text.redaction.joints import Joined, is_word, views
 from forged.text.redaction.looks import PLACEHOLDER
-from forged.text.redaction.phrases import PHRASES
-from forged.text.redaction.shapes import TOKENS, Shape
+from forged.text.redaction.phrases import PHRASES, TOKENS, Shape
 
 __all__ = ["INLINE_LENGTH", "PLACEHOLDER", "redact", "shapes_in"]
 
