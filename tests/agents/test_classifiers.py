@@ -14,8 +14,7 @@ import pytest
 from forged.config import AGENTS
 from forged.errors import ProviderError
 from forged.models import Completion, Door, Prompt, Purpose
-from forged.models.programs.chat import ProgramChat
-from forged.models.programs.rows import rows
+from forged.models.programs.chat import ProgramChat, rows
 from forged.program import Program
 from tests.agents.scripted_api import Request, ScriptedApi, Turn
 from tests.support.clock import eventually

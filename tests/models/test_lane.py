@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from forged.fair_queue import Activity
-from forged.models.in_process import InProcessEmbedder, LoadedModel
-from forged.models.lane import Lane
+from forged.models.in_process import InProcessEmbedder, Lane, LoadedModel
 from tests.models.test_in_process import Model
 from tests.support.clock import PATIENCE_S, Clock, turns, until
 from tests.support.provider.embedders import QUERY

@@ -23,8 +23,7 @@ from forged.daemon.build import choose_models
 from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, Door, Health, Prompt, Purpose
 from forged.models.programs.answers import completion_of
-from forged.models.programs.chat import ProgramChat
-from forged.models.programs.rows import rows
+from forged.models.programs.chat import ProgramChat, rows
 from forged.models.programs.running import ProcessResult
 from forged.program import Program
 from tests.data.secrets import ALNUM, Draw
