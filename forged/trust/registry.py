@@ -3,6 +3,10 @@
 `admit` decides in a build's thread. Everything else is asked on the event loop and looks at the disk in
 threads. What a person changes is durable, and in force in every map, when the call returns. Raises StoreError
 when it cannot be written down, WorkspaceError for a directory that holds no root.
+
+Roots with memories below a directory that a person named; nothing here looks anywhere by itself.
+A bounded walk: no links, at most eight levels, 200,000 directories and ten seconds; what lies deeper is not
+found, and can be named itself. Raises WorkspaceError for what is no directory. Blocks.
 """
 
 from __future__ import annotations
@@ -11,18 +15,76 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from forged.errors import StoreError, WorkspaceError
-from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan
+from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, resolve, scan
 from forged.memory import ID_PATTERN, Memory, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
-from forged.trust.walk import tops_below
+
+_DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
+_NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
+
+
+def tops_below(directory: str, home: str) -> tuple[str, ...]:
+    """Tops of repositories and folders with memory files, in the order of their paths."""
+    if not os.path.isabs(directory) or not os.path.isdir(directory):
+        raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
+    found = (_top(place, home) for place in _places(os.path.realpath(directory)) if _has_memories(place))
+    return tuple(sorted({top for top in found if top}))
+
+
+def _places(directory: str) -> Iterator[str]:
+    deadline = time.monotonic() + _LIMIT_S
+    waiting, seen = [(directory, 0)], 0
+    while waiting and seen < _MOST and time.monotonic() < deadline:
+        place, depth = waiting.pop()
+        seen += 1
+        yield place
+        if depth < _DEPTH:
+            waiting += [(below, depth + 1) for below in _below(place)]
+
+
+def _below(place: str) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            return [each.path for each in entries if each.name not in _NEVER and _is_folder(each)]
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _has_memories(place: str) -> bool:
+    for folder in repo_root(place).folders:
+        try:
+            if any(name.endswith(".md") for name in os.listdir(os.path.join(place, folder))):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _top(place: str, home: str) -> str:
+    """The place itself if it is a root, else nothing: what lies deep in a repository is not its memory."""
+    try:
+        roots = resolve(place, home)
+    except WorkspaceError:
+        return ""
+    return next((root.top for root in roots if root.scope is Scope.REPO and root.top == place), "")
+
+
 from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)

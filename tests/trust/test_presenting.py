@@ -11,8 +11,8 @@ from forged.files import Root
 from forged.files.frontmatter import render
 from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.state import OwnFile
-from forged.trust import presenting
-from forged.trust.presenting import Presented, presented
+from forged.trust import admission
+from forged.trust.admission import Presented, presented
 from forged.trust.registry import own_file
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
@@ -48,7 +48,7 @@ def test_what_is_marked_private_in_a_file_is_not_shown():
     (shown,) = looked_at(memory("mem_1", "we use goose <private>and hate it</private> daily")).memories
 
     assert shown.content == "we use goose  daily"
-    assert shown.redacted == (presenting.PRIVATE,)
+    assert shown.redacted == (admission.PRIVATE,)
 
 
 def test_every_field_of_a_file_is_shown_without_its_secrets():
