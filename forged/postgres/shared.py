@@ -4,6 +4,10 @@
 server is gone they are refused at once (SharedError). `put` and `remove` return when the server has it, or
 `state.db`: then it waits there, in order behind all that waits already, until the server is back. `run`
 brings it there, gives rows their vectors that were written without, and hears of what others write.
+
+The searches of one recall: one statement for each scope, all sent at once and answered in one round trip.
+In: a connection, whose rows are wanted, and what is looked for. Out: for each scope its rows, nearest first,
+with their cosine distances. psycopg's errors are raised as they are; the pool translates them.
 """
 
 from __future__ import annotations
@@ -18,24 +22,90 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from psycopg.types.json import Jsonb
 
 from forged.counters import Departure
 from forged.entities import may_name
 from forged.errors import ProviderError, SharedError
 from forged.memory import Scope
 from forged.models import Door, Embedder, Purpose, sendable
-from forged.postgres import leaving, searching, spooling
+from forged.postgres import leaving, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
 from forged.postgres.listening import Listening, OwnerChange
 from forged.postgres.pool import Pool
 from forged.postgres.relating import ReachedRow, Relating
 from forged.postgres.replaying import FOR_EVER, WRITES, Replay
-from forged.postgres.searching import RowQuery
+from forged.postgres.tables import TABLES
 from forged.postgres.values import Settings, Stored, Vector
 from forged.postgres.writing import Burial, RowWriter, without_vector
 from forged.state import State
 from forged_client.protocol import SharedReport
+
+
+class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is looked for: the rows nearest to `vector` that have all of `filters` in their metadata.
+
+    `limits` is how many rows of each scope; `least` the importance that a row must have; of sessions only
+    what is not over at `now`. `vectors`: the rows are wanted with their own.
+    """
+
+    vector: Vector
+    limits: Mapping[Scope, int]
+    now: datetime
+    filters: Mapping[str, Any] = {}
+    least: float = 0.0
+    vectors: bool = False
+
+
+async def recall(
+    connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
+) -> dict[Scope, list[Stored]]:
+    """The nearest rows of these owners, by scope."""
+    cursors = {}
+    async with connection.pipeline():
+        for scope, owner in owners.items():
+            cursors[scope] = connection.cursor(binary=True)
+            await cursors[scope].execute(statement(scope, wanted, set_name), values(owner, wanted, scope))
+    return {scope: _rows(scope, await each.fetchall(), wanted) for scope, each in cursors.items()}
+
+
+def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
+    """What is asked of one scope."""
+    return statements.search(
+        scope,
+        set_name,
+        dimension=len(wanted.vector),
+        filters=bool(wanted.filters),
+        nested=len(_nested(wanted.filters)),
+        vectors=wanted.vectors,
+    )
+
+
+def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
+    """With which values."""
+    given: dict[str, object] = {
+        "owner": owner,
+        "vector": wanted.vector,
+        "filters": Jsonb(wanted.filters),
+        "least": wanted.least,
+        "now": wanted.now,
+        "limit": wanted.limits[scope],
+    }
+    for at, (key, value) in enumerate(_nested(wanted.filters).items()):
+        given |= {f"key{at}": key, f"value{at}": Jsonb(value)}
+    return given
+
+
+def _nested(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters that must be equal as a whole: to contain a list or an object is not to be it."""
+    return {key: value for key, value in filters.items() if isinstance(value, (dict, list, tuple))}
+
+
+def _rows(scope: Scope, found: list[Any], wanted: RowQuery) -> list[Stored]:
+    columns = statements.found_columns(scope, vectors=wanted.vectors)
+    return [TABLES[scope].stored(row, columns) for row in found]
+
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +240,7 @@ class Shared:
             vectors=vectors,
         )
         async with self.connection(deadline) as connection:
-            return await searching.recall(connection, owners, wanted)
+            return await recall(connection, owners, wanted)
 
     async def reached(
         self,

@@ -58,6 +58,7 @@ from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
 from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile, has_git
 from forged.trust.identity import identify
+from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"
 
@@ -191,8 +192,6 @@ def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -
         redacted=cut + found,
     )
 
-
-from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 

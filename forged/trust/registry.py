@@ -27,6 +27,7 @@ from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
+from forged_client.protocol import WithheldFile
 
 _DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
 _NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
@@ -84,8 +85,6 @@ def _top(place: str, home: str) -> str:
         return ""
     return next((root.top for root in roots if root.scope is Scope.REPO and root.top == place), "")
 
-
-from forged_client.protocol import WithheldFile
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from vectors import Vectors as Vector
 
 from forged.attributes import Facts
 from forged.memory import Scope
-from forged.postgres import searching
+from forged.postgres import shared
 from forged.postgres.connecting import EF_SEARCH, connect
 from forged.postgres.migrating import migrate
 from forged.postgres.schema import table
@@ -116,7 +116,7 @@ class Engine:
 
     def of_organization(self, vector: Vector, most: int, filters: Mapping[str, Any] = _NONE) -> list[str]:
         """The search of the organization's pieces alone."""
-        wanted = searching.RowQuery(vector=vector, limits={Scope.ORG: most}, now=_NOW, filters=filters)
+        wanted = shared.RowQuery(vector=vector, limits={Scope.ORG: most}, now=_NOW, filters=filters)
         return _ids(_execute(self.connection, Scope.ORG, "", wanted), Scope.ORG)
 
     def _copy(self, part: Part) -> None:
@@ -203,8 +203,8 @@ def _stored(part: Part, scope: Scope) -> Iterator[Stored]:
         )
 
 
-def _execute(connection: Connection, scope: Scope, owner: str, wanted: searching.RowQuery) -> Cursor:
-    sql, values = searching.statement(scope, wanted), searching.values(owner, wanted, scope)
+def _execute(connection: Connection, scope: Scope, owner: str, wanted: shared.RowQuery) -> Cursor:
+    sql, values = shared.statement(scope, wanted), shared.values(owner, wanted, scope)
     return connection.cursor(binary=True).execute(sql, values)
 
 
@@ -213,8 +213,8 @@ def _ids(rows: Cursor, scope: Scope) -> list[str]:
     return [str(row[at]) for row in rows]
 
 
-def _wanted(asked: Asked) -> searching.RowQuery:
-    return searching.RowQuery(vector=asked.vector, limits=_LIMITS, now=_NOW)
+def _wanted(asked: Asked) -> shared.RowQuery:
+    return shared.RowQuery(vector=asked.vector, limits=_LIMITS, now=_NOW)
 
 
 def _loaded(connection: Connection, copied_s: float, copied: float) -> Loaded:

@@ -13,8 +13,7 @@ import pytest
 
 from forged.errors import SharedError
 from forged.postgres.connecting import parameters
-from forged.postgres.health import ServerHealth
-from forged.postgres.pool import CONNECTIONS, Pool
+from forged.postgres.pool import CONNECTIONS, Pool, ServerHealth
 from forged.postgres.values import Settings
 from tests.support.clock import PATIENCE_S, until
 from tests.support.postgres import MODEL, Database, migrated

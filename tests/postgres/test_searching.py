@@ -10,8 +10,8 @@ import pytest
 
 from forged.memory import Scope
 from forged.postgres import Shared
-from forged.postgres import searching as searches
-from forged.postgres.searching import RowQuery
+from forged.postgres import shared as searches
+from forged.postgres.shared import RowQuery
 from tests.postgres.rows import NOW, Clock, at_angle, ids, row, running, soon, vector
 from tests.support.postgres import Database
 
