@@ -68,7 +68,7 @@ HOMES = {
     "onnx": {"forged.models.e5.making"},
     "onnxruntime": {"forged.models.e5.encoder"},
     "fastembed": {"forged.models.fastembed"},
-    "watchfiles": {"forged.files.watched_places", "forged.files.watcher"},
+    "watchfiles": {"forged.files.watcher"},
     "yaml": {"forged.files.yaml_text"},
     "platformdirs": {"forged.config"},
     "click": {"forged.cli"},

@@ -29,7 +29,7 @@ from forged.memory import (
     utc,
 )
 from forged.state import Document, Event
-from forged.state.digests import digest
+from forged.state.forgotten import digest
 from tests.capture.comparing import decide
 from tests.data.memories import memory
 from tests.faults.amount import times

@@ -42,8 +42,8 @@ from forged.state import (
     Write,
 )
 from forged.state.database import connect, transaction
-from forged.state.digests import digest
 from forged.state.excludes import Exclude
+from forged.state.forgotten import digest
 from forged.state.tables import FORMAT, put
 from tests.state.conftest import a_governor, documents, event, names, opened, raw
 from tests.state.stepped import killed_at_every_call

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import Forgotten, forgotten
-from forged.state.digests import digest, digests_within
+from forged.state.forgotten import digest, digests_within
 from forged.text.redaction import INLINE_LENGTH
 from forged.text.same_text import normalised
 from forged.writing.ledger import _letters

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import StoreError
-from forged.state import State, holder
+from forged.state import State, database
 from forged.state.database import Database, connect
 from tests.state.conftest import a_governor, event, opened
 from tests.support.clock import eventually, later
@@ -52,7 +52,7 @@ def path(directory: Path) -> Path:
 
 
 def record(path: Path) -> Path:
-    return path.with_name(path.name + holder.SUFFIX)
+    return path.with_name(path.name + database.SUFFIX)
 
 
 async def test_a_second_daemon_says_who_has_the_file_and_takes_over_when_that_one_ends(
@@ -82,7 +82,7 @@ async def test_a_second_daemon_says_who_has_the_file_and_takes_over_when_that_on
 def test_the_record_is_for_its_owner_alone_and_gone_with_it(path):
     before = os.umask(0)
     try:
-        one = holder.Holder(str(path), SOCKET)
+        one = database.Holder(str(path), SOCKET)
         one.sign()
     finally:
         os.umask(before)
@@ -93,13 +93,13 @@ def test_the_record_is_for_its_owner_alone_and_gone_with_it(path):
 
 def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(path):
     with holding(path, "/old.sock") as process:
-        assert f"(pid {process.pid}, socket /old.sock)" in holder.in_use(str(path))
+        assert f"(pid {process.pid}, socket /old.sock)" in database.in_use(str(path))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert record(path).exists()
-        assert holder.in_use(str(path)).startswith(UNKNOWN)
+        assert database.in_use(str(path)).startswith(UNKNOWN)
     with holding(path) as process:
-        assert f"(pid {process.pid}, socket {SOCKET})" in holder.in_use(str(path))
+        assert f"(pid {process.pid}, socket {SOCKET})" in database.in_use(str(path))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(
 def test_a_record_that_says_less_or_something_odd_is_none(path, data):
     with holding(path):
         record(path).write_bytes(data)
-        assert holder.in_use(str(path)).startswith(UNKNOWN)
+        assert database.in_use(str(path)).startswith(UNKNOWN)
 
 
 def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_path):
@@ -130,9 +130,9 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
     ):
         victim.write_text("mine")
         make()
-        one = holder.Holder(str(path), SOCKET)
+        one = database.Holder(str(path), SOCKET)
         one.sign()
-        assert holder.in_use(str(path)).startswith(UNKNOWN)
+        assert database.in_use(str(path)).startswith(UNKNOWN)
         one.release()
         assert victim.read_text() == "mine"
         record(path).unlink()
@@ -141,8 +141,8 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
 @pytest.mark.parametrize("place", ["another boot", "pid:[1] mnt:[1]"])
 def test_where_pid_and_path_mean_something_else_that_is_said_and_the_page_named(path, monkeypatch, place):
     with holding(path) as process:
-        monkeypatch.setattr(holder, "_place", lambda: place)
-        told = holder.in_use(str(path))
+        monkeypatch.setattr(database, "_place", lambda: place)
+        told = database.in_use(str(path))
     assert f"(pid {process.pid}, socket {SOCKET})" in told
     assert f"runs in another container or machine ({os.uname().nodename})" in told
     assert "`forgectl docs containers`" in told
@@ -153,10 +153,10 @@ async def test_a_record_that_could_not_be_written_at_first_is_written_later(path
     record(path).mkdir()
     database = Database(str(path), SOCKET)
     await database.open(connect, lambda _: None)
-    assert holder.in_use(str(path)).startswith(UNKNOWN)
+    assert database.in_use(str(path)).startswith(UNKNOWN)
     record(path).rmdir()
     await database.sign()
-    assert SOCKET in holder.in_use(str(path))
+    assert SOCKET in database.in_use(str(path))
     await database.close()
 
 

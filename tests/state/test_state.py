@@ -10,7 +10,7 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import State
-from forged.state.digests import digest
+from forged.state.forgotten import digest
 from tests.state.conftest import a_governor, event, opened, raw
 from tests.support.clock import later
 

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from forged.capture.keeper import Keeper
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.capture.committer import Committer
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.daemon.handlers import talks
@@ -118,7 +118,44 @@ def captured(memory_id, content, day, *, session="s", trigger="cadence", **field
     return msgspec.structs.replace(found, session_id=session, trigger=trigger)
 
 
+FRIDAY = captured("mem_1", "On Friday.", 1, trigger="explicit")
+MONDAY = captured("mem_2", "On Monday.", 2, supersedes="mem_1", version=2)
+TUESDAY = captured("mem_3", "On Tuesday.", 3, supersedes="mem_2", version=3, trigger="explicit")
 ONE = captured("mem_1", "One.", 2)
+SAME_DAY = (ONE, captured("mem_2", "Two.", 2, session="t"))
+EXPLICIT = captured("mem_3", "Three.", 2, trigger="explicit")
+# What lies in the repository and at home, what is asked, what is taken back and what stays.
+UNDONE = {
+    "both roots": (
+        (captured("mem_0", "Before.", 1), ONE, captured("mem_2", "Two.", 2)),
+        (captured("mem_3", "Three.", 2, scope="user"),),
+        {},
+        (["mem_1", "mem_2", "mem_3"], ["mem_0"]),
+    ),
+    "nothing of another session, nor what was told": (
+        (*SAME_DAY, EXPLICIT),
+        (),
+        {"session_id": "s"},
+        (["mem_1"], ["mem_2", "mem_3"]),
+    ),
+    "of two sessions at one moment the last": (SAME_DAY, (), {}, (["mem_2"], ["mem_1"])),
+    "of a session though another has a newer one": (
+        (ONE, captured("mem_2", "Two.", 3, session="t")),
+        (),
+        {"session_id": "s"},
+        (["mem_1"], ["mem_2"]),
+    ),
+    "the version before is the head again": ((FRIDAY, MONDAY), (), {}, (["mem_2"], ["mem_1"])),
+    # Without it the first would be true again beside the last.
+    "not a version that was replaced meanwhile": (
+        (FRIDAY, MONDAY, TUESDAY, captured("mem_4", "Boats are red.", 2)),
+        (),
+        {},
+        (["mem_4"], ["mem_1", "mem_2", "mem_3"]),
+    ),
+    "a batch that replaced its own memory": ((ONE, MONDAY), (), {}, (["mem_1", "mem_2"], [])),
+    "nothing was captured": ((EXPLICIT,), (), {}, ([], ["mem_3"])),
+}
 
 
 def ids(reply):
@@ -157,12 +194,12 @@ SAYINGS = [f"We use {word} for part {at}." for at, word in enumerate(WORDS)]
 
 async def judged(parts, contents):
     """Write what a classifier would propose of every event that waits, and end the events."""
-    committer = Committer(parts.indexer, parts.daemon.writer, parts.state)
+    keeper = Keeper(parts.indexer, parts.daemon.writer, parts.state.forgotten, parts.state.to_review)
     for event in waiting(parts):
         said = " ".join(each.text for each in event.window)
         proposals = tuple(Proposal(each, category="patterns") for each in contents if each in said)
-        documents, _ = await committer.decide(event, Classified(proposals))
-        assert (await committer.put(documents, event.tops)).written == len(documents)
+        documents, _ = await keeper.decide(event, Classified(proposals))
+        assert (await keeper.put(documents, event.tops)).written == len(documents)
         await parts.capture.drop(event.id)
 
 

@@ -20,7 +20,7 @@ from forged.daemon.handlers import resume
 from forged.daemon.handlers.memories import put_away
 from forged.errors import MemoryNotFound
 from forged.state import Intent
-from forged.state.digests import digest
+from forged.state.forgotten import digest
 from forged.writing.trash import Trash
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
