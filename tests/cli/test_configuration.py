@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from forged import config
-from forged.cli.template import MEANINGS, template
+from forged.cli.configuration import MEANINGS, template
 
 
 @pytest.fixture

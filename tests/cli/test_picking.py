@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.cli.picking import chosen
+from forged.cli.reviewing import chosen
 from forged_client.protocol import Proposed, Review, Reviewed
 
 WAITING = tuple(

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.cli.ui import page
-from forged.cli.ui.seen import PageData
+from forged.cli.ui import verb
+from forged.cli.ui.verb import PageData
 from forged_client import protocol as wire
 from tests.cli import reports
 
@@ -161,7 +161,7 @@ def test_no_text_ends_the_block_that_it_stands_in_and_none_is_changed():
     text = (
         "</script><!--<script> ]]> {{script}} {{data}} \\g<1> &amp; \u2028 \u202e \ud800 \x00 🎉 " + "x" * 9
     )
-    html = page.page(_Data(text))
+    html = verb.page(_Data(text))
 
     (data,) = re.findall(r'id="data">(.*?)</script>', html, re.DOTALL)
     assert json.loads(data)["text"] == text
@@ -170,7 +170,7 @@ def test_no_text_ends_the_block_that_it_stands_in_and_none_is_changed():
 
 
 def test_the_policy_names_what_is_there_and_allows_nothing_else():
-    html = page.page(PageData(made_at="", workspace="/w"))
+    html = verb.page(PageData(made_at="", workspace="/w"))
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', html)
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)

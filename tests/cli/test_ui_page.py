@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from forged.cli.ui import page as pages
-from forged.cli.ui.seen import PageData, WithheldRow
+from forged.cli.ui import verb as pages
+from forged.cli.ui.verb import PageData, WithheldRow
 from forged_client import protocol as wire
 from tests.data.memories import memory, put
 from tests.support.browser import Chromium, Page, browsing, needs_chromium

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from forged.cli.captured import _pages
 from forged.cli.listing import chain_table, explanation, hit_lines, memory_list, memory_page, memory_table
-from forged.cli.picking import numbered
-from forged.cli.reviewing import _proposal
+from forged.cli.reviewing import _proposal, numbered
 from forged.cli.since import moment
 from forged.mcp import shown
 from forged.retrieval import render

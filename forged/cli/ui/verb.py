@@ -2,26 +2,155 @@
 
 It is a copy of what the daemon knew as it was asked: nothing in it calls back. Forgetting a memory removes
 the copy in the state directory with it; a copy under a name of the person's own (`--out`) stays.
+
+One HTML page that holds all it needs: its code, its looks and its data; no network and nothing beside it.
+The data stand in a block that browsers do not run, as JSON in ASCII without a character that could end the
+block. The policy in the page's head names the digests of its one script and its one style and allows nothing
+else, so what the data say can be no code even if something here were wrong.
+
+What the page shows: everything that there is to see of a workspace, or of all repositories, as one value.
+It is asked of the daemon and of nobody else, so nothing is shown that it does not give. Raised is Stop.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from importlib import resources
 
 import click
+import msgspec
 
-from forged.cli.call import Invocation, daemon, show
+from forged import __version__
+from forged.cli import gathering
+from forged.cli.call import Invocation, check_done, daemon, show
 from forged.cli.commands import asks
 from forged.cli.exits import Stop
-from forged.cli.terminal import counted, escape_line, tell
-from forged.cli.ui import page, seen
+from forged.cli.terminal import counted, escape_line, tell, whole
 from forged.importing import new_file
+from forged_client import errors
+from forged_client import protocol as wire
 from forged_client.address import state_dir
+from forged_client.client import Client
+
+
+class WithheldRow(msgspec.Struct, frozen=True):
+    """A file of the repository at `root` that is not used."""
+
+    root: str
+    file: wire.WithheldFile
+
+
+class PageData(msgspec.Struct, frozen=True, kw_only=True):
+    """`made_at` is RFC 3339; lists are newest first, and `memories` is all versions."""
+
+    made_at: str
+    forged: str = __version__
+    workspace: str
+    all_repos: bool = False
+    memories: tuple[wire.MemoryRecord, ...] = ()
+    withheld: tuple[WithheldRow, ...] = ()
+    waiting: tuple[wire.Proposed, ...] = ()
+    judged: tuple[wire.Judged, ...] = ()
+    injections: tuple[wire.InjectedTurn, ...] = ()
+
+
+def look(client: Client, workspace: str, *, all_repos: bool) -> PageData:
+    """Ask for all of it."""
+    every = wire.ListMemories(workspace=workspace, all_versions=True, all_repos=all_repos, entities=True)
+    memories = gathering.memories(client, every)
+    reviews = tuple(_reviews(client, workspace, all_repos=all_repos))
+    return PageData(
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        workspace=workspace,
+        all_repos=all_repos,
+        memories=memories,
+        withheld=tuple(
+            WithheldRow(reviewed.root.root, file)
+            for reviewed in reviews
+            if reviewed.root is not None
+            for file in reviewed.files
+        ),
+        waiting=_once(each for reviewed in reviews for each in reviewed.waiting),
+        judged=gathering.judged(client, wire.ListJudged(workspace=workspace, all_repos=all_repos)),
+        injections=gathering.injections(
+            client, wire.ListInjections(workspace=workspace, all_repos=all_repos)
+        ),
+    )
+
+
+def _reviews(client: Client, workspace: str, *, all_repos: bool) -> Iterator[wire.Reviewed]:
+    """What waits for a person in the workspace, and with `all_repos` in every root that has something."""
+    here = _review(client, workspace)
+    if here is not None:
+        yield here
+    if not all_repos:
+        return
+    roots = [each.root for each in client.ask(wire.Trust(action="list")).roots if each.withheld]
+    done = {here.root.root} if here is not None and here.root is not None else set()
+    for place in dict.fromkeys((*roots, *(here.elsewhere if here is not None else ()))):
+        if place not in done and (found := _review(client, place)) is not None:
+            yield found
+
+
+def _review(client: Client, place: str) -> wire.Reviewed | None:
+    """None where there is nothing that could wait: outside of a repository, or where its folder is gone."""
+    try:
+        reviewed = client.ask(wire.Review(workspace=place))
+    except errors.RequestFailed as failed:
+        if failed.code == "invalid":
+            return None
+        raise
+    if reviewed.status != "disabled":
+        check_done(reviewed)
+    return reviewed
+
+
+def _once(proposals: Iterable[wire.Proposed]) -> tuple[wire.Proposed, ...]:
+    """Each once: what is the user's waits in every workspace."""
+    return tuple({(each.root, each.id): each for each in proposals}.values())
+
+
+_FILES = resources.files("forged.cli.ui")
+SCRIPTS = ("text.js", "store.js", "list.js", "detail.js", "views.js", "page.js")
+_STYLE = "page.css"
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&"})
+
+
+def page(data: msgspec.Struct) -> str:
+    """The whole page, in ASCII but for its own words."""
+    script, style = "\n".join(map(_text, SCRIPTS)), _text(_STYLE)
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    )
+    parts = {"policy": policy, "style": style, "data": as_json(data), "script": script}
+    return _PLACE.sub(lambda place: parts[place[1]], _text("page.html"))
+
+
+def as_json(data: msgspec.Struct) -> str:
+    """A value as JSON that may stand in HTML."""
+    return json.dumps(whole(data), separators=(",", ":")).translate(_ESCAPED)
+
+
+def _text(name: str) -> str:
+    return (_FILES / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
 
 FILE = "ui.html"
 # A browser that was there already takes the page within that; one that is started here may go on.
@@ -39,8 +168,8 @@ def ui_command(call: Invocation, *, out: str, no_open: bool, all_repos: bool) ->
     """Write memories, captures and injections as a page for the browser, and open it there."""
     path = os.path.join(call.workspace, out) if out else os.path.join(state_dir(call.environ), FILE)
     with daemon(call) as client:
-        found = seen.look(client, call.workspace, all_repos=all_repos)
-    _write(path, page.page(found).encode("utf-8", "backslashreplace"))
+        found = look(client, call.workspace, all_repos=all_repos)
+    _write(path, page(found).encode("utf-8", "backslashreplace"))
     opened = not no_open and _open(call, path)
     told = {"path": path, "memories": len(found.memories), "opened": opened}
     show(call, told, (escape_line(path),))
