@@ -8,6 +8,8 @@ its place, a run ends likewise, and if the other one dies before it has the plac
 
 Raised: AlreadyRunning when another daemon has the address, AddressUnusable when it cannot be used, and what a
 part of the daemon died of: then the process ends with an exit code that has it started again.
+
+Which program clients may start: on record in the state directory, so that none is looked for elsewhere.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
 from forged.config import load as load_config
-from forged.daemon import executable, handover, listening, systemd
+from forged.daemon import handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.handlers import (
     Dispatcher,
@@ -44,8 +47,24 @@ from forged.files import Root, atomic
 from forged.maps import Remembered
 from forged.memory import Scope
 from forged_client import address, framing
+from forged_client.autostart import RECORD_NAME
 from forged_client.errors import AddressError
 from forged_client.protocol import Failed, HandOver
+
+
+def record(state_dir: str) -> None:
+    """Write down the `forged` beside this interpreter, if there is one; a failure is only logged."""
+    program = os.path.join(os.path.dirname(sys.executable), "forged")
+    if not os.access(program, os.X_OK):
+        return
+    try:
+        listening.private_directory(state_dir)
+        file, line = Path(state_dir, RECORD_NAME), os.fsencode(f"{program}\n")
+        if not file.exists() or file.read_bytes() != line:
+            atomic.replace(str(file), line)
+    except (OSError, ForgedError) as error:
+        logger.warning("cannot record executable error=%s", error)
+
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +271,7 @@ class DaemonRun:
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
         self._begin(self._await_end(ended))
         await self._server.start(listening_socket or self._listening(inherited))
-        executable.record(self._state_dir)
+        record(self._state_dir)
         self._begin_parts()
         if inherited is None:
             self._ours = listening.identity(self._path)

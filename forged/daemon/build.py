@@ -2,34 +2,43 @@
 
 In: a configuration, the environment, models. Out: a `Daemon`, whose tasks are not running yet. What cannot be
 had is a reason among its warnings and not an error.
+
+One real call to each model that is asked at an endpoint, for a person who wants to see it answer.
+In: the models in use. Out: a `Probe` for each that has a health, nothing called yet. What is sent is ours and
+public. The calls go by the door that all others go by and are counted among the costs, as `doctor`.
+
+The team's server as a part of the daemon: made of the configuration, or a sentence why there is none.
+
+What the capture worker is told of its classifier, from the configuration; or why it has none.
+A model that cannot be had is a reason and no error.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from forged.build_id import build_id
 from forged.capture import Committer, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
-from forged.config import BUILTIN_LEXICAL, Config, Loaded
+from forged.config import BUILTIN_LEXICAL, Config, Loaded, install_command
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, RefusedWrites, forgotten_elsewhere
-from forged.daemon.probes import probes
-from forged.daemon.sharing import make_machines, make_marks, make_shared
-from forged.daemon.worker_settings import capture_off, worker_settings
-from forged.errors import ProviderError
+from forged.daemon.handlers import About, Daemon, Probe, RefusedWrites, forgotten_elsewhere
+from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.files import Root, Watcher
 from forged.log import LogSettings
 from forged.map import VectorMap
-from forged.maps import Indexer, Remembered
+from forged.maps import Indexer, Remembered, RootIndex
+from forged.memory import Scope
 from forged.models import (
     GOVERNED,
     ChatModel,
@@ -40,6 +49,8 @@ from forged.models import (
     Health,
     Healths,
     ProgramChat,
+    Prompt,
+    Purpose,
     make_chat_model,
     make_classifier,
     make_embedder,
@@ -53,6 +64,145 @@ from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import address
 from forged_client.autostart import LOG_NAME
+
+if TYPE_CHECKING:
+    from forged.postgres import Machines, OwnMarks, Shared
+
+
+from forged.config import BUILTIN_RULES, find_program, is_program
+from forged.models import classifier_key
+
+CLASSIFIER_TIMEOUT_S = 60.0  # for one event
+
+
+def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """What the worker is told, and why it has no classifier. The rules never decide in a model's place."""
+    if config.classifier == BUILTIN_RULES:
+        return WorkerSettings(timeout_s=CLASSIFIER_TIMEOUT_S), ""
+    if is_program(config.classifier):
+        return _program_settings(config, env)
+    key, lacking = classifier_key(config, env)
+    base_url, network = "" if lacking else config.llm.base_url, config.network
+    settings = WorkerSettings(
+        config.classifier, base_url, key, CLASSIFIER_TIMEOUT_S, network.proxy, network.plain_http_hosts
+    )
+    return settings, "" if capture_off(config) else lacking
+
+
+def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
+    """The same where a program is the classifier."""
+    settings = WorkerSettings(config.classifier, timeout_s=CLASSIFIER_TIMEOUT_S)
+    try:
+        program = find_program(config, env)
+    except ConfigError as error:
+        return settings, "" if capture_off(config) else str(error)
+    scratch = os.path.join(address.state_dir(env), "classifier")
+    return msgspec.structs.replace(settings, program=program, scratch=scratch), ""
+
+
+def capture_off(config: Config) -> str:
+    """Why nothing is captured, or nothing; capture does not depend on retrieval."""
+    if not config.memory.enabled:
+        return "memory.enabled is false"
+    return "" if config.capture.enabled else "capture.enabled is false"
+
+
+_EXTRA = "the shared server needs packages that are not installed"
+
+
+def make_shared(
+    config: Config, env: Mapping[str, str], *, state: State, door: Door, embedder: Embedder | None, epoch: str
+) -> tuple[Shared | None, str]:
+    """What `[shared]` names, if it does; or why there is none."""
+    if not config.shared.url:
+        return None, ""
+    try:
+        from forged.postgres import Shared, settings_of  # noqa: PLC0415 - what it needs is an extra
+
+        settings = settings_of(config, env)
+        assert settings is not None
+        name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
+        return Shared(settings, state=state, door=door, embedder=embedder, daemon=name), ""
+    except ImportError:
+        return None, f"nothing is shared: {_EXTRA}: {install_command('postgres')}"
+    except ConfigError as error:
+        return None, f"nothing is shared: {error}"
+
+
+def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
+    """What has other machines hear of what is forgotten here."""
+    if shared is None:
+        return None
+    from forged.postgres import OwnMarks  # noqa: PLC0415 - as above
+
+    return OwnMarks(state.replicas, shared.scopes, shared.settings.user_id)
+
+
+def make_machines(
+    shared: Shared | None,
+    home: str,
+    *,
+    state: State,
+    indexer: Indexer,
+    writer: Writer,
+    trust: TrustRegistry,
+    take_away: Callable[[RootIndex, tuple[str, ...]], Awaitable[object]],
+) -> Machines | None:
+    """What keeps the files of users and agents in step with the server, where they are shared."""
+    if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
+        return None
+    from forged.postgres import Machines  # noqa: PLC0415 - as above
+
+    return Machines(
+        shared, home=home, state=state, indexer=indexer, writer=writer, trust=trust, take_away=take_away
+    )
+
+
+_PURPOSE = Purpose("doctor")
+_SENTENCE = "The quick brown fox jumps over the lazy dog."
+_SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
+
+Make = Callable[[], ChatModel]
+
+
+def probes(
+    healths: Healths,
+    embedders: tuple[Embedder | None, Embedder | None],
+    chat: ChatModel | None,
+    classifier: Make,
+    governor: Governor,
+) -> Iterator[Probe]:
+    """One for each model; `classifier` makes the one that another process asks, or raises ProviderError.
+
+    Of the `embedders` the second is for Chinese, Japanese and Korean.
+    """
+    for health, embedder in zip((healths.embedding, healths.cjk), embedders, strict=True):
+        if health is not None and embedder is not None:
+            yield Probe(health, partial(_embed, embedder))
+    if healths.hyde is not None and chat is not None:
+        yield Probe(healths.hyde, lambda until: _ask(chat, governor, until))
+    if healths.capture is not None and healths.capture is not healths.hyde:
+        yield Probe(healths.capture, lambda until: _ask_new(classifier, governor, until))
+
+
+async def _embed(embedder: Embedder, until: float) -> None:
+    await embedder.embed([_SENTENCE], "query", purpose=_PURPOSE, deadline=until)
+
+
+async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
+    prompt = Prompt(_SYSTEM, _QUESTION, _PURPOSE)
+    completion = await GovernedChat(chat, governor, _PURPOSE.name).complete(prompt, deadline=until)
+    if completion.flaw:
+        raise completion.error()
+
+
+async def _ask_new(make: Make, governor: Governor, until: float) -> None:
+    chat = make()
+    try:
+        await _ask(chat, governor, until)
+    finally:
+        await chat.aclose()
+
 
 CALLS_PER_MINUTE = 60
 """After so many model calls within a minute capture waits; a retrieve never does."""
