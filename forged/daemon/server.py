@@ -2,24 +2,372 @@
 
 In: a bound and listening socket, and a service that answers requests. A peer of another user is refused
 before a byte of it is read. When all places are taken, the connection that has been quiet for longest goes.
+
+One client's connection: frames in, replies out, and what a hostile or broken peer may cost.
+In: bytes in any chunks. Out: one reply to each request, in the order in which they are ready. What a request
+raises becomes its reply; nothing that a peer sends or leaves out ends the daemon or holds up another peer.
+A frame must be complete 5 s after its first byte, a peer that takes no reply for 5 s is dropped, and with 64
+requests in flight nothing more is read from it. Only hello and ping are answered as they come: every other
+request waits for its connection's turn in the server's line, and for a peer that takes replies. When a peer
+leaves, what only asks is dropped if it has not begun; everything else is carried out.
+It is a `BufferedProtocol` that receives straight into its frame cutter: asyncio's streams and plain protocols
+allocate a quarter of a megabyte per read and take twice the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol
 
 from forged.counters import Metrics
 from forged.daemon import peer
-from forged.daemon.connection import ServerConnection, Service
 from forged.daemon.listening import BACKLOG
-from forged.fair_queue import FairQueue, logged
-from forged_client.protocol import HandOver
+from forged.errors import ForgedError
+from forged.fair_queue import FairQueue, QueueClient, logged
+from forged_client import framing, protocol
+from forged_client.errors import FrameTooLarge, MalformedFrame
+from forged_client.protocol import Failed, HandOver, Reply, Request
+
+logger = logging.getLogger(__name__)
+
+FRAME_TIMEOUT_S = 5.0
+READER_TIMEOUT_S = 5.0
+_IN_FLIGHT = 64
+# Frames of one connection that are taken in one turn of the loop.
+_FRAMES_AT_ONCE = 64
+# One connection's requests that wait may have so many bytes, and one more request.
+_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
+_MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
+
+
+class Service(Protocol):
+    """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
+
+    def handle(self, request: Request[Any]) -> Reply | Awaitable[Reply] | AsyncIterator[Reply]: ...
+
+    def sent(self, request: Request[Any], *, whole: bool) -> None: ...
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """One client: bytes in, requests to the service, replies out as they are ready."""
+
+    def __init__(
+        self,
+        service: Service,
+        metrics: Metrics,
+        line: FairQueue,
+        *,
+        admit: Callable[[ServerConnection, asyncio.Transport], str],
+        left: Callable[[ServerConnection], None],
+        give_way: Callable[[protocol.HandOver, socket.socket], None],
+    ) -> None:
+        """`admit` says why it must go, or nothing; `left` is called when it is open no more."""
+        self.greeted = False
+        self.in_flight = 0
+        self.last_heard = time.monotonic()
+        self._service = service
+        self._metrics = metrics
+        self._admit = admit
+        self._left = left
+        self._give_way = give_way
+        self._transport: asyncio.Transport | None = None
+        self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
+        self._began: float | None = None  # when the first byte of an unfinished frame came
+        self._stuck_since: float | None = None  # when the peer stopped taking replies
+        self._ended = False  # the peer will send no more
+        self._is_deaf = False  # the daemon stops: it reads and begins no more
+        self._unsent = 0
+        self._streams: set[asyncio.Task[None]] = set()
+        self._questions: set[asyncio.Task[None]] = set()
+        self.writes: set[asyncio.Task[None]] = set()
+        self._place = QueueClient(line)
+        self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
+        self._waiting_bytes = 0
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        refusal = self._admit(self, transport)
+        if refusal == "foreign":
+            transport.abort()
+        elif refusal:
+            self.refuse(refusal, "too many connections are busy; try again")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._left(self)
+        self._transport = None
+        # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
+        # answer that nobody hears is not worth a model's time.
+        for task in self._streams | self._questions:
+            task.cancel()
+        self._waiting = deque(each for each in self._waiting if each[0].is_write)
+        self._place.release()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._frames.held += nbytes
+        self.last_heard = time.monotonic()
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Take what has arrived, as far as there is room for it; the rest stays in the buffer."""
+        began, frames, taken = self._began, self._frames, 0
+        try:
+            while frames.held and self._has_room and (body := frames.take()) is not None:
+                began = None
+                self._receive(body)
+                if (taken := taken + 1) == _FRAMES_AT_ONCE:
+                    self._place.begin(self._take_frames)
+                    break
+        except FrameTooLarge:
+            self._metrics.bad_frames += 1
+            self.refuse("frame_too_large", f"a request may have {protocol.MAX_CAPTURE_BYTES} bytes")
+            return
+        if not frames.held:
+            self._began = None
+        elif began is None:
+            self._began = time.monotonic()
+
+    def eof_received(self) -> bool:
+        """Keep the connection of a peer that only says that it will ask no more, until it has its replies."""
+        self._ended, self._began = True, None
+        if self._transport is None or not self.in_flight:
+            return False
+        return not peer.has_left(self._transport.get_extra_info("socket"))
+
+    def pause_writing(self) -> None:
+        self._stuck_since = time.monotonic()
+        if self._transport is not None:
+            self._unsent = self._transport.get_write_buffer_size()
+            self._transport.pause_reading()
+            self._place.hold()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = None
+        self._place.release()
+        self._listen_again()
+
+    # --- the server's side ---
+
+    @property
+    def begun(self) -> set[asyncio.Task[None]]:
+        """Requests that are being carried out; streams are not, as they have no end."""
+        return self.writes | self._questions
+
+    def finish(self) -> None:
+        """Read and begin no more; what was begun goes on."""
+        self._is_deaf = True
+        self._waiting.clear()
+        self._place.release()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def refuse(self, code: str, message: str) -> None:
+        """Say why, then close; a peer that does not read it is cut off after 5 s."""
+        self.send(Failed(status="error", reason=code, code=code, message=message))
+        if self._transport is not None:
+            self._left(self)
+            self._transport.close()
+            asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
+            self._transport = None
+
+    def check(self, now: float) -> None:
+        """Cut a peer that took more than 5 s for one frame, or took no reply for 5 s."""
+        if self._transport is None:
+            return
+        # While it is we who do not read, nobody can finish a frame.
+        reading = self._has_room and self._transport.is_reading()
+        if reading and self._began is not None and now - self._began > FRAME_TIMEOUT_S:
+            self._metrics.slow_senders_closed += 1
+            self._transport.abort()
+            return
+        if self._stuck_since is not None:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._unsent:
+                self._unsent, self._stuck_since = unsent, now
+            elif now - self._stuck_since > READER_TIMEOUT_S:
+                self._metrics.slow_readers_closed += 1
+                self._transport.abort()
+
+    def send(self, reply: Reply) -> bool:
+        """Write a reply. Return False if its peer is gone, or gets an error in its place."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        frame, is_whole = self._encoded(reply)
+        stuck = self._stuck_since is not None
+        if stuck and self._transport.get_write_buffer_size() > protocol.MAX_REPLY_BYTES:
+            self._metrics.slow_readers_closed += 1
+            self._transport.abort()
+            return False
+        self._transport.write(frame)
+        return is_whole
+
+    def _answer(self, request: Request[Any], reply: Reply) -> None:
+        """Send the reply to a request; of one that injects the service learns whether the kernel has it."""
+        whole = self.send(reply)
+        if request.injects:
+            wire = self._transport
+            gone = wire is None or wire.is_closing() or wire.get_write_buffer_size() > 0
+            self._service.sent(request, whole=whole and not gone)
+
+    def _encoded(self, reply: Reply) -> tuple[bytes, bool]:
+        """The reply's frame, or that of a typed error when it has none; and whether it is no error."""
+        try:
+            frame = framing.encode(reply)
+        except (TypeError, ValueError, OverflowError) as error:
+            return framing.encode(self._broken(reply.id, type(reply).__name__, error)), False
+        if len(frame) <= _MAX_FRAME_BYTES:
+            return frame, not isinstance(reply, Failed)
+        return framing.encode(_failed(reply.id, "invalid", "the reply is over 4 MiB; ask for less")), False
+
+    # --- requests ---
+
+    def _receive(self, body: memoryview) -> None:
+        """Answer one frame, at once or when it is its turn; nothing in a request may end the daemon."""
+        try:
+            request = framing.decode_request(body)
+        except MalformedFrame as error:
+            self._metrics.bad_frames += 1
+            self.send(_undecodable(body, error))
+            return
+        if len(body) > request.limit_bytes:
+            self._metrics.bad_frames += 1
+            self.send(_failed(request.id, "frame_too_large", "a request may have 1 MiB, a capture 2 MiB"))
+            return
+        if not self.greeted and not isinstance(request, protocol.Hello):
+            self.send(_failed(request.id, "hello_required", "the first request is hello"))
+            return
+        if request.at_once:
+            self._carry_out(request)
+            return
+        if isinstance(request, protocol.HandOver):
+            if self._transport is not None:  # answered over a descriptor of its own, which outlives all ours
+                self._give_way(request, self._transport.get_extra_info("socket").dup())
+            return
+        self.in_flight += 1
+        self._waiting.append((request, len(body)))
+        self._waiting_bytes += len(body)
+        if not self._has_room and self._transport is not None:
+            self._transport.pause_reading()
+        self._place.begin(self._begin_next)
+
+    def _begin_next(self) -> None:
+        """Begin what has waited longest; nothing, if it was dropped since."""
+        if not self._waiting:
+            return
+        request, size = self._waiting.popleft()
+        self._waiting_bytes -= size
+        if not self._carry_out(request):
+            self._is_over()
+        elif self._waiting_bytes < _WAITING_BYTES <= self._waiting_bytes + size:
+            self._listen_again()
+
+    def _carry_out(self, request: Request[Any]) -> bool:
+        """Whether a task was begun for it; else it has its reply."""
+        try:
+            answer = self._service.handle(request)
+        except Exception as error:  # noqa: BLE001 - the request guard: one bad request ends nothing
+            answer = self._guarded(request, error)
+        if isinstance(answer, Reply):
+            self.greeted = self.greeted or isinstance(answer, protocol.Welcome)
+            self._answer(request, answer)
+            return False
+        if isinstance(answer, AsyncIterator):
+            self._start(self._pass_on(request, answer), self._streams)
+        else:
+            kind = self.writes if request.is_write else self._questions
+            task = self._start(self._finish(request, answer), kind)
+            if isinstance(
+                answer, Coroutine
+            ):  # one that is cancelled before its first step is still to be closed
+                task.add_done_callback(lambda _: answer.close())
+        return True
+
+    def _start(self, work: Coroutine[None, None, None], kind: set[asyncio.Task[None]]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, context=self._place.context)
+        kind.add(task)
+        task.add_done_callback(logged)
+        task.add_done_callback(kind.discard)
+        task.add_done_callback(self._is_over)
+        return task
+
+    def _is_over(self, _: object = None) -> None:
+        self.in_flight -= 1
+        if self._ended and not self.in_flight:
+            self.end()
+        if self.in_flight == _IN_FLIGHT - 1:
+            self._listen_again()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more request is read: not with 64 in flight, or of a peer that takes no replies."""
+        open_ = self._transport is not None and not self._transport.is_closing()
+        willing = self._stuck_since is None and not self._is_deaf
+        return open_ and willing and self.in_flight < _IN_FLIGHT and self._waiting_bytes < _WAITING_BYTES
+
+    def _listen_again(self) -> None:
+        if self._has_room:
+            self._take_frames()
+        if self._has_room and self._transport is not None:
+            if self._began is not None:
+                self._began = time.monotonic()
+            self._transport.resume_reading()
+
+    async def _finish(self, request: Request[Any], answer: Awaitable[Reply]) -> None:
+        try:
+            reply = await answer
+        except Exception as error:  # noqa: BLE001 - the request guard
+            reply = self._guarded(request, error)
+        self._answer(request, reply)
+
+    async def _pass_on(self, request: Request[Any], replies: AsyncIterator[Reply]) -> None:
+        try:
+            async for reply in replies:
+                self.send(reply)
+        except Exception as error:  # noqa: BLE001 - the request guard
+            self.send(self._guarded(request, error))
+
+    def _guarded(self, request: Request[Any], error: Exception) -> Reply:
+        if isinstance(error, ForgedError):
+            return _failed(request.id, error.code, str(error))
+        return self._broken(request.id, type(request).__name__, error)
+
+    def _broken(self, number: int, verb: str, error: Exception) -> Failed:
+        self._metrics.internal_errors += 1
+        logger.error("request failed verb=%s", verb, exc_info=error)
+        return _failed(number, "internal", "the daemon's log says more")
+
+
+def _failed(number: int, code: str, message: str) -> Failed:
+    return Failed(id=number, status="error", reason=f"{code}: {message}", code=code, message=message)
+
+
+def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
+    """A frame of an unknown verb still gets its id back; anything else is only called invalid."""
+    try:
+        head = framing.decode_head(body)
+    except MalformedFrame:
+        head = framing.FrameHead()
+    known = {struct_.__struct_config__.tag for struct_ in protocol.REQUESTS}
+    if head.type and head.type not in known:
+        return _failed(head.id, "unknown_verb", f"this daemon does not know {head.type[:64]!r}")
+    return _failed(head.id, "invalid", str(error))
+
 
 MAX_CONNECTIONS = 128
 SWEEP_S = 1.0
