@@ -9,11 +9,10 @@ what has no file any more.
 
 from forged.daemon.handlers.absent import follow_absent
 from forged.daemon.handlers.context import About, Daemon, Probe
-from forged.daemon.handlers.dispatch import Dispatcher
+from forged.daemon.handlers.dispatch import Dispatcher, RefusedWrites
 from forged.daemon.handlers.documents_gone import follow_documents
 from forged.daemon.handlers.hook import follow_sessions, hand_over_all
 from forged.daemon.handlers.memories import forgotten_elsewhere
-from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.restoring import resume
 
 __all__ = [

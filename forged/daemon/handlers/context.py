@@ -14,9 +14,9 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, without_texts
+from forged.daemon.handlers.dispatch import RefusedWrites
 from forged.daemon.handlers.notices import Notices
 from forged.daemon.handlers.refusals import NotReady
-from forged.daemon.handlers.refused_writes import RefusedWrites
 from forged.daemon.handlers.sessions import Sessions
 from forged.daemon.handlers.talks import Talks
 from forged.daemon.handlers.turn import Lists

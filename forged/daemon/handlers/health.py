@@ -2,6 +2,8 @@
 
 A `rebuild` looks for a new configuration first, and only then at the workspace: the old one may have had
 memory off. Raised are WorkspaceError, ConfigError and Disabled.
+
+How each model fares that is asked at an endpoint, for `status`; and `try`, one real call to each.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import msgspec
 
 from forged import __version__
 from forged.config import Config
-from forged.daemon.handlers import capture, endpoints, hook
-from forged.daemon.handlers.context import Context, Daemon
+from forged.daemon.handlers import capture, hook
+from forged.daemon.handlers.context import Context, Daemon, Probe
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.trust import in_status
+from forged.errors import ProviderError
 from forged.files import (
     Root,
     agent_ids,
@@ -33,6 +36,42 @@ from forged.maps import BuildEvent, RootIndex
 from forged.memory import Scope
 from forged.scopes import View
 from forged_client import protocol as wire
+
+_LONGEST_S = 30.0
+
+
+def endpoint_reports(daemon: Daemon) -> tuple[wire.EndpointReport, ...]:
+    """One line for each model, in the order of what it is asked for."""
+    return tuple(health.condition() for health in daemon.healths)
+
+
+def is_endpoint_failing(daemon: Daemon) -> bool:
+    """Whether a model that is in use fails, or is skipped as it takes too long."""
+    return any(health.condition().state in {"failing", "slow"} for health in daemon.healths)
+
+
+async def try_all(context: Context, _: wire.Try) -> wire.Tried:
+    """One call to each, side by side; it goes the way of all others, so it is counted and cleaned."""
+    probes = context.daemon.probes
+    return wire.Tried(trials=tuple(await asyncio.gather(*map(_trial, probes))))
+
+
+async def _trial(probe: Probe) -> wire.Trial:
+    health, started, failure = probe.health, time.monotonic(), None
+    try:
+        await probe.call(started + _LONGEST_S)
+    except ProviderError as error:
+        failure = error
+    return wire.Trial(
+        host=health.host,
+        model=health.model,
+        uses=health.uses,
+        ok=failure is None,
+        took_ms=round((time.monotonic() - started) * 1000, 1),
+        reason=failure.reason if failure is not None else "",
+        message=str(failure or ""),
+    )
+
 
 _PROBLEMS_SHOWN = 1000
 _CUT_SHOWN = 10
@@ -96,7 +135,7 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         capture=captured,
         gate=_gate(daemon),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
-        endpoints=endpoints.reports(daemon),
+        endpoints=endpoint_reports(daemon),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
         scopes=await _scope_reports(daemon),
@@ -126,7 +165,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
     broken = broken or stuck or bool(daemon.state.trouble or daemon.refused_writes.sentence)
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
-    broken = broken or endpoints.is_failing(daemon)
+    broken = broken or is_endpoint_failing(daemon)
     broken = broken or _is_shared_failing(daemon)
     return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
 
