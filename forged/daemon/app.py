@@ -32,6 +32,7 @@ from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
+from forged.daemon.connection import Server
 from forged.daemon.handlers import (
     Dispatcher,
     follow_absent,
@@ -41,7 +42,6 @@ from forged.daemon.handlers import (
     resume,
 )
 from forged.daemon.handover import FdStore, Successor
-from forged.daemon.server import Server
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
 from forged.maps import Remembered

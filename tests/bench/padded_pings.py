@@ -15,7 +15,7 @@ def main() -> None:
     try:
         from forged.counters import Metrics
         from forged.daemon import listening
-        from forged.daemon.server import Server
+        from forged.daemon.connection import Server
         from forged_client import protocol
     except ImportError as error:
         print(f"cannot import what it runs: {error}", file=sys.stderr)

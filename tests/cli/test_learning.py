@@ -47,8 +47,8 @@ def test_sessions_are_sent_oldest_first_with_times_and_marks_and_nothing_of_a_to
 
 
 def test_a_long_session_goes_in_parts_of_which_the_last_has_the_mark(daemon, past, home, monkeypatch):
-    monkeypatch.setattr("forged.cli.learning._MOST_CHARACTERS", 60)
-    monkeypatch.setattr("forged.cli.learning._MOST_MESSAGE", 40)
+    monkeypatch.setattr("forged.cli.past_sessions._MOST_CHARACTERS", 60)
+    monkeypatch.setattr("forged.cli.past_sessions._MOST_MESSAGE", 40)
     past("--yes", "--from", "codex")
     parts = sent(daemon)
     texts = [message.content for part in parts for message in part.messages]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from forged.counters import Metrics
 from forged.daemon import listening
-from forged.daemon.server import Server
+from forged.daemon.connection import Server
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_reply, encode
 from tests.support.daemon import cut

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from forged.counters import Metrics
 from forged.daemon import listening
-from forged.daemon.server import FRAME_TIMEOUT_S, MAX_CONNECTIONS, READER_TIMEOUT_S, Server
+from forged.daemon.connection import FRAME_TIMEOUT_S, MAX_CONNECTIONS, READER_TIMEOUT_S, Server
 from forged.errors import StoreError
 from forged_client import protocol as wire
 from forged_client.framing import FrameCutter, decode_request, encode

@@ -16,7 +16,7 @@ import click
 from click import echo
 
 from forged.cli.demo.agent import milliseconds_since
-from forged.cli.demo.steps import VISIBLE_S, expect, wait_until
+from forged.cli.demo.stage import VISIBLE_S, expect, wait_until
 from forged.cli.terminal import escape
 from tests.demo.team import USER, Machine, Team, new_team
 

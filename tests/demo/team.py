@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from forged.cli.demo.steps import DemoFailed, NotStarted, daemon, wait_until
+from forged.cli.demo.stage import DemoFailed, NotStarted, daemon, wait_until
 from forged.cli.exits import CONFIGURATION
 from forged.config import LOCAL, install_command, missing
 from forged.errors import SharedError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.cli.demo.steps import NotStarted, daemon
+from forged.cli.demo.stage import NotStarted, daemon
 from forged.maps.identity import SENTENCES
 from forged.text.everyday import MESSAGES
 from tests.evaluation import loading, settings, stores, trial

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from forged.cli.demo.steps import daemon
+from forged.cli.demo.stage import daemon
 from forged.errors import ForgedError
 from forged_client import Client
 from forged_client.protocol import Retrieved, RootReport

@@ -141,7 +141,7 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
     try:
         loaded = config.load(environ)
     except ConfigError:
-        return  # `keys.configuration` has said so
+        return  # `configuration` has said so
     newer, foreign = [], []
     for mine, theirs in _differing(loaded, report):
         if not _is_of_an_environment(mine, theirs):

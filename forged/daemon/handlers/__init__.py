@@ -1,15 +1,15 @@
 """The daemon's answers: wire type in, domain call, wire type out.
 
 `dispatch` is the way in. `retrieve`, `memories`, `writing`, `moving`, `restoring`, `capture`, `trust`,
-`health` and `endpoints` hold one function a verb, `naming` finds the memory that one means, `context` is what
+`health` and `records` hold one function a verb, `naming` finds the memory that one means, `context` is what
 they see of the daemon, `convert` the conversions and `refusals` the errors they share. `RefusedWrites` are
 what a disk did not take. `resume` finishes at the start what a kill interrupted, and `follow_absent` sweeps
 what has no file any more.
 """
 
 from forged.daemon.handlers.absent import follow_absent
-from forged.daemon.handlers.context import About, Daemon, Probe
-from forged.daemon.handlers.dispatch import Dispatcher, RefusedWrites
+from forged.daemon.handlers.context import About, Daemon, Probe, RefusedWrites
+from forged.daemon.handlers.dispatch import Dispatcher
 from forged.daemon.handlers.documents_gone import follow_documents
 from forged.daemon.handlers.hook import follow_sessions, hand_over_all
 from forged.daemon.handlers.memories import forgotten_elsewhere

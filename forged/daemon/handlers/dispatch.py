@@ -6,21 +6,13 @@ coroutine of the reply. Each raises ForgedError for what cannot be carried out.
 A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
 returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
 nowhere else: the `id` of the reply, its `generation`, and `disabled` with the reason where memory is off.
-
-Writes that were refused because a disk did not take them: counted by reason, and told until one succeeds.
-In: each request that writes, with its reply or what it raised. Out: a sentence for status' first line; it is
-empty unless the newest write of some verb was refused. While `state.db` is not open that is the cause, which
-status says by itself and which ends by itself: what it refuses is counted alone. Nothing is raised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -28,7 +20,6 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from forged.counters import Metrics
 from forged.daemon.handlers import (
     capture,
     health,
@@ -50,127 +41,10 @@ from forged.daemon.handlers.context import Context, Daemon, Keyed
 from forged.daemon.handlers.convert import check_words, token_of, without_texts
 from forged.daemon.handlers.refusals import Disabled
 from forged.errors import Conflict, StoreError
-from forged.files import atomic
 from forged.scopes import Workplace
-from forged.state import Receipt, State
+from forged.state import Receipt
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, decode_reply, encode
-
-# Outcomes of a capture and of a past session, and fates of a draft and of a document, after a write.
-_STORED = frozenset({"durable", "waiting", "judged", "new", "replaced", "completed"})
-# By words of the sentence, which is all that a rejected capture has.
-_FULL = ("no space left", "quota", "database or disk is full")
-_FORBIDDEN = ("permission denied", "read-only")
-_LONGEST = 300
-# Stands for a verb where the daemon itself has tried, and what it writes then.
-_TRIAL, _TRIAL_BYTES = "a trial", bytes(4096)
-
-
-class RefusedWrites:
-    """One for the daemon."""
-
-    def __init__(self, metrics: Metrics, state: State) -> None:
-        self._metrics = metrics
-        self._state = state
-        self._newest: dict[str, str] = {}  # by verb, the newest refusal last
-        self._since = Counter[str]()  # by reason, since all went well
-        self._tried: Sequence[str] = ()  # folders of which one took nothing
-
-    async def try_out(self, folders: Sequence[str]) -> None:
-        """Write into each folder and leave nothing: a disk that was full before a start may still be full."""
-        refusals = await asyncio.to_thread(lambda: list(filter(None, map(_trial, folders))))
-        self._tried = folders if refusals else ()
-        if refusals:
-            self._refused(_TRIAL, refusals[0])
-
-    async def try_again(self) -> None:
-        """End what a trial had found and is over by now."""
-        if _TRIAL in self._newest and not await asyncio.to_thread(lambda: any(map(_trial, self._tried))):
-            self._succeeded(_TRIAL)
-
-    def failed(self, request: wire.Request[wire.Reply], error: StoreError) -> None:
-        if request.is_write and error.code == StoreError.code:
-            self._refused(_verb(request), str(error))
-
-    def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
-        """Take note of a reply: one that succeeds may still say that the disk refused all or some of it."""
-        if not request.is_write:
-            return
-        if refusals := _refusals(reply):
-            for sentence in refusals:
-                self._refused(_verb(request), sentence)
-        elif reply.status == "ok" and _is_stored(reply):
-            self._succeeded(_verb(request))
-
-    def _succeeded(self, verb: str) -> None:
-        self._newest.pop(verb, None)
-        if not self._newest:
-            self._since.clear()
-
-    def _refused(self, verb: str, sentence: str) -> None:
-        told = sentence.lower()
-        if any(words in told for words in _FULL):
-            reason = "for a full disk"
-            self._metrics.writes_refused_full += 1
-        elif any(words in told for words in _FORBIDDEN):
-            reason = "for missing permission"
-            self._metrics.writes_refused_forbidden += 1
-        else:
-            reason = "for another reason"
-            self._metrics.writes_refused_otherwise += 1
-        if not (self._state.problem and self._state.problem in sentence):
-            self._since[reason] += 1
-            self._newest.pop(verb, None)
-            self._newest[verb] = sentence[:_LONGEST]
-
-    @property
-    def sentence(self) -> str:
-        """What a person has to know now, or nothing."""
-        if not self._newest:
-            return ""
-        verb, newest = next(reversed(self._newest.items()))
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in self._since.most_common())
-        total = self._since.total()
-        writes = "1 write was" if total == 1 else f"{total:,} writes were"
-        return f"{writes} refused ({counts}); the last, {verb}: {newest}"
-
-
-def _trial(folder: str) -> str:
-    """Return the error of a trial write to a folder, or nothing; a missing folder is no error."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(_TRIAL_BYTES)
-            file.flush()
-            os.fsync(file.fileno())
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return f"cannot write into {folder}: {atomic.why(error)}"
-    return ""
-
-
-def _refusals(reply: wire.Reply) -> tuple[str, ...]:
-    """Sentences on what of a request the disk did not take: a capture's outcome, or fates of its parts."""
-    if isinstance(reply, (wire.Captured, wire.Learned)):
-        code, _, sentence = reply.reason.partition(": ")
-        return (sentence,) if reply.outcome == "rejected" and code == StoreError.code else ()
-    if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return tuple(fate.reason for fate in reply.fates if fate.code == StoreError.code)
-    return ()
-
-
-def _is_stored(reply: wire.Reply) -> bool:
-    """True unless nothing went to disk: a capture may wait in memory, and a text may be there already."""
-    if isinstance(reply, (wire.Captured, wire.Learned)):
-        return reply.outcome in _STORED
-    if isinstance(reply, (wire.Imported, wire.Ingested)):
-        return any(fate.became in _STORED for fate in reply.fates)
-    return not (isinstance(reply, wire.Remembered) and reply.existed)
-
-
-def _verb(request: object) -> str:
-    return type(request).__name__.lower()
-
 
 Answered = wire.Reply | tuple[wire.Reply, int]
 Handler = Callable[..., Awaitable[Answered]]
@@ -236,6 +110,8 @@ class Dispatcher:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._refused = daemon.refused_writes
+        self._metrics, self._activity, self._watcher = daemon.metrics, daemon.activity, daemon.watcher
+        self._resolver, self._state, self._sessions = daemon.resolver, daemon.state, daemon.sessions
         self._newest: dict[str, Keyed] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -243,24 +119,24 @@ class Dispatcher:
         self, request: wire.Request[Any]
     ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
         """Carry out one request."""
-        self._daemon.metrics.requests += 1
+        self._metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
             return wire.Pong(id=request.id)
         if isinstance(request, wire.Events):
             return health.events(self._daemon, request)
-        self._daemon.watcher.used_at = monotonic()
+        self._watcher.used_at = monotonic()
         if isinstance(request, wire.Hello):  # what follows in the same read relies on it
             return replace(health.hello(self._daemon, request), id=request.id)
         if request.needs:
-            self._daemon.activity.asked()
+            self._activity.asked()
         if isinstance(request, wire.Hook):
-            self._daemon.activity.asked()
+            self._activity.asked()
             return self._answer_hook(request)
         return self._answer(request)
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """A reply was handed to the network, or not all of it."""
-        session_id, captured = self._daemon.sessions.sent(self._daemon.state, request, whole=whole)
+        session_id, captured = self._sessions.sent(self._state, request, whole=whole)
         if captured:
             self._daemon.capture.news.told(session_id, captured)
 
@@ -269,7 +145,7 @@ class Dispatcher:
 
         async def ask(asked: wire.Request[Any]) -> wire.Reply:
             reply = await self._answer(asked)
-            self._daemon.sessions.carried(asked, request)
+            self._sessions.carried(asked, request)
             return reply
 
         reply = await hook.hook(Context(self._daemon, monotonic()), request, ask)
@@ -314,16 +190,16 @@ class Dispatcher:
         if not isinstance(request, _ON_RECORD):
             receipt = Receipt(digest, encode(without_texts(reply))[HEADER_BYTES:], is_given=True)
             with suppress(StoreError):  # it is done, and known as long as this daemon runs
-                await self._daemon.state.receipts.put(key, receipt)
+                await self._state.receipts.put(key, receipt)
         return reply
 
     async def _receipt(self, request: wire.Request[wire.Reply], key: str) -> Keyed | None:
         """Return the receipt of this key, which an earlier daemon may have left."""
         if isinstance(request, _ON_RECORD):
             return None
-        await self._daemon.state.opened()
+        await self._state.opened()
         try:
-            receipt = await self._daemon.state.receipts.of(key)
+            receipt = await self._state.receipts.of(key)
         except StoreError:  # what needs the state says so itself
             return None
         if receipt is None:
@@ -335,11 +211,11 @@ class Dispatcher:
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> Answered:
-        if not self._daemon.resolver.agrees(request.seen):
-            await self._daemon.resolver.agree(request.seen)
+        if not self._resolver.agrees(request.seen):
+            await self._resolver.agree(request.seen)
         handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
         if request.needs:
-            where = (await self._daemon.resolver.resolve(self._where(request)),)
+            where = (await self._resolver.resolve(self._where(request)),)
             if off := await self._off(*where, request):
                 raise Disabled(off)
         check_words(request)
@@ -348,11 +224,11 @@ class Dispatcher:
     def _where(self, request: wire.Request[wire.Reply]) -> str:
         """The workspace of a request; what need not name one is asked where the user's own memories are."""
         workspace: str = request.workspace  # type: ignore[attr-defined]
-        return workspace or ("" if _is_required(type(request), "workspace") else self._daemon.resolver.home)
+        return workspace or ("" if _is_required(type(request), "workspace") else self._resolver.home)
 
     async def _off(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
         """Why what the verb needs is off here, or nothing."""
-        off, state = self._switched_off(place, request), self._daemon.state
+        off, state = self._switched_off(place, request), self._state
         if off or "state" not in request.needs:
             return off
         if not state.tried.is_set():  # it is, but for the first moments
@@ -364,5 +240,5 @@ class Dispatcher:
         return off or (place.off if "memory" in request.needs else "")
 
     def _paused(self, place: Workplace) -> str:
-        pauses = self._daemon.state.pauses
+        pauses = self._state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""

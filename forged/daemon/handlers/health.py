@@ -1,4 +1,4 @@
-"""The verbs about the daemon itself: `hello`, `status`, `rebuild` and the stream of `events`.
+"""The verbs about the daemon itself: `hello`, `status`, `rebuild`, `try` and the stream of `events`.
 
 A `rebuild` looks for a new configuration first, and only then at the workspace: the old one may have had
 memory off. Raised are WorkspaceError, ConfigError and Disabled.
@@ -12,6 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +26,7 @@ from forged.daemon.handlers.trust import in_status
 from forged.errors import ProviderError
 from forged.files import (
     Root,
+    Watcher,
     agent_ids,
     agent_root,
     arrivals_refusal,
@@ -32,22 +34,15 @@ from forged.files import (
     no_memories,
     org_root,
 )
-from forged.maps import BuildEvent, RootIndex
+from forged.maps import BuildEvent, Indexer, RootIndex
 from forged.memory import Scope
-from forged.scopes import View
+from forged.scopes import SessionMemories, View
 from forged_client import protocol as wire
 
+if TYPE_CHECKING:
+    from forged.postgres import Machines, Shared
+
 _LONGEST_S = 30.0
-
-
-def endpoint_reports(daemon: Daemon) -> tuple[wire.EndpointReport, ...]:
-    """One line for each model, in the order of what it is asked for."""
-    return tuple(health.condition() for health in daemon.healths)
-
-
-def is_endpoint_failing(daemon: Daemon) -> bool:
-    """Whether a model that is in use fails, or is skipped as it takes too long."""
-    return any(health.condition().state in {"failing", "slow"} for health in daemon.healths)
 
 
 async def try_all(context: Context, _: wire.Try) -> wire.Tried:
@@ -91,15 +86,15 @@ def hello(daemon: Daemon, request: wire.Hello) -> wire.Reply:
 async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     """Everything a person needs to see that memory works, or why not."""
     daemon, about = context.daemon, context.daemon.about
-    await daemon.refused_writes.try_again()
-    identity = daemon.indexer.identity
-    warnings = (
-        about.warnings
-        + about.lacking
-        + daemon.state.warnings
-        + daemon.talks.warnings
-        + await daemon.state.foreign()
+    state, indexer, refused, settings = (
+        daemon.state,
+        daemon.indexer,
+        daemon.refused_writes,
+        daemon.config.memory,
     )
+    await refused.try_again()
+    identity = indexer.identity
+    warnings = about.warnings + about.lacking + state.warnings + daemon.talks.warnings + await state.foreign()
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
         warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)
@@ -107,17 +102,17 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     if request.workspace:
         place = await context.daemon.resolver.resolve(request.workspace)
         warnings, tops = warnings + place.warnings, place.tops
-        if place.off and daemon.config.memory.enabled:
+        if place.off and settings.enabled:
             warnings += ("this repository's .forge/config.toml switches memory off here",)
-        elif not daemon.state.pauses.doubt and (paused := daemon.state.pauses.reason(place.tops)):
+        elif not state.pauses.doubt and (paused := state.pauses.reason(place.tops)):
             warnings += (f"here: {paused}",)
         if not daemon.disabled and not place.off:
             for root in place.roots:
-                daemon.indexer.open(root)
-    reports = tuple([await _report(context, index) for index in daemon.indexer.indexes()])
+                indexer.open(root)
+    reports = tuple([await _report(context, index) for index in indexer.indexes()])
     captured = await capture.report(context)
     return wire.StatusReport(
-        reason=daemon.disabled or daemon.state.trouble or daemon.refused_writes.sentence,
+        reason=daemon.disabled or state.trouble or refused.sentence,
         state=_health(daemon, [each for each in reports if tops is None or each.root in tops], captured),
         version=__version__,
         build=about.build,
@@ -125,29 +120,27 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         epoch=daemon.epoch,
         uptime_s=round(time.monotonic() - about.started_at, 3),
         socket=about.socket,
-        strategy=daemon.config.memory.retrieval_strategy,
+        strategy=settings.retrieval_strategy,
         embedding_model=about.embedding_model,
-        retrieval_model=daemon.config.memory.retrieval_model,
+        retrieval_model=settings.retrieval_model,
         roots=reports,
         connections=daemon.connections(),
         counters=msgspec.structs.asdict(daemon.metrics),
         warnings=warnings,
         capture=captured,
-        gate=_gate(daemon),
+        gate=wire.GateReport(state="off") if daemon.disabled else _gate(indexer, daemon.config),
         settings=tuple(wire.SettingReport(each.key, each.value, each.origin) for each in about.settings),
-        endpoints=endpoint_reports(daemon),
+        endpoints=tuple(health.condition() for health in daemon.healths),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
-        scopes=await _scope_reports(daemon),
-        shared=_shared_report(daemon),
+        scopes=await _scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
+        shared=_shared_report(daemon.shared, daemon.machines),
     )
 
 
-def _gate(daemon: Daemon) -> wire.GateReport:
-    if daemon.disabled:
-        return wire.GateReport(state="off")
-    state, reason = daemon.indexer.learner.state
-    return wire.GateReport(state=state, reason=_ungated(daemon.config) if state == "off" else reason)
+def _gate(indexer: Indexer, config: Config) -> wire.GateReport:
+    state, reason = indexer.learner.state
+    return wire.GateReport(state=state, reason=_ungated(config) if state == "off" else reason)
 
 
 def _ungated(config: Config) -> str:
@@ -160,19 +153,25 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     if daemon.disabled:
         return "disabled"
     broken = any(each.last_error or any(file.loses for file in each.problems) for each in reports)
-    identity = daemon.indexer.identity
-    broken = broken or bool(daemon.about.lacking) or (identity is not None and identity.refusal is not None)
+    identity, about, refused, watcher = (
+        daemon.indexer.identity,
+        daemon.about,
+        daemon.refused_writes,
+        daemon.watcher,
+    )
+    broken = broken or bool(about.lacking) or (identity is not None and identity.refusal is not None)
     stuck = captured.state == "failing" or (captured.state == "waiting" and bool(captured.reason))
-    broken = broken or stuck or bool(daemon.state.trouble or daemon.refused_writes.sentence)
+    broken = broken or stuck or bool(daemon.state.trouble or refused.sentence)
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
-    broken = broken or is_endpoint_failing(daemon)
-    broken = broken or _is_shared_failing(daemon)
-    return "degraded" if broken or daemon.watcher.state.startswith(("polling", "restarting")) else "ok"
+    # A model that is in use fails, or is skipped as it takes too long.
+    broken = broken or any(each.condition().state in {"failing", "slow"} for each in daemon.healths)
+    broken = broken or _is_shared_failing(daemon.shared)
+    return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
-def _watch(context: Context, root: Root) -> str:
+def _watch(watcher: Watcher, root: Root) -> str:
     """How changes of a root are noticed, by the watcher and at each write."""
-    state = context.daemon.watcher.state_of(root.top)
+    state = watcher.state_of(root.top)
     if state == "inotify" and (why := arrivals_refusal(root.directories)):
         return f"polling at each write, which scans all files: {why}"
     return state
@@ -183,7 +182,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
-    place, excluding = index.place, context.daemon.trust.excluding
+    place, registry, watcher = index.place, context.daemon.trust, context.daemon.watcher
     others = await asyncio.to_thread(no_memories, index.root)
     return wire.RootReport(
         root=index.root.top,
@@ -201,14 +200,14 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         built_age_s=round(time.monotonic() - progress.built_at, 3) if progress.built_at else 0.0,
         last_error=progress.error,
         held=progress.held,
-        watch=_watch(context, index.root),
-        watches=context.daemon.watcher.watch_count_of(index.root.top),
+        watch=_watch(watcher, index.root),
+        watches=watcher.watch_count_of(index.root.top),
         cut=len(cut),
         cut_ids=cut[:_CUT_SHOWN],
         withheld=len(index.builder.withheld),
         trust=trust,
-        git=await asyncio.to_thread(excluding.state_of, index.root),
-        git_problem=await asyncio.to_thread(excluding.problem_of, index.root),
+        git=await asyncio.to_thread(registry.excluding.state_of, index.root),
+        git_problem=await asyncio.to_thread(registry.excluding.problem_of, index.root),
         notice=notice,
         redacted=len(index.builder.redacted),
         redacted_ids=index.builder.redacted[:_CUT_SHOWN],
@@ -224,18 +223,19 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
 
 async def rebuild(context: Context, request: wire.Rebuild) -> wire.Rebuilt | tuple[wire.Rebuilt, int]:
     """Rescan; with `full` embed everything anew, with `wait` answer when it is done or has failed."""
+    indexer, pipeline = context.daemon.indexer, context.daemon.capture
     if await context.daemon.reload():
         return wire.Rebuilt(status="not_ready", reason=wire.RELOADING)
     place = await context.daemon.resolver.resolve(request.workspace)
     if place.off:
         raise Disabled(place.off)
-    indexes = [context.daemon.indexer.open(root) for root in place.roots]
+    indexes = [indexer.open(root) for root in place.roots]
     for health in context.daemon.healths:
         health.ask_again()
-    context.daemon.capture.resumed()
+    pipeline.resumed()
     for index in indexes:
         if request.full:
-            context.daemon.indexer.forget_vectors(index)
+            indexer.forget_vectors(index)
         index.builder.retry_quarantined()
     goals = [index.mark() for index in indexes]
     if request.wait:
@@ -261,7 +261,8 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
         if (tops is None or event.root in tops) and not waiting.full():
             waiting.put_nowait(event)
 
-    stop = daemon.indexer.events.listen(heard)
+    indexer = daemon.indexer
+    stop = indexer.events.listen(heard)
     try:
         while True:
             event = await waiting.get()
@@ -279,20 +280,21 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
         stop()
 
 
-async def _scope_reports(daemon: Daemon) -> tuple[wire.ScopeReport, ...]:
+async def _scope_reports(
+    sessions: SessionMemories, config: Config, home: str
+) -> tuple[wire.ScopeReport, ...]:
     """The scopes beside a workspace's roots; how those fare, their own reports tell."""
-    agents, org = await asyncio.to_thread(_counted, daemon.resolver.home)
-    rows = sum(1 for _ in daemon.session_memories.all())
-    wanted, home = daemon.config.scopes.retrieved, daemon.resolver.home
+    agents, org = await asyncio.to_thread(_counted, home)
+    rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
     return (
         wire.ScopeReport(
             scope=Scope.SESSION,
             engine="memory",
-            owners=daemon.session_memories.sessions,
+            owners=sessions.sessions,
             memories=rows,
             retrieved=Scope.SESSION in wanted,
-            lasts_s=daemon.session_memories.ttl_s,
-            dropped=daemon.session_memories.dropped,
+            lasts_s=sessions.ttl_s,
+            dropped=sessions.dropped,
         ),
         wire.ScopeReport(
             scope=Scope.AGENT,
@@ -329,20 +331,19 @@ def _files_in(root: Root) -> int:
     return names
 
 
-def _shared_report(daemon: Daemon) -> wire.SharedReport | None:
+def _shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
     """Report on the team's server; None where there is none."""
-    if daemon.shared is None:
+    if shared is None:
         return None
     return msgspec.structs.replace(
-        daemon.shared.condition(),
-        in_step=tuple(_in_step(daemon)),
-        not_in_step=daemon.machines.problem if daemon.machines is not None else "",
+        shared.condition(),
+        in_step=tuple(_in_step(machines)) if machines is not None else (),
+        not_in_step=machines.problem if machines is not None else "",
     )
 
 
-def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
-    found = daemon.machines.standing if daemon.machines is not None else {}
-    for (scope, owner), standing in found.items():
+def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+    for (scope, owner), standing in machines.standing.items():
         yield wire.InStepReport(
             scope=scope,
             owner=owner,
@@ -353,7 +354,7 @@ def _in_step(daemon: Daemon) -> Iterator[wire.InStepReport]:
         )
 
 
-def _is_shared_failing(daemon: Daemon) -> bool:
+def _is_shared_failing(shared: Shared | None) -> bool:
     """Return True if the team's server cannot be used, or refuses what was written."""
-    told = _shared_report(daemon)
+    told = shared.condition() if shared is not None else None
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)

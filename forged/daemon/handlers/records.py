@@ -16,7 +16,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Submission
+from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
+from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, page_of, seconds_of
 from forged.daemon.handlers.heard import heard
@@ -37,9 +38,9 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     session_id = request.session_id[:_MOST_NAME]
     if not session_id.strip():
         raise InvalidRequest("a past session has an id; this one says none")
-    state, pipeline = context.daemon.state, context.daemon.capture
+    state, pipeline, metrics = context.daemon.state, context.daemon.capture, context.daemon.metrics
     await state.opened()
-    if request.messages and (reason := await _refusal(context, place, request)):
+    if request.messages and (reason := await _refusal(state, pipeline, metrics, place, request)):
         return wire.Learned(reason=reason, to_review=state.to_review.learned)
     is_done = await pipeline.judged(session_id, place.roots, _WITHIN_S)
     return wire.Learned(
@@ -49,13 +50,14 @@ async def learn(context: Context, place: Workplace, request: wire.Learn) -> wire
     )
 
 
-async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> str:
+async def _refusal(
+    state: State, pipeline: Pipeline, metrics: Metrics, place: Workplace, request: wire.Learn
+) -> str:
     """Hand over what was said; why it was not taken, or nothing."""
-    daemon = context.daemon
-    if daemon.state.to_review.learned >= MOST_LEARNED:
+    if state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
     found = await heard(request.messages, 0)
-    daemon.metrics.echoes_removed += found.echoes
+    metrics.echoes_removed += found.echoes
     if not found.said:
         return ""
     times = request.said_at if len(request.said_at) == len(request.messages) else ()
@@ -69,23 +71,23 @@ async def _refusal(context: Context, place: Workplace, request: wire.Learn) -> s
         mark=request.mark[:_MOST_NAME],
         headless=request.headless,
     )
-    outcome = await daemon.capture.hear(spoken)
+    outcome = await pipeline.hear(spoken)
     return outcome.reason if outcome.word == "rejected" else ""
 
 
 async def list_past(context: Context, request: wire.ListPast) -> wire.PastSessions:
     """What was learned from, and what the rest would cost."""
-    daemon = context.daemon
-    await daemon.state.opened()
+    daemon, about, state = context.daemon, context.daemon.about, context.daemon.state
+    await state.opened()
     limit = daemon.config.memory.daily_token_limit
     return wire.PastSessions(
-        marks={agent: daemon.state.learned.marks(agent) for agent in request.agents},
-        classifier="" if daemon.about.classifier.startswith(_BUILT_IN) else daemon.about.classifier,
+        marks={agent: state.learned.marks(agent) for agent in request.agents},
+        classifier="" if about.classifier.startswith(_BUILT_IN) else about.classifier,
         call_characters=WINDOW_LIMIT,
         call_tokens=PROMPT_TOKENS,
         tokens_left=max(0, limit - daemon.governor.tokens_today),
         token_limit=limit,
-        to_review=daemon.state.to_review.learned,
+        to_review=state.to_review.learned,
         most_to_review=MOST_LEARNED,
     )
 
@@ -112,7 +114,8 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
         return [each for each in state.injections.listed() if tops is None or each.tops == tops]
 
     page, total = await _page(context, request, listed)
-    told = fitting([_injected(each, context.daemon.state.told) for each in page])
+    state = context.daemon.state
+    told = fitting([_injected(each, state.told) for each in page])
     return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=total)
 
 

@@ -24,7 +24,7 @@ from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
-from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot
+from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, TrustRegistry
 from forged_client import protocol as wire
 
 _ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
@@ -41,10 +41,11 @@ async def trust(context: Context, request: wire.Trust) -> wire.Trusted:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use {' or '.join(MODES)}")
     if request.git not in ("", *CHOICES):
         raise InvalidRequest(f"unknown choice {request.git[:64]!r}; use {' or '.join(CHOICES)}")
-    await context.daemon.trust.opened()
+    registry = context.daemon.trust
+    await registry.opened()
     if request.action == "leave":
-        return await _left(context)
-    found = [await _told(context, each) for each in await _meant(context, request)]
+        return await _left(registry)
+    found = [await _told(registry, each) for each in await _meant(context, request)]
     return wire.Trusted(status="ok" if found else "empty", roots=fitting(found))
 
 
@@ -56,7 +57,7 @@ async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
         return await known.under(request.workspace, resolver.home)
     roots, named = await _roots(context, request.workspace)
     if request.action == "git":
-        await _chosen_for_git(context, roots, request.git)
+        await _chosen_for_git(known, roots, request.git)
     if request.action == "trust":
         # What was shown is of one root, which is named by its top.
         some = ((named,) if named in roots else roots[:1]) if request.shown else roots
@@ -66,9 +67,9 @@ async def _meant(context: Context, request: wire.Trust) -> Sequence[KnownRoot]:
     return [await known.describe(root.top) for root in roots]
 
 
-async def _chosen_for_git(context: Context, roots: Sequence[Root], choice: str) -> None:
-    """Whether what forged captures in a work tree may be committed. Raises InvalidRequest."""
-    excluding = context.daemon.trust.excluding
+async def _chosen_for_git(registry: TrustRegistry, roots: Sequence[Root], choice: str) -> None:
+    """Choose if git may commit what forged captures in a work tree. Raises InvalidRequest."""
+    excluding = registry.excluding
     work_tree = next((root for root in roots if root.has_files), None)
     if work_tree is None:
         raise InvalidRequest("this is a directory of git's own: nothing in it is ever committed")
@@ -80,9 +81,9 @@ async def _chosen_for_git(context: Context, roots: Sequence[Root], choice: str) 
         await excluding.save()
 
 
-async def _left(context: Context) -> wire.Trusted:
+async def _left(registry: TrustRegistry) -> wire.Trusted:
     """Take forged's line out of every repository that has it."""
-    excluding = context.daemon.trust.excluding
+    excluding = registry.excluding
     done, left = await asyncio.to_thread(partial(excluding.take_out, everywhere=True))
     await excluding.save()
     roots = tuple(wire.RootTrust(root=each, git="forged's line is gone") for each in done)
@@ -116,7 +117,7 @@ async def review(context: Context, request: wire.Review) -> wire.Reviewed:
     looks = {root: await known.look(root) for root in roots}
     files = [file for look in looks.values() for file in _files(*look)]
     left = tuple(each for _, admitted in looks.values() for each in admitted.withheld)
-    told = await _told(context, await known.describe(roots[0].top))
+    told = await _told(known, await known.describe(roots[0].top))
     return wire.Reviewed(
         root=msgspec.structs.replace(told, withheld=len(left), shown=_shown(left)),
         files=fitting(files),
@@ -182,7 +183,8 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
 
 async def git_news(context: Context, *tops: str) -> tuple[str, ...]:
     """Notice, given once, that git ignores what forged captures in these tops."""
-    excluding = context.daemon.trust.excluding
+    registry = context.daemon.trust
+    excluding = registry.excluding
     told = tuple(filter(None, map(excluding.news, tops)))
     if told:
         await excluding.save()
@@ -193,7 +195,8 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
     """How a root stands in a word (of a trusted one its mode), and the sentence about it or nothing."""
     if index.root.is_own:
         return "", ""
-    known = await context.daemon.trust.stands(index.root.top)
+    registry = context.daemon.trust
+    known = await registry.stands(index.root.top)
     count = len(index.builder.withheld)
     return known.mode or known.state, sentence(known, count) if count else ""
 
@@ -201,8 +204,8 @@ async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:
 # --- as a person is told of it ------------------------------------------------------------------------
 
 
-async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
-    files = _files(*await context.daemon.trust.look(await asyncio.to_thread(repo_root, known.top)))
+async def _told(registry: TrustRegistry, known: KnownRoot) -> wire.RootTrust:
+    files = _files(*await registry.look(await asyncio.to_thread(repo_root, known.top)))
     return wire.RootTrust(
         root=known.top,
         state=known.state,
@@ -216,7 +219,7 @@ async def _told(context: Context, known: KnownRoot) -> wire.RootTrust:
             msgspec.structs.replace(each, text=each.text[:_SAMPLE_CHARS]) for each in files[:_SAMPLE]
         ),
         reason=known.reason,
-        git=await asyncio.to_thread(context.daemon.trust.excluding.state_of, repo_root(known.top)),
+        git=await asyncio.to_thread(registry.excluding.state_of, repo_root(known.top)),
     )
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from forged.cli.demo import steps
+from forged.cli.demo import stage
 from tests.support.daemon import is_alive
 
 
@@ -36,10 +36,10 @@ def test_a_daemon_ends_though_its_program_is_told_to_end_while_it_begins(
             begun.append(self)
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(steps.subprocess, "Popen", Begun)
+    monkeypatch.setattr(stage.subprocess, "Popen", Begun)
     env = {"HOME": str(tmp_path), "FORGED_SOCKET": f"{tmp_path}/forged.sock"}
 
-    with pytest.raises(SystemExit) as ended, steps.daemon(env, tmp_path / "log"):
+    with pytest.raises(SystemExit) as ended, stage.daemon(env, tmp_path / "log"):
         pass
 
     assert ended.value.code == 128 + signal.SIGTERM

@@ -1,0 +1,209 @@
+"""What the demo plays on: a scratch HOME, a repository, a daemon and the agents' processes.
+
+Nothing outside the scratch directory is read or written. Whatever does not come out as promised is raised as
+`DemoFailed`, which ends forgectl with EX_SOFTWARE; everything that was started ends with the `with` block.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+
+from forged.cli.call import Invocation
+from forged.cli.demo.agent import milliseconds_since
+from forged.errors import ForgedError
+from forged_client import Client
+from forged_client.protocol import MemoryRecord
+
+VISIBLE_S = 5.0
+_READY_S = 30.0
+_LOG_SHOWN = 2000
+# A model for the demo to use, if the user has named one.
+_MODEL_VARIABLES = (
+    *("FORGED_LLM__MODEL", "FORGED_LLM__BASE_URL", "FORGED_LLM__API_KEY"),
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL"),
+)
+
+
+class DemoFailed(click.ClickException):
+    """A step did not come out as promised."""
+
+    exit_code = os.EX_SOFTWARE
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """An empty HOME and repository, and a client of the daemon that serves them."""
+
+    home: Path
+    repo: Path
+    env: dict[str, str]
+    daemon: subprocess.Popen[bytes]
+    log: Path
+    client: Client
+
+    @property
+    def workspace(self) -> str:
+        return str(self.repo)
+
+    def said(self) -> str:
+        """All that the daemon has logged."""
+        return self.log.read_text(errors="replace")
+
+    def memories(self) -> tuple[MemoryRecord, ...]:
+        return self.client.list(self.workspace).memories
+
+    def agent(self, act: str, *arguments: str) -> bytes:
+        """Run an agent process to its end; returns what it printed."""
+        command = (sys.executable, "-m", "forged.cli.demo.agent", act, self.workspace, *arguments)
+        return self._run("the agent process", command)
+
+    def git(self, *arguments: str) -> None:
+        user = ("-c", "user.name=demo", "-c", "user.email=demo@localhost")
+        self._run(f"git {arguments[0]}", ("git", "-C", self.workspace, *user, *arguments))
+
+    def _run(self, name: str, command: Sequence[str]) -> bytes:
+        done = subprocess.run(
+            command, env=self.env, cwd=self.home, capture_output=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise DemoFailed(f"{name} failed:\n{done.stderr.decode(errors='replace')}")
+        return done.stdout
+
+    def stop(self) -> tuple[int, float]:
+        """End the daemon as a service manager would; its exit code, and the milliseconds that it took."""
+        began = time.perf_counter()
+        self.daemon.send_signal(signal.SIGTERM)
+        code = self.daemon.wait(10)
+        took = milliseconds_since(began)
+        expect(code == 0, "the daemon ended cleanly")
+        expect(not os.path.exists(self.env["FORGED_SOCKET"]), "the socket is gone")
+        return code, took
+
+
+@contextmanager
+def new_stage(call: Invocation) -> Iterator[Stage]:
+    """A stage in a scratch directory; all of it is gone at the end. Raises DemoFailed without a daemon."""
+    with tempfile.TemporaryDirectory(prefix="forged-demo-") as directory:
+        home, repo, log = (Path(directory, name) for name in ("home", "repo", "daemon.log"))
+        home.mkdir()
+        repo.mkdir()
+        env = {
+            "HOME": str(home),
+            "PATH": call.environ.get("PATH", ""),
+            "LANG": "C.UTF-8",
+            "FORGED_SOCKET": f"{directory}/run/forged.sock",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            # The same everywhere: a model would find by meaning what step 7 wants reached by a hop.
+            "FORGED_MEMORY__EMBEDDING_MODEL": "builtin:lexical",
+            **{name: call.environ[name] for name in _MODEL_VARIABLES if name in call.environ},
+        }
+        try:
+            with daemon(env, log) as process, Client(env["FORGED_SOCKET"], timeout_s=VISIBLE_S) as client:
+                stage = Stage(home, repo, env, process, log, client)
+                if has_git():
+                    stage.git("init", "-q")
+                yield stage
+        except NotStarted as error:
+            raise DemoFailed(str(error)) from error
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
+
+
+def expect(holds: bool, promise: str) -> None:
+    if not holds:
+        raise DemoFailed(f"not as promised: {promise}")
+    click.echo(f"  ok: {promise}")
+
+
+def wait_until(check: Callable[[], bool], complaint: Callable[[], str], within_s: float = VISIBLE_S) -> float:
+    """The milliseconds until `check` held. Raises DemoFailed with the complaint if it never does."""
+    began = time.perf_counter()
+    while not check():
+        if time.perf_counter() - began > within_s:
+            raise DemoFailed(complaint())
+        time.sleep(0.002)
+    return milliseconds_since(began)
+
+
+# --- a daemon of its own ----------------------------------------------------------------------
+
+
+class NotStarted(ForgedError):  # noqa: N818 - reads as the state it names
+    """The daemon did not come up; the message ends with its last words."""
+
+
+@contextmanager
+def daemon(env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A new daemon that answers, which is killed at the end of the block if it still runs.
+
+    `env` is all of its environment, HOME and FORGED_SOCKET included. Raises NotStarted.
+    """
+    with ExitStack() as ends:
+        with log.open("wb") as output, _signals_held():
+            process = subprocess.Popen(
+                [sys.executable, "-m", "forged", "serve"],
+                env=dict(env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            ends.callback(_end, process)
+        _wait_for(env["FORGED_SOCKET"], process, log)
+        yield process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it and its children; nothing in a scratch directory is worth a longer goodbye."""
+    if process.poll() is None:
+        os.killpg(os.getpgid(process.pid), signal.SIGKILL)
+    process.wait()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A signal that ends this program waits for the end of the block, in which a process is begun.
+
+    Raised before anybody has the process in hand, it would leave that behind. Only the main thread runs
+    signal handlers; elsewhere there is nothing to hold. What the process inherits stays as it is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for held_number in held:
+        signal.signal(held_number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for held_number, handler in held.items():
+            signal.signal(held_number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _READY_S
+    with Client(address, timeout_s=_READY_S) as client:
+        while client.ping().status != "ok":
+            if process.poll() is not None or time.monotonic() > deadline:
+                said = log.read_text(errors="replace").strip()[-_LOG_SHOWN:]
+                raise NotStarted(f"the daemon did not start: {said or 'it said nothing'}")
+            time.sleep(0.01)

@@ -1,0 +1,163 @@
+"""The graph that onnxruntime runs: from the sum of a token's embeddings to the means of a window's layers.
+
+In: a model file. Out: the graph, and the weights that lie in a file beside it, which onnxruntime maps. They
+are made of one layer after the other. A matrix gets 8 bits of which 7 are used, one scale for each row:
+without the instructions for products of bytes (VNNI), processors of x86 add two such products in 16 bits, and
+eight bits would not fit. Numbers that come in get one scale for all of a call, so that a row depends on the
+other texts of its call: a call is of one window. What would waste that scale is taken out of it: what was
+normed is divided by how large the norm makes each number, and the one that is loud is multiplied apart. So
+vectors have a cosine of 0.999 with those of unrounded weights on average; without these two, of 0.996.
+
+The word embeddings, 96 million numbers, stay in 4 bits in the model file, outside of the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from forged.models.e5.model_file import Floats, ModelFile, weights
+from forged.models.layers import LAYERS
+
+INPUT = "embeddings"
+
+_MOST = 63
+# Of each layer of this one model file, the number between its last two matrices that for some token of every
+# text is 2 to 15 times as large as any other one; the last layers have none.
+_LOUD = (318, 1462, 354, 408, 778, 658, 1152, 413, 563)
+_DEVIATIONS = 3  # from the mean: about how far a normed number goes
+_ORT = "com.microsoft"
+_OPSETS = (helper.make_opsetid("", 20), helper.make_opsetid(_ORT, 1))
+_FORMAT = 10
+
+
+def graph_of(model: ModelFile) -> tuple[bytes, str, bytes]:
+    """Return the graph, the name that it has for the file of the weights, and that file's bytes."""
+    made, norm = _Graph(model), "emb.ln"
+    value, tokens = made.normed(INPUT, norm), made.constant("tokens", np.array([1]))
+    for layer in range(model.layers):
+        value, norm = made.attended(value, norm, f"l{layer}."), f"l{layer}.aln"
+        value, norm = made.transformed(value, norm, layer), f"l{layer}.oln"
+        if layer in LAYERS:
+            made.node("ReduceMean", value, tokens, out=f"mean.{layer}", keepdims=0)
+    return made.finished()
+
+
+class _Graph:
+    """A graph that grows; the methods that add to it return the name of a value."""
+
+    def __init__(self, model: ModelFile) -> None:
+        self._model = model
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: list[onnx.TensorProto] = []
+        self._outside: list[onnx.TensorProto] = []
+        self._weights = bytearray()
+
+    def finished(self) -> tuple[bytes, str, bytes]:
+        data = bytes(self._weights)
+        name = f"{hashlib.sha256(data).hexdigest()}.weights"
+        for tensor in self._outside:
+            tensor.external_data.add(key="location", value=name)
+        width = self._model.width
+        graph = helper.make_graph(
+            self._nodes,
+            "multilingual-e5-small",
+            [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [1, "tokens", width])],
+            [
+                helper.make_tensor_value_info(f"mean.{layer}", TensorProto.FLOAT, [1, width])
+                for layer in LAYERS
+            ],
+            [*self._constants, *self._outside],
+        )
+        made = helper.make_model(graph, opset_imports=_OPSETS, ir_version=_FORMAT)
+        return made.SerializeToString(deterministic=True), name, data
+
+    def attended(self, value: str, norm: str, layer: str) -> str:
+        """What every token takes from the others, added to what came in, which was normed by `norm`."""
+        parts = [f"{layer}{part}" for part in "qkv"]
+        self.node("Split", self.product_of_normed(value, norm, parts), out=parts, axis=-1, num_outputs=3)
+        settings = {"domain": _ORT, "num_heads": self._model.heads}
+        heads = self.node("MultiHeadAttention", *parts, out=f"{layer}heads", **settings)
+        out = self.product(heads, self.matrix(f"{layer}ao"), f"{layer}ao")
+        return self.sum_normed(value, out, f"{layer}aln")
+
+    def transformed(self, value: str, norm: str, layer: int) -> str:
+        """What two matrices make of each token, added to what came in, which was normed by `norm`."""
+        name, matrix = f"l{layer}.fo", self.matrix(f"l{layer}.fo")
+        inner = self.node("Gelu", self.product_of_normed(value, norm, [f"l{layer}.fi"]), out=f"{name}.in")
+        if layer < len(_LOUD):
+            out = self.product_beside_loud(inner, matrix, name, _LOUD[layer])
+        else:
+            out = self.product(inner, matrix, name)
+        return self.sum_normed(value, out, f"l{layer}.oln")
+
+    def product_of_normed(self, value: str, norm: str, names: list[str]) -> str:
+        """The matrices of these names, one below the other, by numbers that the norm made small and large."""
+        scale, shift = (np.abs(self._model.floats(f"{norm}.{part}")) for part in "wb")
+        spans = _DEVIATIONS * scale + shift
+        even = self.node("Mul", value, self.constant(f"{names[0]}.spans", 1 / spans), out=f"{names[0]}.even")
+        added = np.concatenate([self._model.floats(f"{name}.b") for name in names])
+        return self.product(even, self.matrix(*names) * spans, names[0], added)
+
+    def product_beside_loud(self, value: str, matrix: Floats, name: str, loud: int) -> str:
+        """The product whose one loud number is multiplied apart."""
+        quiet = np.ones(matrix.shape[1], np.float32)
+        column, quiet[loud] = matrix[:, loud].copy(), 0
+        where = self.constant(f"{name}.where", np.array([loud]))
+        alone = self.node("Gather", value, where, out=f"{name}.alone", axis=-1)
+        apart = self.node("Mul", alone, self.constant(f"{name}.column", column), out=f"{name}.apart")
+        rest = self.node("Mul", value, self.constant(f"{name}.quiet", quiet), out=f"{name}.rest")
+        return self.node("Add", self.product(rest, matrix * quiet, name), apart, out=f"{name}.both")
+
+    def product(self, value: str, matrix: Floats, name: str, added: Floats | None = None) -> str:
+        scales = np.abs(matrix).max(axis=1) / _MOST
+        added = self._model.floats(f"{name}.b") if added is None else added
+        inputs = (
+            self.outside(f"{name}.bytes", np.rint(matrix / scales[:, None]).T.astype(np.int8)),
+            self.constant(f"{name}.scales", scales),
+            self.constant(f"{name}.zeros", np.zeros(len(scales), np.int8)),
+            self.constant(f"{name}.added", added),
+        )
+        return self.node("DynamicQuantizeMatMul", value, *inputs, out=f"{name}.product", domain=_ORT)
+
+    def matrix(self, *names: str) -> Floats:
+        """The matrices of these names, one below the other."""
+        rows = [(name, len(self._model.floats(f"{name}.b"))) for name in names]
+        return np.concatenate([weights(self._model.blocks(f"{name}.w", count)) for name, count in rows])
+
+    def sum_normed(self, value: str, other: str, norm: str) -> str:
+        settings = {"domain": _ORT, "epsilon": self._model.epsilon}
+        inputs = (value, other, *self.floats(norm))
+        return self.node("SkipLayerNormalization", *inputs, out=f"{norm}.sum", **settings)
+
+    def normed(self, value: str, norm: str) -> str:
+        settings = {"epsilon": self._model.epsilon}
+        return self.node("LayerNormalization", value, *self.floats(norm), out=f"{norm}.normed", **settings)
+
+    def floats(self, norm: str) -> list[str]:
+        """What a row is multiplied by, and what is added to it, when it has been normed."""
+        return [self.constant(f"{norm}.{part}", self._model.floats(f"{norm}.{part}")) for part in "wb"]
+
+    def node(self, kind: str, *inputs: str, out: str | list[str], **settings: Any) -> str:
+        outputs = [out] if isinstance(out, str) else out
+        self._nodes.append(helper.make_node(kind, inputs, outputs, **settings))
+        return outputs[0]
+
+    def constant(self, name: str, numbers: NDArray[Any]) -> str:
+        self._constants.append(numpy_helper.from_array(numbers, name))
+        return name
+
+    def outside(self, name: str, numbers: NDArray[np.int8]) -> str:
+        """A constant whose bytes are in the file of the weights."""
+        tensor = TensorProto(name=name, data_type=TensorProto.INT8, dims=numbers.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("offset", len(self._weights)), ("length", numbers.nbytes)):
+            tensor.external_data.add(key=key, value=str(value))
+        self._weights += numbers.tobytes()
+        self._outside.append(tensor)
+        return name
