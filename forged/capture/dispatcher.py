@@ -17,16 +17,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 
-from forged.capture.committer import CommitResult
+from forged.capture.committer import CommitResult, Committer
 from forged.capture.gate import Gate
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
-from forged.capture.off_record import OffRecord, Refusal, names_memory
+from forged.capture.off_record import OffRecord, Refusal
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
+from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
 from forged.capture.values import (
     Classified,
@@ -35,7 +35,6 @@ from forged.capture.values import (
     Failed,
     KnownMemory,
     Refused,
-    Tally,
     WorkerSettings,
 )
 from forged.capture.vectors import VectorsOf
@@ -43,7 +42,7 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
 from forged.fair_queue import logged
 from forged.files import Root
-from forged.memory import Memory, Origin, utc_now
+from forged.memory import Origin, utc_now
 from forged.state import Document, Event, State
 from forged.trust import elsewhere
 
@@ -57,18 +56,6 @@ _LOOK_EVERY_S = 25.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
 _Documents = tuple[Document, ...]
-
-
-class Commits(Protocol):
-    """Part of a Committer that the dispatcher needs."""
-
-    async def heads(self, event: Event, names: Sequence[str]) -> tuple[KnownMemory, ...]: ...
-
-    async def decide(self, event: Event, classified: Classified) -> tuple[_Documents, Tally]: ...
-
-    async def put(self, documents: _Documents, tops: Sequence[str]) -> CommitResult: ...
-
-    async def meant(self, roots: Sequence[Root], text: str) -> tuple[Root, Memory] | None: ...
 
 
 class Dispatcher:
@@ -88,7 +75,7 @@ class Dispatcher:
         metrics: Metrics,
         rank: Rank,
         vectors: VectorsOf,
-        committer: Commits,
+        committer: Committer,
         off_record: OffRecord,
         make_supervisor: MakeSupervisor,
         clock: Callable[[], float],

@@ -21,7 +21,6 @@ import msgspec
 import numpy as np
 
 from forged.capture.forwarded import words_said
-from forged.capture.off_record import words_to_forget
 from forged.capture.rules.replacement import (
     NO_ROWS,
     RowsOf,
@@ -30,6 +29,7 @@ from forged.capture.rules.replacement import (
     may_replace,
     replaced_by,
 )
+from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal
 from forged.capture.vectors import VectorsOf

@@ -22,7 +22,7 @@ from forged.capture.authorship import Piece, parts_of, pieces
 from forged.capture.forwarded import words_said
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.patterns import plain
-from forged.capture.rules.requests import Kind, asks, begins_with_request, form_of, letters
+from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
 from forged.text.forgetting import sentences_in
 
 # Words without which no pattern matches: most messages hold none of them, and cost one look.
@@ -37,20 +37,16 @@ _CUES = re.compile(
     r"[不别勿无甭停禁没忘删清抹移去私]|之间|ない|なく|ずに|ちゃ|ては|んで|んな|るな|要|無|オフレコ|ここだけ|内緒|秘密|二人|記録|忘|わすれ|消|削除|"
     r"やめ|止め|控え|破棄|外"
 )
-# Letters of a sentence that says something beside the words that refuse.
-_SAYS = 12
+# Letters of a sentence that says more than the words that refuse; words of a clause that may state something.
+_SAYS, _CLAUSE = 12, 3
 # The marks and blanks that a sentence ends with.
 _END = re.compile(r"[.!?…。！？]*\s*$")
 # What leads in another value, and what speaks against its lasting.
 _ASKED = "Remember: "
 _PASSING: frozenset[Veto] = frozenset({"question", "doubt", "order"})
-# Words of a clause that may state something.
-_CLAUSE = 3
-_FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 _MARKS = " ,;:–—，：；、-"
 # The end of a sentence that points on.
-_POINTS_ON = re.compile(r"[:：]\s*$")
-_COLON = re.compile(r"\s*[:：]")
+_POINTS_ON, _COLON = re.compile(r"[:：]\s*$"), re.compile(r"\s*[:：]")
 _CLAUSES = re.compile(
     r"([,;:–—，：；、]\s*(?!\s|(?:dass|was|wie|wer|wo|que|qui|ce que)\b)| - |"
     r"\s(?=(?:but|and|aber|und|pero|y|mais|et|mas|e|sondern|so)\s)|(?<=が)|(?<=けど))"
@@ -160,20 +156,6 @@ class OffRecord:
         return tuple(chain.from_iterable(found))
 
 
-def words_to_forget(sentence: str) -> frozenset[str]:
-    """Return the words by which the memory is found that a sentence asks to forget."""
-    return words_said((form_of("empty").sub(" ", plain(sentence)),))
-
-
-def names_memory(sentence: str) -> bool:
-    """Return whether a sentence asks memory to forget for sure: "forget that", not "forget vitest"."""
-    return form_of("forgets").search(plain(sentence)) is not None
-
-
-def _forgets(said: str) -> bool:
-    return any(form_of(each).search(said) for each in _FORGETTING)
-
-
 class _Piece:
     """The sentences of one piece of a message, and what becomes of each."""
 
@@ -184,7 +166,7 @@ class _Piece:
         self.forgets: list[str] = []
         seen = [plain(part) for part in self.parts]
         self.refusals = [at for at, part in enumerate(seen) if form_of("refuses").search(part)]
-        forgetting = (at for at, part in enumerate(seen) if _forgets(part))
+        forgetting = (at for at, part in enumerate(seen) if forgets(part))
         self.to_forget = [at for at in forgetting if at not in self.refusals]
 
     @property
@@ -290,7 +272,7 @@ def _without_forgotten(sentence: str) -> str | None:
     One that puts another value in place of the forgotten one is as much a request to memory.
     """
     clauses = _clauses(sentence)
-    forgotten = [each for each in clauses if _forgets(plain(each.lstrip(_MARKS)))]
+    forgotten = [each for each in clauses if forgets(plain(each.lstrip(_MARKS)))]
     if not forgotten:  # the wording goes over several clauses
         return None
     words, is_thing = words_said(forgotten), not names_memory(sentence)

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
-from forged.capture.dispatcher import Commits, Dispatcher, Rank
+from forged.capture.committer import Committer
+from forged.capture.dispatcher import Dispatcher, Rank
 from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, Taken
 from forged.capture.off_record import OffRecord
@@ -48,7 +49,7 @@ class Pipeline:
         governor: Governor,
         metrics: Metrics,
         rank: Rank,
-        committer: Commits,
+        committer: Committer,
         vectors: VectorsOf = no_vectors,
         batch_turns: int = 1,
         off: str = "",

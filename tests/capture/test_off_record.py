@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.off_record import cut, refused_in, without_repeats, words_to_forget
-from forged.capture.rules.requests import asks, wordings
+from forged.capture.off_record import cut, refused_in, without_repeats
+from forged.capture.rules.requests import asks, wordings, words_to_forget
 
 FORMS = tomllib.loads((Path(__file__).parents[1] / "data" / "off_record.toml").read_text())
 REFUSED = FORMS.pop("wordings")

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from forged.capture.forwarded import words_said
 from forged.capture.rules.patterns import any_of, fill_in, plain, without_accents, word_patterns
 from forged.text.pieces import CJK
 
@@ -47,6 +48,9 @@ Kind = Literal[
     "follows",
     "empty",
 ]
+
+
+_FORGETTING: tuple[Kind, ...] = ("forgets", "drops")
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +112,21 @@ def behind_request(text: str) -> str:
     if not told or len(asked) > _LEAD or len(told[0].encode()) < _CLAUSE or not asks(asked):
         return text
     return text if len(without_request(asked).strip()) >= _CLAUSE else told[0].strip()
+
+
+def words_to_forget(sentence: str) -> frozenset[str]:
+    """Return the words by which the memory is found that a sentence asks to forget."""
+    return words_said((form_of("empty").sub(" ", plain(sentence)),))
+
+
+def names_memory(sentence: str) -> bool:
+    """Return whether a sentence asks memory to forget for sure: "forget that", not "forget vitest"."""
+    return form_of("forgets").search(plain(sentence)) is not None
+
+
+def forgets(said: str) -> bool:
+    """Return whether a plain sentence asks to forget, or gives something up."""
+    return any(form_of(kind).search(said) for kind in _FORGETTING)
 
 
 @functools.cache
