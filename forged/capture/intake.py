@@ -100,7 +100,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SubmittedEvents(msgspec.Struct, frozen=True):
     """Events of a submission, and what is stored with them: the cursor of their session, a capture's end.
 
     Of a past session it is how far that was `learned` from. `is_known`: all that was said was taken before.
@@ -160,7 +160,7 @@ class Intake:
         self._clock = clock
         self._is_prepared = False
 
-    async def take(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+    async def take(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Return what a submission comes to, or its outcome where it comes to no events now.
 
         `key` is that of its session, nothing for one without.
@@ -192,7 +192,7 @@ class Intake:
             self._is_prepared = True
         return tuple(map(stored_identity, roots))
 
-    async def _whole(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+    async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Take a capture that came at once: what is known already is not even looked through for secrets."""
         if not submission.said:
             return Outcome("rejected", "nothing_to_capture")
@@ -206,7 +206,7 @@ class Intake:
         part = Part(tuple(window), row, submission.begun, submission.goes_on)
         return await self._judged(submission, event_id, key, (part,), is_answered=_is_answered(taken))
 
-    async def _part(self, submission: Submission, event_id: str, key: str) -> Taken | Outcome:
+    async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
             row = await _read(submission.said, lambda: digests(submission.said, key))
@@ -244,7 +244,7 @@ class Intake:
 
     async def _judged(
         self, submission: Submission, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
-    ) -> Taken:
+    ) -> SubmittedEvents:
         """Make events of what is to be judged of all parts."""
         now, known = self._now(key), self._known(key)
         row = b"".join(part.digests for part in parts)
@@ -306,7 +306,7 @@ class Intake:
 
     def _cursor(
         self, submission: Submission, key: str, new: Sequence[tuple[bytes, float]], now: float
-    ) -> Taken:
+    ) -> SubmittedEvents:
         """Grow the session's cursor by new messages: digests and times."""
         if submission.kind == "learned":
             before = self._state.learned.get(key)
@@ -318,12 +318,14 @@ class Intake:
                 digests=digests,
                 at=now,
             )
-            return Taken(session=key, learned=progress)
+            return SubmittedEvents(session=key, learned=progress)
         cursor = self._state.heard.of(key)
         for at, some in groupby(new, key=itemgetter(1)):
             cursor = cursor.grown(b"".join(each for each, _ in some), at)
         is_told = bool(key) and submission.kind != "explicit"
-        return Taken(session=key, cursor=cursor if is_told else None, capture_id=submission.event_id)
+        return SubmittedEvents(
+            session=key, cursor=cursor if is_told else None, capture_id=submission.event_id
+        )
 
     async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
         if self._is_urgent is None or kind != "turn":

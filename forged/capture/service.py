@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from forged.capture.committer import Committer
 from forged.capture.dispatcher import Dispatcher, Rank
 from forged.capture.gate import Gate
-from forged.capture.intake import Intake, Outcome, Submission, Taken
+from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, EventFlusher, Waiting, session_of
 from forged.capture.supervisor import MakeSupervisor, Supervisor
@@ -123,11 +123,11 @@ class Pipeline:
             if (done := self._state.parts.done(submission.event_id)) is not None:
                 return Outcome("coalesced" if submission.kind == "turn" else "durable", slices=done)
             taken = await self._intake.take(submission, event_id, key if submission.session_id else "")
-            if isinstance(taken, Taken):
+            if isinstance(taken, SubmittedEvents):
                 return await self._accept(submission.kind, taken)
             return self._refused(taken.reason) if taken.word == "rejected" else taken
 
-    async def _accept(self, kind: Kind, taken: Taken) -> Outcome:
+    async def _accept(self, kind: Kind, taken: SubmittedEvents) -> Outcome:
         """Have all events of a capture wait, which are none if all that was said is known."""
         events = taken.events
         if reason := await self._refusal(events[0].tops if events else ()):
@@ -154,7 +154,7 @@ class Pipeline:
         self._metrics.captures_accepted += 1
         return Outcome("accepted", slices=len(events))
 
-    async def _store(self, taken: Taken) -> Outcome:
+    async def _store(self, taken: SubmittedEvents) -> Outcome:
         """Take what has to be on disk before it is answered, and with it what its session said before."""
         before, events = self._state.heard.of(taken.session), taken.events
         if taken.cursor is not None:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import msgspec
 
 from forged.capture.committer import CommitResult
-from forged.capture.intake import Outcome, Taken
+from forged.capture.intake import Outcome, SubmittedEvents
 from forged.capture.service import Pipeline
 from forged.capture.values import (
     Classified,
@@ -152,7 +152,7 @@ class StandInCommitter:
 
 async def accept(pipeline: Pipeline, event: Event) -> Outcome:
     """Have an event taken as it is."""
-    return await pipeline._accept(event.kind, Taken((event,) if event.window else ()))
+    return await pipeline._accept(event.kind, SubmittedEvents((event,) if event.window else ()))
 
 
 class Capture:
@@ -275,7 +275,7 @@ class Capture:
 
     @property
     def in_hand(self) -> str:
-        """Taken from the line; the worker may not have it yet."""
+        """SubmittedEvents from the line; the worker may not have it yet."""
         return self.state.in_hand
 
     async def asked(self) -> Event:

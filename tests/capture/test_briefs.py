@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from forged.capture.authorship import pieces
+from forged.capture.llm import user_prompt
 from forged.capture.local import LocalAnswers
-from forged.capture.prompt import user_prompt
 from forged.capture.rules.engine import RuleClassifier
 from forged.capture.statements import statements
 from forged.capture.values import Classified, Proposal

@@ -9,7 +9,7 @@ import pytest
 
 from forged import conversation
 from forged.capture.intake import Submission
-from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
+from forged.capture.llm import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import Classify, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.memory import new_id

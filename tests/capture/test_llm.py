@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from forged.capture.llm import LlmClassifier
-from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
+from forged.capture.llm import SCHEMA, SYSTEM, LlmClassifier, user_prompt
 from forged.capture.values import CallFailed, Classified, Classifier, KnownMemory, Usage
 from forged.conversation import Utterance
 from forged.errors import ANSWERED

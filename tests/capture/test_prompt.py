@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.capture import reply
-from forged.capture.prompt import SCHEMA, SYSTEM, user_prompt
+from forged.capture.llm import SCHEMA, SYSTEM, user_prompt
 from forged.capture.values import KnownMemory
 from forged.conversation import Utterance
 from forged.memory import new_id

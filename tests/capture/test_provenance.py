@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.capture.prompt import user_prompt
+from forged.capture.llm import user_prompt
 from forged.capture.statements import Provenance, statements
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance

@@ -1,6 +1,6 @@
 """Whether a sentence says by itself that it lasts, in seven languages: rules, decisions, corrections, facts.
 
-In goes a sentence with those beside it, out comes what it is, or nothing. Signs of different kinds are
+In goes a sentence with those beside it, out comes what it is, or nothing. LastingSigns of different kinds are
 counted by their weights; a question, a doubt, hearsay, irony, what is bound to this moment or points at what
 is on the screen speaks against a sentence whatever else it says, and so do a doubt, a question or hearsay in
 the sentence beside it. All of it is data, `lasting.toml`, read with the first sentence in some 0.1 s; raises
@@ -55,7 +55,7 @@ _NEAR: frozenset[Veto] = frozenset({"question", "doubt", "hearsay"})
 ALL_OVER: frozenset[Veto] = frozenset({"irony"})
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LastingEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry as it stands in the file."""
 
     kind: Kind | Veto
@@ -73,12 +73,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "|".join(filter(None, (whole, *self.patterns)))
 
 
-class Signs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LastingSigns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file."""
 
     weights: dict[Kind, int]
-    sign: tuple[Entry, ...]
-    veto: tuple[Entry, ...]
+    sign: tuple[LastingEntry, ...]
+    veto: tuple[LastingEntry, ...]
 
 
 def lasting(sentence: str, beside: Iterable[str] = ()) -> Category | None:
@@ -145,10 +145,10 @@ def _script(text: str) -> str:
 
 
 @functools.cache
-def signs() -> Signs:
+def signs() -> LastingSigns:
     """Return the file."""
     with open(FILE, "rb") as file:
-        return msgspec.convert(tomllib.load(file), Signs)
+        return msgspec.convert(tomllib.load(file), LastingSigns)
 
 
 @functools.cache

@@ -52,7 +52,7 @@ class LeadIn(msgspec.Struct, frozen=True):
     flag: Flag = ""
 
 
-class Statement(msgspec.Struct, frozen=True):
+class StatementForm(msgspec.Struct, frozen=True):
     """A form of statement. `is_order` tells the agent what to do, so that a mishap in it is no bug report.
 
     The pattern is text: `statement_in` looks for all of them at once.
@@ -82,7 +82,7 @@ class Patterns(msgspec.Struct, frozen=True):
     """The file. Of a table whose entries differ in nothing but their pattern, one pattern for any of them."""
 
     lead_ins: tuple[LeadIn, ...] = msgspec.field(name="lead_in")
-    statements: tuple[Statement, ...] = msgspec.field(name="statement")
+    statements: tuple[StatementForm, ...] = msgspec.field(name="statement")
     replacements: tuple[Replacement, ...] = msgspec.field(name="replaces")
     trailing: re.Pattern[str]
     corrected: re.Pattern[str]
@@ -100,7 +100,7 @@ class Patterns(msgspec.Struct, frozen=True):
     scope: ScopeWords
 
 
-def statement_in(text: str) -> Statement | None:
+def statement_in(text: str) -> StatementForm | None:
     """Return the first form of the file that a text begins with, or nothing."""
     found = _any_statement().match(text)
     return None if found is None else patterns().statements[int((found.lastgroup or "")[1:])]
