@@ -1,4 +1,4 @@
-"""Commits what proposals come to: compares them with existing memories, and writes by the one writer.
+"""Commits proposals: compares them with existing memories, and writes by the one writer.
 
 The worker proposes, the daemon commits. `heads` answers what the worker asks, `decide` makes documents of
 proposals, `put` writes them and reports a `CommitResult`. What is withheld is in no map, so it is neither

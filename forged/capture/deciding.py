@@ -1,4 +1,4 @@
-"""Decides what becomes of each proposal: a new memory, a duplicate, a replacement, tentative, or withheld.
+"""Decides about each proposal: new memory, duplicate, replacement, tentative statement, or withheld.
 
 In go an event, a classifier's answer and the existing memories; out come the documents to write and a tally
 of what was left out. Proposals may hold anything: a model's answer is a guess from the conversation and what

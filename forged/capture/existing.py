@@ -1,4 +1,4 @@
-"""Existing memories: what an event's proposals are compared with, by id, by text and by slot.
+"""The set of memories that an event's proposals are compared with: by id, by text and by slot.
 
 `existing_memories` builds the set once for an event, of the maps that it sees and of what no map shows yet:
 what says the like of a proposal, what its row is near to, what came from the same session, and all versions

@@ -1,4 +1,4 @@
-"""The trained head: what of a person's statements is probably worth keeping. Pure Python.
+"""The trained head: estimates which of a person's statements are worth keeping. Pure Python.
 
 In go the statements of a window; `units` makes of them what is judged and kept as one. A `Judge` gets a text
 and the row of float32 that the local model has for it (its layers), or none; out come `Leanings`, each in

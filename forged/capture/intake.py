@@ -1,4 +1,4 @@
-"""From what an agent hands over to the events that wait: what is new of it, clean, whole, and in slices.
+"""Makes events of submissions: new messages only, cleaned, whole, and in slices.
 
 `Intake.take` gets a submission and returns what it comes to. Of a turn and an end of session only what the
 session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in

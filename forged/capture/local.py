@@ -1,4 +1,4 @@
-"""Proposals without a chat model and beyond the rules: what the head chooses, and requests.
+"""Proposals without a chat model and beyond the rules: choices of the head, and requests.
 
 In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
 requests of which nothing can be kept, each with its reason. A request that is recognised always comes to one

@@ -1,4 +1,4 @@
-"""The statements of a window that a person typed, and on whose words a proposal stands.
+"""Statements that a person typed in a window, and the provenance of proposals.
 
 In goes the window of an event, out come the sentences of the user in their order. What was pasted, and what a
 harness put there, is the source of no statement (`authorship`). `whole` is a statement with its neighbour

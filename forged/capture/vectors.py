@@ -1,4 +1,4 @@
-"""The local model's rows of what was said, for the worker, which has no model and no numpy of its own.
+"""The local model's rows of texts, for the worker, which has no model and no numpy of its own.
 
 In go texts, out comes a row of float32 for each, as bytes in the machine's order, or nothing at all: where
 the local model is not the embedder, is not loaded yet, has no layers to give out, fails or takes too long.

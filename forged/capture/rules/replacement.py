@@ -1,4 +1,4 @@
-"""Which earlier statement a newer one replaces, if any: the newest word wins, and only then.
+"""Decides which earlier statement a newer one replaces: the newest word wins, and only then.
 
 In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
 place of the one that holds no more, or None. Of a long text its `opening` is judged, which has the row. A
