@@ -263,9 +263,6 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     provider.wait_until(lambda: provider.received[0].closed_by_client)
 
 
-# --- what failures cost ---
-
-
 # --- a window that is too large ---
 
 

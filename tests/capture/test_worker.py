@@ -54,9 +54,6 @@ class Scene:
         return self.reports[-1]
 
 
-# --- what only the daemon knows ---
-
-
 # --- failures ---
 
 

@@ -675,9 +675,6 @@ def test_any_bytes_are_a_memory_that_round_trips_or_refused(data):
     assert frontmatter.parse(frontmatter.render(memory), "repo", "mem_1") == memory
 
 
-# Rendering beside the round trip.
-
-
 # Scalars in the quoting of the Go program, safe for any other YAML reader.
 
 

@@ -178,6 +178,3 @@ def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
 
     assert not Path(f"/proc/{worker}").exists()
     assert any("anything" in prompt for prompt in alone.prompts)
-
-
-# --- nothing to do ------------------------------------------------------------------------------------

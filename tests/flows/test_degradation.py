@@ -373,6 +373,3 @@ def test_no_failure_writes_a_line_per_turn_into_the_log(hyde, repo):
         assert hyde.ask(repo, "the walrus", f"t{turn}").status == "error"
 
     assert hyde.daemon.log().count("\n") == before
-
-
-# --- what failed before all others --------------------------------------------------------------------

@@ -219,6 +219,3 @@ def test_products_of_centred_rows_and_queries_are_what_apply_writes():
 
     rows = centre.rows(1, legs[1], np.arange(40))
     np.testing.assert_allclose(rows @ (query[0] - centre.means[1]), found, atol=1e-5)
-
-
-# --- scripts -----------------------------------------------------------------------------------------

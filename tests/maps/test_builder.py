@@ -166,9 +166,6 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
 
 
-# --- what leaves and what is empty --------------------------------------------------------------------
-
-
 # --- what a search asks about memories beside words and vectors ------------------------------------------
 
 

@@ -115,9 +115,6 @@ def test_in_no_minute_there_are_more_calls_than_allowed(steps, most):
     assert all(sum(start <= at < start + 60 for at in admitted) <= most for start in admitted)
 
 
-# --- accounts -----------------------------------------------------------------------------------------
-
-
 # --- a governed model ---------------------------------------------------------------------------------
 
 

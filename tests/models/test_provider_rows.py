@@ -174,9 +174,3 @@ def test_a_text_that_is_too_long_is_cut_and_its_neighbours_are_whole(provider, r
     vectors = embed(provider, ["first", "second", long, "fourth", "fifth"])
 
     assert_vectors_of(provider, ["first", "second", long[: 4 * 262], "fourth", "fifth"], vectors)
-
-
-# --- an error inside a 200, in every form ------------------------------------------------------------
-
-
-# --- replies that are too large ----------------------------------------------------------------------

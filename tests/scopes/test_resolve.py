@@ -194,6 +194,3 @@ async def test_whoever_asks_meanwhile_waits_for_the_same_look_and_may_give_up(ho
     assert isinstance(first, asyncio.CancelledError)
     assert {place.tops for place in others} == {(str(repo), str(home))}
     assert looks == {("resolve", False): 1}
-
-
-# --- bounds -------------------------------------------------------------------------------------------

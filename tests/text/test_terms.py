@@ -88,9 +88,6 @@ def test_scripts_without_spaces_are_found_by_part_of_a_run(memory, query):
     assert term_set(query) & term_set(memory)
 
 
-# --- beginnings of words --------------------------------------------------------------------------------
-
-
 # --- any text -------------------------------------------------------------------------------------------
 
 
