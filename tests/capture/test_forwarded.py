@@ -89,6 +89,12 @@ def test_two_names_with_times_are_a_chat_to_the_end_of_the_last_message(one, oth
     assert (found["look"], found["we use tofu here."]) == ("typed", "typed")
 
 
+def test_one_name_with_a_time_is_unsure_because_people_note_appointments():
+    assert of(f"Jörg Altmann, 09:12\n{ORDER}")[ORDER] == "unsure"
+    assert of(f"Gwen Abara\n15 minutes ago\n\n{ORDER}")[ORDER] == "unsure"
+    assert of(f"meeting 9:30\n{ORDER}")[ORDER] == "typed"
+
+
 @pytest.mark.parametrize(
     "line",
     [

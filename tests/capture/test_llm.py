@@ -100,6 +100,33 @@ def test_one_call_sends_the_prompt_the_window_the_list_and_the_schema(provider):
     assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
+def test_an_empty_window_asks_nobody(provider):
+    assert classify(provider, window=()) == Classified()
+    assert provider.requests() == []
+
+
+BROKEN = f'[{json.dumps(A)}, {{"content": oops}}, 7, {json.dumps(B)},]'
+ANSWERS: dict[str, tuple[Answer, list[str], int]] = {
+    "nothing, in prose": (completion("Nothing worth remembering here: []"), [], 0),
+    "one bad element in fenced prose": (
+        completion(f"<think>[] or so?</think>Here it is: ```json {BROKEN} ``` Bye [1]."),
+        [A["content"], B["content"]],
+        1,
+    ),
+    # Seen from a model of half a billion parameters: it came back, and nobody had said it.
+    "the example of the prompt": (answering(EXAMPLE, A), [A["content"]], 1),
+}
+
+
+@pytest.mark.parametrize(("answer", "kept", "malformed"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_of_an_answer_what_is_no_memory_is_dropped_and_is_no_error(provider, answer, kept, malformed):
+    provider.chat = answer
+
+    found = classify(provider)
+
+    assert (contents(found), found.malformed, found.usage.calls) == (kept, malformed, 1)
+
+
 def ending(finish: str, content: object = None, **message: object) -> Answer:
     choice = {"finish_reason": finish, "message": {"content": content, **message}}
     return Answer({"choices": [choice], "usage": {"prompt_tokens": 900, "completion_tokens": 70}})
@@ -261,6 +288,13 @@ def test_a_call_that_never_answers_ends_at_the_deadline(provider):
     assert failed(provider, within=0.3).reason == "timeout"
     assert len(provider.requests()) == 1
     provider.wait_until(lambda: provider.received[0].closed_by_client)
+
+
+def test_a_passed_deadline_asks_nobody_and_costs_nothing(provider):
+    error = failed(provider, within=-1.0)
+
+    assert (error.reason, error.usage) == ("timeout", Usage())
+    assert provider.requests() == []
 
 
 # --- a window that is too large ---

@@ -11,6 +11,7 @@ from forged.files import Root
 from forged.memory import Scope
 from forged.state import Document, Event, Judged
 from forged.state.database import Database
+from forged.state.judged import MOST_UNTOLD
 from tests.data.memories import memory
 
 REPO = Root("/repo", Scope.REPO)
@@ -54,6 +55,14 @@ def test_a_refusal_is_said_with_its_reason_and_without_its_secret():
     assert key not in str(judged.listed())
 
 
+def test_a_compaction_does_not_refuse_a_second_time():
+    news, judged = told()
+    for kind in ("turn", "compaction"):
+        news.refused(event(kind=kind), [Refused("remember this", "it does not say what")])
+
+    assert len(judged.listed()) == len(news.of("s")) == 1
+
+
 def test_on_record_stands_from_whom_it_came_and_who_judged_it():
     news, judged = told(classifier="gpt-x")
     said = event(agent="claude", kind="explicit")
@@ -77,6 +86,15 @@ def test_what_was_told_is_not_told_again_and_nobody_else_is_told():
     assert (news.of("other"), news.of("")) == ((), ())
     news.told("s", 1)
     assert news.of("s") == ()
+
+
+def test_of_a_session_the_newest_are_told():
+    news, _ = told()
+    for number in range(MOST_UNTOLD + 1):
+        news.kept(event(), [document(f"mem_{number}", f"text {number}")])
+
+    assert len(news.of("s")) == MOST_UNTOLD
+    assert "text 1" in news.of("s")[0]
 
 
 def test_an_explicit_request_that_comes_to_nothing_is_refused_whatever_judged_it():

@@ -113,6 +113,13 @@ async def test_what_a_model_says_of_the_agent_goes_to_the_agent_of_the_event_alo
     assert [path.read_text().count(PERSONA.content) for path in Path(theirs.top).rglob("*.md")] == [1]
 
 
+@pytest.mark.parametrize("agent", ["", "../..", ".hidden"])
+async def test_where_nobody_knows_the_agent_the_repository_remembers_it(scene, agent):
+    documents, _ = await scene.decided(PERSONA, event=scene.event("Be a poet.", agent=agent))
+
+    assert [each.root for each in documents] == [scene.repo]
+
+
 def test_a_response_that_is_long_is_kept_up_to_whole_words():
     long = response_of("schön " * 1_000)
 

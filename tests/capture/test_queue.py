@@ -188,6 +188,14 @@ def test_turns_wait_no_longer_when(batches, then):
     assert numbers([batches.take(0, never)]) == [1]
 
 
+def test_only_what_is_not_stored_counts_as_in_memory():
+    queue = CaptureQueue()
+    waits(queue, *(turn(number, str(number), size=900) for number in range(3)), on_disk=True)
+
+    queue.add(turn(4, "d", size=900), on_disk=False)
+    assert (queue.bytes, numbers(queue.in_memory()), queue.turns) == (900, [4], 4)
+
+
 def test_a_long_line_is_asked_about_once_for_every_session(queue):
     waits(queue, *(turn(number, str(number % 64)) for number in range(500)), on_disk=True)
     asked = []

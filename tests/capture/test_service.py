@@ -7,14 +7,17 @@ import re
 
 import pytest
 
+from forged.capture import dispatcher
 from forged.capture.values import (
     Asked,
     AskedAgain,
+    AskedVectors,
     Classify,
     Decided,
     GoOn,
     Heads,
     KnownMemory,
+    StatementVectors,
     Tally,
     Usage,
 )
@@ -128,6 +131,36 @@ async def test_what_cannot_be_written_is_tried_again(one):
     await until(lambda: len(one.rows()) == 1 and not one.state.last_error)
 
 
+async def test_what_is_rejected_is_counted_and_says_why(one):
+    assert await refused(one, one.event("")) == "nothing_to_capture"
+    full = "spool_full: 0 events wait already; `forgectl status` says for what"
+    assert await refused(one, one.event("x" * (64 << 20))) == full
+
+    one.disk.failing = frozenset({"events"})
+    assert await refused(one, one.durable()) == "storage_error: cannot events: the disk is on fire"
+    assert (one.state.state, one.state.last_error) == ("idle", "cannot events: the disk is on fire")
+    one.disk.failing = frozenset()
+    await one.accepted(one.durable("again"))
+    assert one.state.last_error == ""
+
+    one.events._max_events = 1
+    for event in (one.durable(session="t"), one.event(session="u")):
+        assert (await refused(one, event)).startswith("spool_full: 1 events wait already")
+    assert len(one.rows()) == 1
+
+    await one.pauses.set(one.repo.top, True)
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "paused; `forgectl resume` ends it"
+    one.events._max_events = 2
+    assert await one.accepted(one.event(roots=(one.user,))) == ["accepted"]
+
+    await one.stop()
+    for event in (one.event(), one.durable()):
+        assert await refused(one, event) == "the daemon is stopping"
+    assert one.metrics.captures_rejected == 9
+    assert len(one.rows()) == 2  # what was accepted
+
+
 @pytest.mark.parametrize("is_paused", [False, True])
 @options(started=False)
 async def test_nothing_is_accepted_before_what_its_session_left_is_taken_up(one, is_paused):
@@ -183,6 +216,24 @@ async def test_what_was_left_is_taken_up_when_the_state_can_be_opened_at_last(on
     assert one.state.last_error == ""
 
 
+@options(started=False, off="capture.enabled is false")
+async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_waits(one):
+    one.leave(one.durable("the harbour"))
+    await one.start()
+
+    assert await refused(one, one.event("")) == "capture.enabled is false"
+    assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
+    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert one.rows() == []
+
+
+@options(problem="no key")
+async def test_without_a_classifier_events_are_kept_for_a_daemon_that_has_one(one):
+    assert await one.accepted(one.event(), one.durable(session="t")) == ["accepted", "durable"]
+    assert (one.state.state, one.state.reason) == ("failing", "no key")
+    assert (one.worker.wanted, one.given) == (True, [])
+
+
 # --- handing over -------------------------------------------------------------------------------------
 
 
@@ -201,6 +252,41 @@ async def test_a_worker_that_asks_which_memories_name_something_is_answered_by_t
     assert not is_found or one.committer.asked == [("make",)]
     one.done(event)
     await one.idle()
+
+
+async def test_a_worker_that_asks_for_vectors_gets_those_of_the_local_model(tmp_path):
+    async def vectors(texts):
+        return tuple(text.encode() for text in texts)
+
+    async with captured(tmp_path, vectors=vectors) as one:
+        event = await in_hand(one, one.event())
+        one.worker.says(AskedVectors(event.id, ("a", "b")))
+        await until(lambda: len(one.worker.given) == 2)
+
+        assert one.worker.given[1] == StatementVectors(event.id, (b"a", b"b"))
+        one.done(event)
+        await one.idle()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_nor_the_daemon(
+    one, monkeypatch, error
+):
+    looked, failed = dispatcher._looked, list[Exception]()
+
+    async def look(stored):
+        if not failed:
+            failed.append(error)
+            raise error
+        return await looked(stored)
+
+    monkeypatch.setattr(dispatcher, "_looked", look)
+    event = one.event(kind="explicit")
+    await one.accepted(event)
+    await until(lambda: failed)
+    assert type(error).__name__ in one.state.last_error
+    await later(1.0)
+    await one.hands_over(event)
 
 
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):
@@ -281,6 +367,16 @@ async def test_paused_repository_holds_up_its_own_events_only(one):
     assert (len(one.given), one.state.state) == (1, "waiting")
 
 
+async def test_event_that_the_worker_has_is_finished_in_spite_of_a_pause(one):
+    event = await in_hand(one, one.durable())
+    await one.pauses.set(None, True)
+    assert (one.state.state, one.state.in_hand) == ("paused", event.id)
+
+    one.done(event)
+    await until(lambda: not one.in_hand)
+    assert one.rows() == []
+
+
 # --- what the worker says -----------------------------------------------------------------------------
 
 
@@ -350,6 +446,20 @@ async def test_nothing_is_remembered_of_an_event_that_is_gone(one, end):
     await until(lambda: not one.events.holds(event.id) and one.events.documents(event.id) is None)
     await until(lambda: one.rows() == [])
     assert one.rows("dead") == [f"{event.id}.dead"] * (end == "buried")
+
+
+async def test_report_about_another_event_and_a_second_end_change_nothing(one):
+    event = await in_hand(one, one.durable())
+    one.done(one.event(), written=1)
+    await one.fails(one.event(), "server")
+    assert one.in_hand == event.id
+    assert (one.metrics.captures_finished, one.metrics.capture_failures) == (0, 0)
+
+    one.done(event)
+    await one.fails(event)
+    one.worker.dies()
+    await one.idle()
+    assert (one.metrics.captures_finished, one.metrics.capture_failures, one.rows("dead")) == (1, 0, [])
 
 
 # --- calls that fail ----------------------------------------------------------------------------------
@@ -666,6 +776,22 @@ async def test_end_does_not_wait_for_a_disk_that_fails(one):
     await one.stop()
 
     assert one.rows() == [f"{event.id}.events"]
+
+
+@options(started=False)
+async def test_end_while_the_spool_is_read_lets_those_who_wait_for_that_go(one):
+    with one.held_disk():
+        one.begin()
+        await turns()
+        accepting = asyncio.create_task(accept(one.pipeline, one.event()))
+        await turns()
+        assert not accepting.done()
+        one.task.cancel()
+        assert (await accepting).word == "rejected"  # nobody knows yet what is paused
+
+    await one.daemon_state.opened()
+    await one.stop()
+    assert one.rows() == []
 
 
 @options(started=False)

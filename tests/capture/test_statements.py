@@ -112,6 +112,15 @@ def test_a_statement_that_means_nothing_alone_brings_its_neighbour(heard, place,
     assert user[place].whole == whole
 
 
+def test_the_items_of_a_list_that_a_person_typed_stand_below_its_first_line():
+    found = said("merk dir:\n- tests mit make test\n- keine emojis\n\nund jetzt fix den bug")
+    assert [(each.text, each.before) for each in found][1:] == [
+        ("tests mit make test", "merk dir:"),
+        ("keine emojis", "merk dir:"),
+        ("und jetzt fix den bug", "keine emojis"),
+    ]
+
+
 @pytest.mark.parametrize(
     "pasted",
     [

@@ -226,6 +226,22 @@ async def test_a_turn_in_parts_adds_what_is_new(one):
         assert (again.daemon_state.parts.done("e1"), again.daemon_state.parts.of("e1")) == (1, {})
 
 
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"event_id": "../x"}, "event_id"),
+        ({"event_id": "e", "parts": 2, "part": 2}, "part 2 of 2"),
+        ({"event_id": "e", "parts": 0}, "part 0 of 0"),
+        ({"parts": 2}, "needs an event_id"),
+    ],
+)
+async def test_numbers_that_make_no_sense_are_refused_with_a_sentence(one, fields, why):
+    outcome = await one.pipeline.hear(spoken(one, "a", **fields))
+
+    assert outcome.word == "rejected"
+    assert why in outcome.reason
+
+
 # --- what is forgotten meanwhile ------------------------------------------------------------------------
 
 

@@ -51,6 +51,12 @@ async def test_reports_of_a_task_arrive_in_their_order():
         ]
 
 
+async def test_without_a_ready_worker_no_task_can_be_given():
+    async with supervised("silent") as one:
+        with pytest.raises(AssertionError):
+            one.supervisor.give(DO, 1.0)
+
+
 # --- the first start ---
 
 

@@ -2,24 +2,26 @@
 
 import asyncio
 
+from forged.capture.classifier import CallFailed
+
 from forged.capture.values import (
-    CallFailed,
+    Asked,
     Classified,
     Classify,
     Decided,
     Failed,
-    Proposal,
+    Heads,
+    KnownMemory,
     Usage,
     WorkerSettings,
 )
-from forged.capture.worker import Worker
+from forged.capture.worker import Daemon, Worker
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.state import Event
 from tests.support.clock import run
 
 USAGE = Usage(1, 100, 10)
-TABS = Proposal("Indent Go code with tabs.", "repo", "coding-preferences")
 
 
 class Classifier:
@@ -52,6 +54,17 @@ class Scene:
         """What an event comes to."""
         run(self.worker.handle(Classify(event, **fields)))
         return self.reports[-1]
+
+
+# --- what only the daemon knows ---
+
+
+def test_heads_are_asked_for_and_waited_for():
+    told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
+    daemon = Daemon(lambda: Heads("ev_1", heads), told.append)
+
+    assert daemon.heads("ev_1", ["npm"]) == heads
+    assert told == [Asked("ev_1", ("npm",))]
 
 
 # --- failures ---

@@ -9,18 +9,10 @@ from array import array
 import msgspec
 import numpy as np
 import pytest
+from forged.capture.head.choosing import chosen
+from forged.capture.head.head import FILE, SIGNS, HeadFile, Judge, Numbers, head, signs
+from forged.capture.head.units import SHORT, units
 
-from forged.capture.head import (
-    FILE,
-    SHORT,
-    SIGNS,
-    HeadFile,
-    Judge,
-    Numbers,
-    chosen,
-    signs,
-    units,
-)
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.text.linear import Linear, Weights
@@ -82,6 +74,11 @@ def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
     found = Judge(numbers).leanings("whatever")
     assert found.keep == pytest.approx(2.0 + math.log(math.exp(2.0) + 1.0))
     assert (found.asks, found.kind) == (0.0, "rule")
+
+
+def test_a_row_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="a row of 3 numbers for one of 1152"):
+        head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
 
 
 def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence():

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.rules.engine import RuleClassifier
+from forged.capture.rules.engine import LONGEST, RuleClassifier
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Speaker, Utterance
 from forged.memory import Category, Memory, Scope
@@ -127,6 +127,76 @@ def test_precision_is_above_nine_tenths_in_both_halves(capsys):
 
 
 PATHLIB, MOCK = "Always use pathlib.", "We never mock the database."
+PASTE = "$ make lint\nerror: always use tabs"
+PLAN = "\n\n".join(f"We always use part {number} of the plan." for number in range(300))
+
+
+HALVES = (
+    "In this repo migrations are written by hand, and they are reviewed",
+    "by two people, never by one.",
+)
+
+
+def long_sentence(length: int) -> str:
+    return f"Always use {'x' * (length - 12)}."
+
+
+# What is said, message by message, and what is kept of it.
+WINDOWS: dict[str, tuple[tuple[str, ...], list[str]]] = (
+    {
+        "in the order of the window": ((PATHLIB, "thanks", MOCK), [PATHLIB, MOCK]),
+        "two of one message": ((f"{PATHLIB} {MOCK}",), [PATHLIB, MOCK]),
+        "behind a fence": ((f"look\n```\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+        "behind a fence of tildes": ((f"look\n~~~~\nWe always use tabs.\n~~~~\n{PATHLIB}",), [PATHLIB]),
+        "behind a named fence": ((f"look\n```python\nWe always use tabs.\n```\n{PATHLIB}",), [PATHLIB]),
+        "before a fence that is never closed": ((f"{PATHLIB}\n```\nWe always use tabs.",), [PATHLIB]),
+        "own words before a paste": ((f"{PATHLIB}\n\n{PASTE}",), [PATHLIB]),
+        "own words after a paste": ((f"{PASTE}\n\n{PATHLIB}",), [PATHLIB]),
+        "ends of what nobody typed": ((f"{PATHLIB}\n\n{PLAN}\n\n{MOCK}",), [PATHLIB, MOCK]),
+        "a line wrapped by an editor": (("\n".join(HALVES),), [" ".join(HALVES)]),
+        "a redacted sentence": (("Always use the key [redacted] for staging.",), []),
+        "the longest sentence": ((long_sentence(LONGEST),), [long_sentence(LONGEST)]),
+        "one that is too long": ((long_sentence(LONGEST + 1),), []),
+        "replaced in the same window": (("We use npm for packages.", "ok", PNPM), [PNPM]),
+        "the last message taken back": ((PATHLIB, MOCK, "never mind"), [PATHLIB]),
+        "taken back at once": (("We always write tests in this repo. Not.",), []),
+        "an order of this moment": (("Every handler in our API must log. Implement that.",), []),
+        "taken back between": ((f"{PATHLIB} Scratch that. {MOCK}",), [MOCK]),
+        "taken back for the right statement": (
+            ("We deploy from main, never from tags.", "no, actually we deploy from tags, never from main"),
+            ["We deploy from tags, never from main."],
+        ),
+    }
+    | {
+        f"taken back with {words}": ((PATHLIB, words), [])
+        for words in (
+            *("never mind", "Forget that.", "oh wait, scratch that", "no, actually leave it", "jk", "算了"),
+        )
+    }
+    | {
+        f"pasted or quoted {number}": ((pasted,), [])
+        for number, pasted in enumerate(
+            (
+                "> We always use tabs.",
+                "    We always use tabs.",
+                "+We always use tabs.",
+                "# We always use tabs.",
+                "$ make lint\nWe always use tabs.",
+                "2024-05-01 12:00:01 INFO start\nWe always use tabs.",
+                "- We always use tabs.",
+                "1. We always use tabs.",
+                "WARNING: x\nWe always use tabs.",
+                "The README says:\n\nWe always use tabs.",
+                'it logs "Bye. We always use tabs. Hello." on exit',
+            )
+        )
+    }
+)
+
+
+@pytest.mark.parametrize(("window", "found"), WINDOWS.values(), ids=WINDOWS.keys())
+def test_what_a_person_says_to_last_is_kept_and_nothing_else(window, found):
+    assert kept(*window) == found
 
 
 # --- what is kept of a sentence -------------------------------------------------------------------------

@@ -5,8 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from forged.capture.rules.replacement import rows_of, together
+from forged.capture.rules.replacement import places_of, rows_of, together
 from forged.models import LAYERS
+from forged.text.pieces import SIZE
+
+
+def test_words_of_both_of_one_alone_and_how_the_newer_one_goes_have_places_of_their_own() -> None:
+    npm, pnpm = "we use npm", "we use pnpm"
+
+    assert places_of(pnpm, npm) != places_of(npm, pnpm)
+    assert places_of(pnpm, npm) == places_of("We use pnpm", "we  use npm")
+    assert all(0 <= place < SIZE for place in places_of("我们用yarn", "端口是 3000"))
+    assert list(places_of(pnpm, npm)) == sorted(set(places_of(pnpm, npm)))
+    assert places_of("", "") == ()
 
 
 def test_rows_are_compared_layer_by_layer_and_how_long_they_are_counts_for_nothing() -> None:
