@@ -40,6 +40,16 @@ async def test_chunks_of_the_root_that_was_asked_for_last_go_next(line):
     assert begun[AT_ONCE:] == ["new", "new", "old", "old"]
 
 
+def test_who_was_asked_for_again_while_it_waits_goes_ahead(line):
+    asked = {"a": 5.0, "b": 6.0}
+    a, b = (line.enter(lambda name=name: asked[name], 10) for name in "ab")
+    assert b.rank() > a.rank()
+
+    asked["a"] = 9.0
+
+    assert a.rank() > b.rank()
+
+
 def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(line):
     large, small = line.enter(lambda: 7.30, 900), line.enter(lambda: 7.31, 20)
 

@@ -87,6 +87,14 @@ async def test_another_dimension_is_another_model_with_the_next_query(clocked):
     assert "all memories were embedded anew" in clocked.one.told
 
 
+async def test_a_single_odd_query_is_no_other_model_and_is_looked_into_once_a_minute(clocked):
+    for _ in range(60):
+        await clocked.after(1.0, dimension=7)
+    assert (clocked.model.looks, clocked.changes) == (2, [])
+    await clocked.after(1.0, dimension=7)
+    assert (clocked.model.looks, clocked.changes) == (3, [])
+
+
 async def test_other_vectors_are_another_model_within_twelve_minutes_of_use(clocked):
     clocked.model.model = "other"
     began = clocked.now
@@ -174,6 +182,14 @@ async def test_who_rebuilds_in_full_takes_whatever_answers_without_a_limit(clock
 
     assert clocked.one.key == clocked.one.kept == f"{clocked.model.key}\n#2"
     assert clocked.one.told == ""
+
+
+async def test_a_new_configuration_knows_the_models_of_the_one_before(clocked):
+    await clocked.replaced("second")
+    after = Clocked(clocked.model, clocked.remembered)
+    await after.one.begin()
+
+    assert after.one.key == after.one.kept == clocked.one.key
 
 
 async def test_a_look_that_fails_is_raised_to_who_begins_and_says_nothing_of_the_model(clocked):

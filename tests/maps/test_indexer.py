@@ -363,6 +363,16 @@ async def test_asking_for_a_root_counts_as_use_and_a_mark_does_not(root):
         assert index.used_at > 0
 
 
+async def test_a_change_under_a_top_marks_its_roots_and_no_others(root, other):
+    async with indexing() as indexer:
+        one, two = await opened(indexer, root), await opened(indexer, other)
+        before = one.generations.wanted, two.generations.wanted
+        indexer.mark(root.top)
+        indexer.mark("/nowhere")
+        assert one.generations.wanted > before[0]
+        assert two.generations.wanted == before[1]
+
+
 @pytest.mark.parametrize("at_work", [True, False])
 async def test_close_ends_all_tasks(root, embedder, at_work):
     async with embedding(embedder, root) as (indexer, index):

@@ -114,6 +114,12 @@ def test_a_change_of_subject_ends_it():
     assert "lock file" not in before((*said, *talk(turn, "Done.", "test it")[1:]))
 
 
+def test_only_going_on_is_nothing_without_anything_before():
+    assert only_goes_on("go on")
+    assert only_goes_on("yes, do it please")
+    assert not only_goes_on("flash it")
+
+
 class Counting:
     """A pattern that counts the matches that were asked for."""
 

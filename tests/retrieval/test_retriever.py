@@ -507,6 +507,16 @@ def test_a_chain_whose_versions_all_match_leaves_room_for_others(length):
 # --- search -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("strategy", "answered"),
+    [("auto", ("ok", "direct", AUTH, BY_WORDS)), ("direct", ("error", "", AUTH, ()))],
+)
+async def test_a_search_falls_back_to_words_in_auto_only(strategy, answered):
+    of = retriever(None, deaf(), strategy)
+
+    assert told(await of.search(ask(), seeing(FULL))) == answered
+
+
 def test_a_large_search_leaves_the_loop_free():
     """Above the inline limit a search runs in its own thread; the answer is the same."""
     many = [memory(f"m{n:05}", f"text {n}") for n in range(200)]
@@ -641,3 +651,13 @@ async def test_each_source_is_gated_by_its_own_evidence():
 
     assert (answer.status, ids(answer)) == ("ok", ["o1"])
     assert round(question.least_evidence, 2) == 1.64
+
+
+async def test_a_search_that_is_given_up_ends_the_other_sources_too():
+    of, slow = retriever(), Scripted("org")
+    searching = asyncio.create_task(of.search(ask(), seeing(READ, slow)))
+    await until(lambda: slow.questions)
+    searching.cancel()
+    await asyncio.wait({searching})
+    await asyncio.sleep(0)
+    assert slow.cancelled == 1

@@ -96,6 +96,14 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
     assert cuts == 1
 
 
+def test_rivals_stand_beside_each_other():
+    rival = memory("mem_rival", "another word")
+    ranked = replace(turn(ONE).found[0], rivals=(rival,))
+    reply = of(NEW, (ONE, rival), replace(turn(), found=(ranked,)))
+
+    assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.text
+
+
 def test_what_does_not_fit_is_counted_in_the_tail_and_may_come_later():
     big = memory("mem_big", "y" * 900)
     reply = of(NEW, (ONE, big, TWO), turn(ONE, big, TWO, limit=600))

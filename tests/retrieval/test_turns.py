@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, Turns
+from forged.retrieval.turns import ANSWERS, FAILURE_TTL_S, SESSIONS, Turns
 from forged.retrieval.values import Answer
 from forged.scopes import Ranked, Stayed
 from tests.data.memories import memory
@@ -51,6 +51,15 @@ def test_an_answer_that_is_too_old_for_the_request_is_a_miss_and_stays_for_other
     assert cache.get(key(), 7) is OK
 
 
+@pytest.mark.parametrize("statuses", [("error", "ok"), ("ok", "error")])
+def test_the_good_one_of_two_answers_is_kept(cache, statuses):
+    """A request for a newer generation may fail; who asked without one is still served."""
+    for status in statuses:
+        cache.put(key(), OK if status == "ok" else Answer(status=status))
+
+    assert cache.get(key(), 0) is OK
+
+
 def test_the_least_recently_used_turn_goes_first(clock):
     cache = Turns(clock, size=2)
     cache.put(key("a"), OK)
@@ -85,6 +94,17 @@ def test_another_workspace_does_not_see_a_session(cache):
     cache.note("s", "t", ROOTS, answer("x"), 0)
 
     assert cache.last("s", OTHERS) is cache.last("", OTHERS) is cache.last("who", ROOTS) is None
+
+
+def test_the_session_that_was_silent_longest_is_dropped_first(cache):
+    for number in range(SESSIONS):
+        cache.note(f"s{number}", "t", ROOTS, answer("x"), 0)
+    cache.note("s0", "t2", ROOTS, answer("again"), 0)
+    cache.note("one more", "t", ROOTS, answer("x"), 0)
+
+    assert cache.last("s1", ROOTS) is None
+    assert cache.last("s0", ROOTS) is not None
+    assert cache.last("s2", ROOTS) is not None
 
 
 def test_purging_leaves_nothing_to_answer_and_every_record(cache):
