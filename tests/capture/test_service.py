@@ -223,7 +223,7 @@ async def test_switched_off_it_hands_over_nothing_but_shows_and_purges_what_wait
 
     assert await refused(one, one.event("")) == "capture.enabled is false"
     assert (one.state.state, one.state.spooled, one.worker.pid) == ("off", 1, 0)
-    assert await one.pipeline.purge(HARBOUR) == Cut(1, 1)
+    assert await one.pipeline.purge(HARBOUR) == CutCount(1, 1)
     assert one.rows() == []
 
 

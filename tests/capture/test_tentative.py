@@ -43,9 +43,9 @@ def test_what_spoke_against_the_first_must_be_outweighed_too() -> None:
     assert held.like([OTHER], PNPM) is None
 
 
-def test_of_a_root_the_newest_forty_are_held(likely: Likely) -> None:
+def test_of_a_root_the_newest_forty_are_held(likely: TentativeStatements) -> None:
     for number in range(40):
-        assert likely.like([ROOT], PNPM) == Held(ROOT, NPM, stands=NPM)
+        assert likely.like([ROOT], PNPM) == TentativeStatement(ROOT, NPM, stands=NPM)
         likely.add(ROOT, f"Module number {number} belongs to team {number}.")
         for doubted in range(3):
             likely.add(ROOT, f"Row {number} of {doubted} is empty.", doubt=1.0)
@@ -53,10 +53,10 @@ def test_of_a_root_the_newest_forty_are_held(likely: Likely) -> None:
     assert likely.like([ROOT], PNPM) is None
 
 
-def test_of_many_roots_those_that_were_spoken_of_last_are_held(likely: Likely) -> None:
+def test_of_many_roots_those_that_were_spoken_of_last_are_held(likely: TentativeStatements) -> None:
     for number in range(63):
         likely.add(Root(f"/{number}", Scope.REPO), NPM)
-    assert likely.like([ROOT], PNPM) == Held(ROOT, NPM, stands=NPM)
+    assert likely.like([ROOT], PNPM) == TentativeStatement(ROOT, NPM, stands=NPM)
 
     likely.add(ROOT, NPM)
     for number in range(64):

@@ -2,16 +2,16 @@
 
 import asyncio
 
-from forged.capture.classifier import CallFailed
-
 from forged.capture.values import (
     Asked,
+    CallFailed,
     Classified,
     Classify,
     Decided,
     Failed,
     Heads,
     KnownMemory,
+    Proposal,
     Usage,
     WorkerSettings,
 )
@@ -22,6 +22,7 @@ from forged.state import Event
 from tests.support.clock import run
 
 USAGE = Usage(1, 100, 10)
+TABS = Proposal("Indent Go code with tabs.", "repo", "coding-preferences")
 
 
 class Classifier:
@@ -56,17 +57,6 @@ class Scene:
         return self.reports[-1]
 
 
-# --- what only the daemon knows ---
-
-
-def test_heads_are_asked_for_and_waited_for():
-    told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
-    daemon = Daemon(lambda: Heads("ev_1", heads), told.append)
-
-    assert daemon.heads("ev_1", ["npm"]) == heads
-    assert told == [Asked("ev_1", ("npm",))]
-
-
 # --- failures ---
 
 
@@ -94,3 +84,11 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
     assert scene.decided(event).reason == "internal"
     assert "RuntimeError: broken" in caplog.text
     assert isinstance(scene.decided(scene.event()), Decided)
+
+
+def test_heads_are_asked_for_and_waited_for():
+    told, heads = [], (KnownMemory("mem_1", "repo", "patterns", "We use npm."),)
+    daemon = Daemon(lambda: Heads("ev_1", heads), told.append)
+
+    assert daemon.heads("ev_1", ["npm"]) == heads
+    assert told == [Asked("ev_1", ("npm",))]

@@ -9,10 +9,19 @@ from array import array
 import msgspec
 import numpy as np
 import pytest
-from forged.capture.head.choosing import chosen
-from forged.capture.head.head import FILE, SIGNS, HeadFile, Judge, Numbers, head, signs
-from forged.capture.head.units import SHORT, units
 
+from forged.capture.head import (
+    FILE,
+    SHORT,
+    SIGNS,
+    HeadFile,
+    Judge,
+    Numbers,
+    chosen,
+    head,
+    signs,
+    units,
+)
 from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.text.linear import Linear, Weights
@@ -76,11 +85,6 @@ def test_what_the_kinds_say_is_added_to_what_speaks_for_keeping():
     assert (found.asks, found.kind) == (0.0, "rule")
 
 
-def test_a_row_of_another_size_is_refused():
-    with pytest.raises(ValueError, match="a row of 3 numbers for one of 1152"):
-        head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
-
-
 def test_a_short_message_is_one_unit_and_a_long_one_has_each_sentence():
     short = "We use pnpm. Never npm."
     assert len(LONG) > SHORT
@@ -125,3 +129,8 @@ def test_of_a_message_two_units_are_kept_at_most_and_no_sentence_twice():
 
 def _units(text: str):
     return units(statements([Utterance("user", text)]))
+
+
+def test_a_row_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="a row of 3 numbers for one of 1152"):
+        head().by_rows.leanings("always use tabs", array("f", [1.0, 2.0, 3.0]).tobytes())
