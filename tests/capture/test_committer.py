@@ -274,10 +274,10 @@ async def test_a_disk_that_is_full_is_waited_for_though_another_document_went_th
 async def test_event_of_which_no_root_is_there_any_more_says_so(scene):
     documents, _ = await scene.decided(TABS)
     Path(scene.repo.top).rmdir()
-    assert (await scene.keeper.put(documents, ())).reason == "gone"
+    assert (await scene.committer.put(documents, ())).reason == "gone"
 
     Path(scene.repo.top).mkdir()
-    assert (await scene.keeper.put(documents, ())).written == 1
+    assert (await scene.committer.put(documents, ())).written == 1
 
 
 # --- a chain that two write at once -------------------------------------------------------------------------
