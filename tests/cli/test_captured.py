@@ -59,16 +59,17 @@ def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_
     assert shown.err == "and 2 more; --limit and --offset show them\n"
 
 
-def test_of_another_repository_the_way_back_names_it(daemon, forgectl):
+def test_what_is_gone_or_forgotten_is_said(daemon, forgectl):
     from msgspec.structs import replace
 
-    daemon.answers[ListJudged] = JudgedPage(judged=(replace(KEPT, root="/my repos/x"),), total=1)
+    forgotten = replace(KEPT, text="", is_there=False)
+    daemon.answers[ListJudged] = JudgedPage(judged=(forgotten, replace(KEPT, text="")), total=2)
 
-    out = forgectl("captured", "--all-repos").out
+    out = forgectl("captured").out
 
-    assert "project-conventions  /my repos/x\n" in out
-    assert f"forgectl forget {ID} --workspace '/my repos/x'\n" in out
-    assert daemon.asked(ListJudged).all_repos
+    assert "    (forgotten)\n" in out
+    assert "    it is gone by now\n" in out
+    assert f"    (forgotten, and restored: forgectl show {ID})\n" in out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
@@ -148,6 +149,10 @@ def test_what_is_no_time_is_refused_with_what_would_be_one(no_daemon, forgectl, 
 
     assert shown.code == 2
     assert "is no time: say today, yesterday, 30min, 2h, 3d, 2w, a day such as 2026-11-20" in shown.err
+
+
+def test_so_long_ago_is_refused(no_daemon, forgectl):
+    assert "is too long ago" in forgectl("list", "--since", "0001-01-01T00:00+14:00").err
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from tests.cli import reports
 
 BATCH = (reports.record("mem_1"), reports.record("mem_2", content="Use \x1b[2J tabs."))
 TAKEN = Undone(memories=BATCH, trash="/state/trash/1", generation="e:10")
+NOTHING = Undone(status="empty", reason="nothing was captured here")
 
 
 def undo(request):
@@ -30,6 +31,25 @@ def test_undo_shows_a_person_the_batch_and_asks(daemon, forgectl, monkeypatch, a
     assert "Take 2 memories back, into the trash for 7 days?" in shown.err
     assert asked(daemon) == [(True, ""), (False, "")][: 1 + done]
     assert bool(shown.out) is done
+
+
+@pytest.mark.parametrize("arguments", [("undo", "--yes"), ("undo",)], ids=" ".join)
+def test_nothing_to_take_back_is_said_and_no_failure(daemon, forgectl, arguments):
+    daemon.answers[Undo] = NOTHING
+
+    shown = forgectl(*arguments, interactive=True)
+
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err == "nothing to take back: nothing was captured here\n"
+    assert len(asked(daemon)) == 1
+
+
+def test_an_undo_that_was_not_done_is_a_failure(daemon, forgectl):
+    daemon.answers[Undo] = Undone(status="disabled", reason="why")
+
+    shown = forgectl("undo", "--yes")
+
+    assert (shown.code, shown.err) == (69, "forgectl: memory is disabled: why\n")
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,13 @@ def test_an_editor_that_changes_nothing_writes_nothing(daemon, forgectl, monkeyp
     assert "nothing was written" in shown.err
 
 
+def test_where_nobody_can_type_edit_wants_a_text(daemon, forgectl):
+    shown = forgectl("edit", "mem_a")
+
+    assert shown.code == 2
+    assert "TEXT" in shown.err
+
+
 @pytest.mark.parametrize("how", ["editor", "stdin"])
 def test_a_text_that_is_refused_is_not_lost(daemon, forgectl, monkeypatch, piped, *, tmp_path, how):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

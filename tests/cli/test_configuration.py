@@ -29,6 +29,13 @@ def test_show_prints_every_key_and_with_origin_where_it_comes_from_and_no_secret
     assert all("sk-secret" not in outcome.out + outcome.err for outcome in (plain, whence, as_json))
 
 
+def test_path_is_printed_whether_or_not_there_is_a_file(forgectl, home):
+    path = str(home / ".config/forged/config.toml")
+
+    assert forgectl("config", "path").out == f"{path}\n"
+    assert forgectl("config", "path", "--json").json == {"schema_version": 1, "path": path, "exists": False}
+
+
 def test_init_writes_a_file_that_changes_nothing_and_is_ours_alone(forgectl, home):
     before = config.load({"HOME": str(home)})
 
@@ -60,6 +67,15 @@ def test_check_names_key_value_range_and_origin(forgectl, file):
     assert shown.code == as_json.code == 78
     for told in (shown.err, as_json.json["error"]["message"]):
         assert all(part in told for part in ("memory.retrieval_top_k", "500", "from 1 to 100", str(file)))
+
+
+def test_check_warns_of_an_unknown_key_and_is_content(forgectl, file):
+    file.write_text("[memory]\nretrieval_topk = 5\n")
+
+    shown = forgectl("config", "check")
+
+    assert shown.code == 0
+    assert "did you mean memory.retrieval_top_k" in shown.err
 
 
 # --- the person's own agent ---

@@ -31,3 +31,16 @@ def test_costs_stand_in_a_table_and_below_it_what_is_left_of_today(daemon, forge
     assert daemon.asked(Cost).days == 7
     report = forgectl("cost", "--json").json
     assert (report["token_limit"], report["days"][0]["prompt_tokens"]) == (100_000, 12345)
+
+
+def test_without_calls_and_a_limit_of_tokens_that_is_said(daemon, forgectl):
+    daemon.answers[Cost] = Costs(resets_at="2026-05-03T00:00:00Z", calls_per_minute=60)
+
+    shown = forgectl("cost", "--days", "30")
+
+    assert shown.out.splitlines() == [
+        "today 0 tokens, without a limit (`memory.daily_token_limit`); starts anew at 2026-05-03 00:00",
+        "at most 60 calls a minute",
+    ]
+    assert shown.err == "no model was called in that time\n"
+    assert daemon.asked(Cost).days == 30

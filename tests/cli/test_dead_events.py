@@ -6,6 +6,7 @@ from forged_client.protocol import Dead, DeadEvents
 from tests.cli import reports
 
 EVENTS = (reports.dead_event("ev_1"), reports.dead_event("ev_2", kind="turn", reason="killed \x1b[2J thrice"))
+NONE = DeadEvents(status="empty")
 
 
 def asked(daemon):
@@ -23,6 +24,14 @@ def test_dead_events_are_listed_with_the_reason_of_each(daemon, forgectl):
         "ev_2  2026-05-01 10:05  turn        /w  killed ^[[2J thrice",
     ]
     assert asked(daemon) == [("list", ())]
+
+
+def test_no_dead_events_are_said_and_no_failure(daemon, forgectl):
+    daemon.answers[Dead] = NONE
+
+    for action in ("list", "retry --all", "drop --all --yes", "drop --all"):
+        shown = forgectl("dead", *action.split(), interactive=True)
+        assert (shown.code, shown.out, shown.err) == (0, "", "no capture event was given up\n")
 
 
 def test_a_shown_event_is_printed_whole_and_escaped(daemon, forgectl):
@@ -63,6 +72,16 @@ def test_what_was_done_is_named(daemon, forgectl, arguments, told, ids):
 
     assert (shown.code, shown.out) == (0, f"{told}: ev_1, ev_2\n")
     assert asked(daemon) == [(arguments.split()[0], ids)]
+
+
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+def test_which_events_must_be_said_and_only_once(daemon, forgectl, verb):
+    for which in ((), ("ev_1", "--all")):
+        shown = forgectl("dead", verb, *which)
+
+        assert (shown.code, shown.out) == (2, "")
+        assert "--all" in shown.err
+    assert daemon.requests == []
 
 
 @pytest.mark.parametrize(("answer", "done"), [("y\n", True), ("n\n", False)])

@@ -37,6 +37,18 @@ def test_an_unknown_page_is_refused_with_what_was_perhaps_meant(forgectl, topic,
     assert shown.err.startswith(f"forgectl: {told}")
 
 
+def test_pages_and_their_list_as_json(forgectl):
+    assert forgectl("docs", "--json").json["topics"].keys() == PAGES.keys()
+    assert forgectl("docs", "privacy", "--json").json["text"] == PAGES["privacy"].rstrip("\n")
+    assert forgectl("docs", "nonsense", "--json").json["error"]["code"] == "usage"
+
+
+def test_the_folder_of_the_pages_can_be_asked_for(forgectl):
+    folder = Path(forgectl("docs", "--path").out.rstrip("\n"))
+
+    assert {page.stem for page in folder.glob("*.md")} == PAGES.keys()
+
+
 def test_a_terminal_gets_a_pager(home, tmp_path):
     """`wc -l` in its place: it alone sees the page, and all of it."""
     shell = Shell(home, "/tmp/forged-nobody-listens/forged.sock", tmp_path, extra={"PAGER": "wc -l"})

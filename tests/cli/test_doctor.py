@@ -133,6 +133,13 @@ def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twic
     assert mended["fix"] == capture["fix"] == "`forgectl resume --all`"
 
 
+def test_events_that_were_given_up_are_a_warning(found):
+    check = found("dead events", capture=reports.captured(dead=2))
+
+    assert (check["level"], check["detail"]) == ("warn", "2 capture events given up")
+    assert "`forgectl dead list`" in check["fix"]
+
+
 @pytest.mark.parametrize("package", ["onnxruntime", "onnx"])
 def test_it_is_a_warning_that_the_local_model_is_run_by_the_slower_engine(
     found, monkeypatch, tmp_path, package
@@ -174,6 +181,25 @@ def test_problem_files_and_warnings_of_the_daemon_are_warnings(found, root, name
     check = found(name, version="0.0.9", warnings=("no key",), roots=(report,))
 
     assert (check["level"], bool(check["fix"])) == ("warn", True)
+
+
+def test_a_memory_directory_that_is_a_file_fails(found, root):
+    (root / ".forge/memory").rmdir()
+    (root / ".forge/memory").write_text("")
+
+    assert found("repo memories", 69, roots=(reports.root(root=str(root)),))["level"] == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("scope", "folder"), [("user", ".forge/memory"), ("agent", "memory"), ("org", "memory")]
+)
+def test_memories_are_looked_for_where_a_root_of_their_scope_keeps_them(found, tmp_path, scope, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder).chmod(0o757)
+
+    check = found(f"{scope} memories", roots=(reports.root(root=str(tmp_path), scope=scope),))
+
+    assert check["fix"] == f"chmod o-w {tmp_path / folder}"
 
 
 def test_a_socket_that_others_can_reach_or_that_cannot_be_is_judged(tmp_path):
@@ -258,6 +284,15 @@ def test_memories_that_are_withheld_are_a_warning_with_the_command_that_a_person
 
     assert check["level"] == "warn"
     assert check["fix"] == "`forgectl trust`"
+
+
+def test_a_trusted_repository_is_named_with_its_mode(found, root):
+    check = found("trust", roots=(reports.root(root=str(root), trust="follow"),))
+
+    assert (check["level"], check["detail"]) == (
+        "ok",
+        f"{root}: trusted, and what its branch brings (follow)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -368,6 +403,13 @@ def test_a_real_call_to_each_endpoint_is_made_only_when_asked_for(daemon, forgec
     assert "warn  endpoint tried: c at h (HyDE): auth: it answered 401\n" in tried.out
 
 
+def test_without_a_daemon_nothing_is_tried_and_that_is_said(no_daemon, forgectl):
+    shown = forgectl("doctor", "--try", "--no-autostart")
+
+    assert shown.code == 69
+    assert "endpoint tried: not tried: the daemon makes these calls, and none answers" in shown.out
+
+
 # --- findings that are alike --------------------------------------------------------------------------
 
 
@@ -427,3 +469,27 @@ def test_a_few_files_and_those_of_another_reason_or_folder_are_told_by_themselve
         "warn  file: 4 in /elsewhere: not YAML",
         "      bad00.md, bad01.md, bad02.md and 1 more (`forgectl doctor --all` tells each)",
     ]
+
+
+def test_of_many_kinds_the_rarest_are_one_finding_together(daemon, forgectl):
+    letters = "abcdefghijklmnopqrst"
+    lines = said_of_files(
+        daemon,
+        forgectl,
+        broken(4, "not YAML"),
+        *(broken(1, f"because of {letter}", start=10 + at) for at, letter in enumerate(letters)),
+    )
+
+    told = [line for line in lines if line.startswith("warn")]
+    assert told == [
+        "warn  file: 4 in /w/.forge/memory: not YAML",
+        *(f"warn  file: /w/.forge/memory/bad1{at}.md: because of {letters[at]}" for at in range(4)),
+        "warn  file: 16 in /w/.forge/memory: other reasons",
+    ]
+
+
+def test_memories_on_files_that_changed_are_a_warning_with_what_to_do(found, root):
+    check = found("evidence", roots=(reports.root(root=str(root), stale=1),))
+    assert check["level"] == "warn"
+    assert check["detail"] == f"{root}: 1 memory on files that changed since"
+    assert "`forgectl list --stale`" in check["fix"]

@@ -88,6 +88,17 @@ def test_a_variable_that_only_one_of_both_has_is_no_matter_of_a_rebuild(found, m
     assert "kill 7" in check["fix"]
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_an_address_for_other_programs_matters_only_if_it_is_asked(found, file, monkeypatch, used):
+    file.write_text('[memory]\nembedding_model = "bge-m3"\n' if used else "")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    embedder = "bge-m3" if used else "builtin:lexical"
+
+    (check,) = found(embedder, embedding_base_url=("https://api.openai.com/v1", "default"))
+
+    assert check["level"] == ("warn" if used else "ok")
+
+
 def test_a_real_daemon_is_behind_until_it_is_rebuilt_and_tells_no_key(home, repo, file):
     put(repo, memory("m1", "The walrus sings."))
     file.write_text('[memory]\nembedding_model = "builtin:lexical"\nembedding_api_key = "sk-secret"\n')

@@ -8,7 +8,7 @@ import pytest
 from forged import __version__
 from forged.build_id import build_id
 from forged.cli import fast
-from forged_client.protocol import Hello, Message, Ping, Pong, Retrieve, Retrieved, Status, Welcome
+from forged_client.protocol import Hello, Ping, Pong, Retrieve, Retrieved, Status, Welcome
 from tests.cli import reports
 from tests.support.clock import PATIENCE_S
 
@@ -47,13 +47,6 @@ def test_the_fast_path_says_what_click_says_and_without_it(served, tmp_path, arg
     assert fast_run == click_run
     assert fast_run[0] == 0
     assert fast_run[1]
-
-
-def test_the_fast_path_sends_the_directory_it_is_called_in(served, tmp_path):
-    run(WITHOUT_CLICK, "retrieve", "hi", directory=tmp_path)
-
-    asked = served.asked(Retrieve)
-    assert (asked.workspace, asked.messages) == (str(tmp_path.resolve()), (Message("user", "hi"),))
 
 
 def test_anything_but_a_plain_form_is_left_to_click():
@@ -128,11 +121,3 @@ def test_ping_status_and_doctor_tell_two_builds_of_one_version_apart(daemon, tmp
     for told in (pinged[2], run(WITHOUT_CLICK, "status", directory=tmp_path)[1]):
         assert f"{sentence}; `forgectl restart`" in told
     assert sentence in run(WHOLE_RUN, "doctor", directory=tmp_path)[1]
-
-
-def test_status_of_a_workspace_that_was_removed_is_still_printed(served, tmp_path):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    code = f"import os; os.rmdir({str(gone)!r}); {WHOLE_RUN}"
-
-    assert run(code, "status", directory=gone)[0] == 0

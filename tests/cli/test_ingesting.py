@@ -78,6 +78,25 @@ def test_what_is_there_already_is_counted_and_named_only_when_asked(daemon, forg
     assert long.out.count(str(docs)) == 2
 
 
+def test_a_dry_run_asks_for_nothing_to_be_written(daemon, forgectl, docs):
+    daemon.answers[Ingest] = became("new", "new")
+
+    shown = forgectl("ingest", str(docs / "a.md"), str(docs / "b.txt"), "--dry-run")
+
+    assert daemon.asked(Ingest).look is True
+    assert "nothing was written" in shown.err
+
+
+def test_the_json_has_each_fate_and_whether_all_was_done(daemon, forgectl, docs):
+    daemon.answers[Ingest] = became("new", "secret")
+
+    told = forgectl("ingest", str(docs), "--json")
+
+    assert (told.code, told.json["done"], told.json["complete"]) == (1, True, True)
+    assert told.json["counts"] == {"new": 1, "secret": 1, "refused": 1}
+    assert [each["became"] for each in told.json["documents"]] == ["new", "secret", "refused"]
+
+
 def test_large_documents_go_in_requests_of_their_own(daemon, forgectl, tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.md").write_text("x" * (MOST_BYTES // 2))
@@ -125,6 +144,15 @@ def test_documents_are_listed_by_pages_with_what_is_missing_of_them(daemon, forg
     assert "\x1b" not in shown.out
 
 
+def test_an_empty_list_says_what_brings_documents(daemon, forgectl):
+    daemon.answers[ListDocuments] = Documents(status="empty")
+
+    shown = forgectl("ingest", "--list")
+
+    assert (shown.code, shown.out) == (0, "")
+    assert "forgectl ingest PATH" in shown.err
+
+
 def test_a_document_is_removed_by_the_name_that_is_given_or_the_path_that_it_means(
     daemon, forgectl, tmp_path
 ):
@@ -156,3 +184,10 @@ def test_what_makes_no_sense_is_refused_as_such_before_anything_is_asked(daemon,
 
     assert shown.code == 2
     assert daemon.requests_of(Ingest) == []
+
+
+def test_where_there_is_no_text_file_it_is_said(daemon, forgectl, tmp_path):
+    shown = forgectl("ingest", str(tmp_path))
+
+    assert (shown.code, shown.out) == (0, "")
+    assert "no markdown or text file is there" in shown.err

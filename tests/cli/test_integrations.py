@@ -70,6 +70,11 @@ def test_one_that_is_not_connected_is_shown_with_the_command_that_connects_it(st
     assert "    fix: `forgectl setup qwen`\n" in shown.out
 
 
+def test_where_no_agent_is_it_says_so_and_all_are_shown_when_asked_for(status, path, no_daemon):
+    assert "no agent is here that forged knows" in status().out
+    assert "Claude Code  (not found)" in status("--all").out
+
+
 def test_a_shell_with_another_address_makes_no_connection_older_but_setup_in_it_tells_the_agent(
     status, connected, forgectl, home, monkeypatch
 ):
@@ -107,6 +112,10 @@ def test_doctor_names_hooks_that_came_to_nothing_and_where_to_look(lines, connec
         "warn  agent: Qwen Code: 1 hook came to nothing today: timeout^[[2J",
         "      fix: `forgectl logs` says more",
     ]
+
+
+def test_doctor_says_when_no_agent_that_is_here_is_connected(lines, qwen):
+    assert lines()[:2] == ["warn  agent: none of Qwen Code is connected", "      fix: `forgectl setup`"]
 
 
 def test_doctor_fails_for_a_connection_whose_hook_is_gone(lines, connected, home, forgectl):

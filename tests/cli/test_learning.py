@@ -100,3 +100,14 @@ def test_what_is_not_taken_where_it_was_said_keeps_nothing_else_from_it(daemon, 
     assert done.out.startswith("learned from 4 sessions: 1 proposal to review")
     assert "1 session not learned from: " in done.err
     assert "paused here" in done.err
+
+
+def test_a_session_that_cannot_be_read_is_counted(past, home):
+    (path,) = (home / ".codex").rglob("rollout-1.jsonl")
+    path.chmod(0o600)
+    path.write_bytes(b"\xff\n" * 3)
+    (home / ".local/share/opencode/opencode.db").write_bytes(b"none")
+    found = past("--dry-run", "--json").json
+
+    assert found["sessions"] == {"claude": 1, "gemini": 1, "qwen": 1}
+    assert found["left_out"] == {"empty": 1}

@@ -52,6 +52,13 @@ def test_a_log_cannot_move_the_cursor_of_who_reads_it(forgectl, log):
     assert forgectl("logs").out == "evil ^[[2J^[]0;title^G\n"
 
 
+def test_without_a_log_it_is_said_where_one_would_be(forgectl, log):
+    done = forgectl("logs")
+
+    assert (done.code, done.out) == (1, "")
+    assert f"there is no {log}" in done.err
+
+
 def test_following_misses_nothing_and_repeats_nothing_when_the_log_is_emptied(log, monkeypatch):
     append(log, *1_000 * ["one"], "two")
     followed = LogFile(str(log))
@@ -96,6 +103,10 @@ def test_follow_goes_on_until_ctrl_c(home, log, tmp_path):
             assert process.stderr.read() == ""
         finally:
             process.kill()
+
+
+def test_follow_and_json_exclude_each_other(forgectl):
+    assert forgectl("logs", "-f", "--json").json["error"]["code"] == "usage"
 
 
 # --- the journal ---------------------------------------------------------------------------------------

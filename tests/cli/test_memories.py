@@ -14,6 +14,8 @@ from forged_client.protocol import (
     History,
     ListMemories,
     Memories,
+    Remember,
+    Remembered,
     Restore,
     Restored,
     Trashed,
@@ -23,6 +25,14 @@ from tests.cli import reports
 GONE = Forgotten(
     ids=("mem_1", "mem_2"), trash="/state/trash", unreachable=("git history",), generation="e:10"
 )
+
+
+def test_a_page_behind_the_last_memory_says_so(daemon, forgectl):
+    daemon.answers[ListMemories] = Memories(total=4)
+
+    shown = forgectl("list", "--offset", "9")
+
+    assert (shown.out, shown.err) == ("", "no more than 4 memories: the offset leaves all out\n")
 
 
 def test_a_newline_in_a_field_cannot_forge_a_line(daemon, forgectl):
@@ -66,6 +76,12 @@ def test_history_is_oldest_first_with_the_head_marked(daemon, forgectl):
         "*  v2  mem_2  2026-05-01 10:00  explicit, model  Wrap errors.",
         "odd about this chain: fork",
     ]
+
+
+def test_a_write_that_was_not_done_is_a_failure_even_if_memory_is_disabled(daemon, forgectl):
+    daemon.answers[Remember] = Remembered(status="disabled", reason="memory.enabled is false")
+
+    assert forgectl("remember", "x").code == 69
 
 
 @pytest.mark.parametrize("named", ["mem_notes", "notes"])
@@ -113,21 +129,6 @@ def test_a_filter_that_is_none_is_refused_with_those_that_are(no_daemon, forgect
     assert shown.code == 2
     assert told in shown.err
     assert told in forgectl("list", "--origin", "gossip", "--json").json["error"]["message"]
-
-
-def test_with_all_repos_each_memory_has_its_repository_told_from_others_of_its_name(daemon, forgectl):
-    of = [
-        ("mem_a", "/x/app", "repo"),
-        ("mem_b", "/y/app", "repo"),
-        ("mem_c", "/z/lib", "repo"),
-        ("mem_d", "/h", "user"),
-    ]
-    found = tuple(reports.record(name, root=root, scope=scope) for name, root, scope in of)
-    daemon.answers[ListMemories] = Memories(memories=found, total=4)
-
-    places = [line.split()[4] for line in forgectl("list", "--all-repos").out.splitlines()]
-
-    assert places == ["/x/app", "/y/app", "lib", "you"]
 
 
 def test_long_says_when_whence_from_which_session_and_what_may_be_outdated(daemon, forgectl):

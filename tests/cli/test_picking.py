@@ -90,6 +90,14 @@ def test_where_nobody_can_answer_all_need_a_yes_and_numbers_cannot_be_asked_for(
     assert forgectl("review", "--keep-all", "--yes").code == 0
 
 
+def test_where_nothing_waits_it_is_said(daemon, forgectl):
+    daemon.answers[Review] = Reviewed()
+    done = forgectl("review", "--keep-all", "--yes")
+
+    assert done.code == 1
+    assert "no proposal waits here" in done.err
+
+
 @pytest.mark.parametrize(
     "with_it", [("--keep", "mem_1"), ("--drop-all",), ("--text", "x"), ("--accept-all",)]
 )

@@ -1,5 +1,7 @@
 import io
 
+import pytest
+
 from forged.cli.call import Invocation
 from forged.cli.rebuild import Display
 from forged_client.client import Client
@@ -33,17 +35,14 @@ def test_waiting_ends_with_the_new_map_of_every_root(daemon, forgectl):
     assert daemon.asked(Rebuild).wait
 
 
-def test_progress_off_a_terminal_is_a_line_for_each_tenth(monkeypatch):
-    monkeypatch.setattr("sys.stderr", stderr := io.StringIO())
+@pytest.mark.parametrize(("status", "code"), [("not_ready", 75), ("error", 69)])
+def test_waiting_in_vain_is_a_failure(daemon, forgectl, status, code):
+    daemon.answers[Rebuild] = Rebuilt(status=status, reason="endpoint unreachable")
 
-    Display(Invocation(workspace="/w", environ={})).draw(EVENTS)
+    shown = forgectl("rebuild", "--wait", "--json")
 
-    assert stderr.getvalue().splitlines() == [
-        "scanning  /w",
-        "embedding 1/40, 2.5 texts/s, 15 s left",
-        "embedding 20/40, 2.5 texts/s, 8 s left",
-        "embedding 40/40, 2.5 texts/s, 0 s left",
-    ]
+    assert shown.code == code
+    assert shown.json["error"] == {"code": status, "message": "endpoint unreachable"}
 
 
 def test_progress_on_a_terminal_is_one_bar_that_is_wiped_at_the_end(monkeypatch):
@@ -101,18 +100,6 @@ def test_texts_of_a_build_that_was_followed_by_another_stay_counted(monkeypatch)
         "embedding 600/600",
         "embedding 602/602",
     ]
-
-
-def test_the_time_left_is_that_of_all_roots_and_of_whatever_goes_ahead_of_them(monkeypatch):
-    events = [
-        embedding(10, 1000, root="/home", rate=10.0, left_s=99.0),
-        embedding(10, 20, rate=10.0, left_s=1.0),
-        embedding(20, 20, rate=10.0, left_s=4000.0),
-    ]
-
-    told = [line.partition(", ")[2] for line in drawn(monkeypatch, events)]
-
-    assert told == ["10 texts/s, 1 min left", "10 texts/s, 1 min left", "10 texts/s, 1 h left"]
 
 
 def test_a_wait_has_no_limit_of_its_own(daemon, forgectl, monkeypatch):

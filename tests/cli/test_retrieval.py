@@ -58,20 +58,6 @@ def test_memory_text_cannot_reach_the_terminal_raw(daemon, forgectl):
     assert "\u202e" not in forgectl("search", "x", "--json").out
 
 
-def test_retrieve_passes_everything_on(daemon, forgectl):
-    daemon.answers[Retrieve] = Retrieved(status="empty")
-
-    forgectl(
-        *("retrieve", "hi", "--session", "s", "--turn", "t", "--budget", "99"),
-        *("--hypothesis", "one", "--hypothesis", "two"),
-    )
-
-    asked = daemon.asked(Retrieve)
-    assert (asked.session_id, asked.turn_id, asked.token_budget) == ("s", "t", 99)
-    assert asked.hypotheses == ("one", "two")
-    assert asked.messages == (Message("user", "hi"),)
-
-
 @pytest.mark.parametrize(
     ("option", "stdin", "first"),
     [
@@ -98,6 +84,11 @@ def test_a_conversation_that_is_none_is_wrong_usage(daemon, forgectl, piped, std
 
     assert shown.code == 2
     assert "not a JSON array of messages" in shown.err
+
+
+def test_retrieve_needs_one_question(daemon, forgectl):
+    for arguments in ((), ("hi", "--stdin-json"), (" ",)):
+        assert forgectl("retrieve", *arguments).code == 2
 
 
 @pytest.mark.parametrize(
@@ -151,3 +142,12 @@ def test_why_shows_hypotheses_scores_hops_and_what_the_budget_cut(daemon, forgec
         "mem_y   enough came before it     Be brief.",
     ]
     assert daemon.asked(Why).session_id == "s1"
+
+
+def test_why_of_a_query_says_that_it_was_asked_now(daemon, forgectl):
+    daemon.answers[Why] = Explained(at="2026-05-01T10:00:00Z", memories=(reports.hit(),), included=1)
+
+    shown = forgectl("why", "errors")
+
+    assert shown.out.startswith("asked now for 'errors': 1 of 1 memory fit\n")
+    assert daemon.asked(Why).query == "errors"

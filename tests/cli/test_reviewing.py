@@ -50,15 +50,6 @@ def test_each_proposal_is_shown_with_where_it_comes_from_and_what_was_pasted(dae
     assert forgectl("review").err == "nothing is withheld in /r\n"
 
 
-def test_keeping_and_dropping_say_what_was_done_and_what_is_left(daemon, forgectl):
-    daemon.answers[Review] = Reviewed(kept=("mem_1",), dropped=("mem_2",), waiting=(ONE,))
-    told = forgectl("review", "--keep", "mem_1", "--drop", "mem_2", "--text", "Use tofu.")
-    assert told.out.splitlines() == ["kept mem_1", "dropped mem_2"]
-    assert "1 proposal still to review" in told.err
-    (asked,) = reviews(daemon)
-    assert (asked.keep, asked.drop, asked.text) == (("mem_1",), ("mem_2",), "Use tofu.")
-
-
 def test_editing_opens_the_text_and_keeps_what_is_made_of_it(daemon, forgectl, monkeypatch):
     daemon.answers[Review] = lambda asked: Reviewed(waiting=() if asked.keep else (ONE,), kept=asked.keep)
     monkeypatch.setattr("click.edit", lambda text, extension: f"{text} But not on Fridays.")

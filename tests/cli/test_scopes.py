@@ -47,6 +47,11 @@ def test_what_a_session_is_given_has_no_path_and_says_when_it_goes(daemon, forge
     assert daemon.asked(Remember).session_id == "s"
 
 
+def test_what_is_no_pair_is_a_usage_error(daemon, forgectl):
+    shown = forgectl("remember", "x", "--meta", "topic")
+    assert (shown.code, "--meta 'topic' is not KEY=VALUE" in shown.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("line", "request_type", "answer"),
     [
@@ -84,3 +89,16 @@ def test_a_page_shows_what_is_known_beside_the_file(daemon, forgectl):
     assert "\ntype learning\nagent cl^[aude\nimportance 0.5\nmetadata " in out
     assert "\nfound 2 times, last 2026-05-01 10:00\n" in out
     assert "\x1b" not in out
+
+
+def test_an_agents_memories_are_exported_as_json_with_what_is_known_of_them(daemon, forgectl):
+    known = reports.record(scope="agent", agent_id="claude", metadata={"topic": "x"})
+    daemon.answers[ListMemories] = Memories(memories=(known,), total=1)
+    scope = ["--scope", "agent", "--agent", "claude"]
+
+    shown = forgectl("export", "--format", "json", *scope)
+    folder = forgectl("export", *scope)
+
+    assert shown.json["memories"][0]["metadata"] == {"topic": "x"}
+    assert (daemon.asked(ListMemories).scope, daemon.asked(ListMemories).agent_id) == ("agent", "claude")
+    assert (folder.code, "--format json" in folder.err) == (2, True)

@@ -212,6 +212,17 @@ def test_units_that_systemd_refuses_are_not_written(service, systemd):
     assert not systemd.units.exists()
 
 
+def test_a_remark_of_systemd_on_the_units_is_told_and_stops_nothing(service, systemd):
+    systemd.add("systemd-analyze")
+    systemd.answer("systemd-analyze-stderr", "other.service: bad\nforged.service:9: Unknown key name 'X'\n")
+
+    done = service("install")
+
+    assert done.code == 0
+    assert "systemd says of the units: forged.service:9: Unknown key name 'X'\n" in done.err
+    assert systemd.told("systemd-analyze")[0].startswith("--user verify ")
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing: units NOT checked"
 )
@@ -237,6 +248,18 @@ def test_a_path_that_systemd_cannot_start_is_refused(service, systemd):
     assert not systemd.units.exists()
 
 
+def test_lingering_is_offered_and_never_switched_on(service, systemd):
+    systemd.add("loginctl")
+    systemd.answer("loginctl", "no\n")
+
+    done = service("install")
+
+    assert "`loginctl enable-linger`" in done.err
+    assert all(line.startswith("show-user ") for line in systemd.told("loginctl"))
+    systemd.answer("loginctl", "yes\n")
+    assert service("install").err == ""
+
+
 def test_status_shows_the_files_and_how_systemd_sees_them(service, systemd):
     service("install")
     systemd.answer("forged.service", RUNNING)
@@ -253,6 +276,10 @@ def test_status_shows_the_files_and_how_systemd_sees_them(service, systemd):
     assert [each["active"] for each in whole["units"]] == ["active", "active"]
     (systemd.folder / "forged.socket").unlink()
     assert service("status").code == 3
+
+
+def test_steps_are_one_object_under_json(service):
+    assert len(service("install", "--json").json["done"]) == 3
 
 
 def test_vectors_outlive_a_stop_where_systemd_can_keep_them_and_never_an_uninstall(service, systemd):

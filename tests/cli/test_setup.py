@@ -90,6 +90,14 @@ def test_yes_connects_and_says_what_was_done_and_what_is_left(setup, qwen, home)
     assert "Codex" not in shown.out.replace("cli:codex", "")
 
 
+def test_done_again_nothing_is_done(setup, qwen, home):
+    setup("--yes")
+    before = everything(home)
+
+    assert "Qwen Code: is connected already" in setup("--yes").out
+    assert everything(home) == before
+
+
 def test_in_the_home_of_another_user_nothing_is_done(setup, qwen, home, monkeypatch):
     """As with sudo, which often leaves HOME as it is."""
     monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
@@ -98,6 +106,14 @@ def test_in_the_home_of_another_user_nothing_is_done(setup, qwen, home, monkeypa
     assert shown.code == 78
     assert f"HOME is {home}, which is another user's; say this as yourself, without sudo, or" in shown.err
     assert everything(home) == {}
+
+
+def test_a_home_that_is_not_there_is_said(setup, qwen, home):
+    home.rmdir()
+    shown = setup("--yes")
+
+    assert shown.code == 78
+    assert f"HOME is {home}: No such file or directory; say this as yourself" in shown.err
 
 
 def test_a_dry_run_changes_nothing(setup, qwen, home):
@@ -142,12 +158,12 @@ def test_settings_that_are_no_json_are_left_and_the_lines_to_put_in_are_shown(se
     assert (home / ".qwen/settings.json").read_text() == "{]"
 
 
-def test_a_daemon_that_cannot_be_started_is_a_failure_and_the_agents_are_connected(setup, qwen, no_daemon):
-    shown = setup("--yes")
+def test_an_agent_that_is_named_and_not_here_is_told_how_to_come_by(setup, qwen, home):
+    shown = setup("gemini", "qwen", "--yes")
 
     assert shown.code == 69
-    assert "done  Qwen Code: wrote" in shown.out
-    assert "NOT   daemon: " in shown.out
+    assert "NOT   Gemini CLI: gemini is not in PATH: npm install -g @google/gemini-cli, then" in shown.out
+    assert "done  Qwen Code" in shown.out
 
 
 def test_only_what_is_named_is_connected(setup, qwen, home):
@@ -245,8 +261,10 @@ def test_where_systemd_answers_it_starts_the_daemon_from_now_on_and_remove_ends_
     )
 
 
-@pytest.mark.parametrize("words", [("--no-service",), ("qwen",)])
-def test_systemd_is_left_alone_when_that_was_said_or_one_agent_was_meant(setup, qwen, systemd, words):
-    setup("--yes", *words, programs=systemd.programs, executable=sys.executable)
+def test_units_that_the_person_had_before_stay(setup, qwen, systemd, forgectl):
+    given = {"programs": systemd.programs, "executable": sys.executable}
+    forgectl("service", "install", **given)
+    setup("--yes", **given)
+    setup("--remove", "--yes", **given)
 
-    assert systemd.told() == []
+    assert (systemd.units / "forged.service").exists()

@@ -1,6 +1,6 @@
 import pytest
 
-from forged.cli.status import capture_lines
+from forged.cli.status import capture_lines, root_lines
 from forged.cli.terminal import Painter
 from forged_client.protocol import EndpointReport, GateReport, Status, WaitsElsewhere
 from tests.cli import reports
@@ -46,15 +46,6 @@ NOON = 1_777_636_800.0  # 2026-05-01T12:00:00Z
 
 def capture_block(paint=None, **fields):
     return list(capture_lines(reports.captured(**fields), paint or Painter(), NOON))
-
-
-@pytest.mark.parametrize(("state", "colour"), [("off", 33), ("paused", 33), ("waiting", 33), ("failing", 31)])
-def test_a_state_in_which_nothing_is_kept_is_loud_and_says_why(state, colour):
-    assert capture_block(state=state, reason="because")[0] == (
-        f"{state.upper()}  capture  builtin:rules: because"
-    )
-    coloured = capture_block(Painter(on=True), state=state, reason="because")[0]
-    assert coloured.startswith(f"\x1b[{colour}m{state.upper()}\x1b[0m")
 
 
 def test_capture_says_what_waits_what_is_done_and_what_went_wrong():
@@ -114,6 +105,17 @@ def test_what_capture_says_is_escaped():
     assert len(text.splitlines()) == len(block)
 
 
+def test_status_names_the_first_ten_problem_files_and_counts_the_rest(daemon, forgectl):
+    daemon.answers[Status] = reports.status(roots=(reports.root(problems=reports.problems(12)),))
+
+    lines = forgectl("status").out.splitlines()
+
+    assert "  12 problems:" in lines
+    assert "    /w/.forge/memory/bad9.md: reason 9" in lines
+    assert not any("bad10" in line for line in lines)
+    assert "    and 2 more" in lines
+
+
 @pytest.mark.parametrize(
     ("legs", "counts", "told"),
     [
@@ -150,6 +152,18 @@ def test_while_texts_are_embedded_it_says_how_fast_and_how_long_it_takes(
     daemon.answers[Status] = reports.status(roots=(building,))
 
     assert f"  words answer, vectors 120 of 1,000{told}" in forgectl("status").out.splitlines()
+
+
+def test_status_shows_a_build_that_failed_and_that_words_answer_all_the_same(daemon, forgectl):
+    went_wrong = {"last_error": "endpoint unreachable", "quarantined": 1}
+    failed = reports.root(state="failed", legs=("lexical",), to_embed=400, **went_wrong)
+    daemon.answers[Status] = reports.status(roots=(failed,))
+
+    out = forgectl("status").out
+
+    assert "words answer, vectors 0 of 400" in out
+    assert "last error: endpoint unreachable" in out
+    assert "quarantined: 1 text that" in out
 
 
 def test_each_endpoint_has_a_line_with_its_use_its_last_success_and_what_is_wrong(daemon, forgectl):
@@ -200,3 +214,14 @@ def test_a_gate_is_mentioned_while_it_does_not_know_the_model(daemon, forgectl, 
 
     assert told in out
     assert ("gate" in out) is bool(told)
+
+
+def test_what_waits_for_a_person_is_counted_with_the_command_that_shows_it():
+    assert "  to review: 2 proposals; `forgectl review` shows them" in capture_block(to_review=2)
+    assert not any("to review" in line for line in capture_block())
+
+
+def test_memories_on_files_that_changed_are_counted_with_the_command_that_shows_them():
+    told = "  stale: 2 memories stand on files that changed; `forgectl list --stale` shows them"
+    assert told in list(root_lines(reports.root(stale=2), Painter()))
+    assert not any("stale" in line for line in root_lines(reports.root(), Painter()))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.cli.tables import cells, columns, cut, folded, short_ids
+from forged.cli.tables import cells, columns, cut, short_ids
 
 ID = "mem_6f0e5d1a-1111-4222-8333-444455556666"
 LIKE = "mem_6f0e5d1a-9999-4222-8333-444455556666"
@@ -43,14 +43,6 @@ def test_what_is_cut_fits_and_no_mark_loses_its_letter(text, room):
     assert done == text or done.endswith("..."[:room])
 
 
-@given(st.text(st.sampled_from("ab 你🎉\u0308-"), max_size=120), st.integers(4, 40))
-def test_what_is_folded_fits_and_nothing_of_it_is_lost(text, width):
-    lines = list(folded(text, width, "  "))
-
-    assert all(cells(line) <= width for line in lines)
-    assert "".join("".join(lines).split()) == "".join(text.split())
-
-
 def rows(gist: str) -> list[tuple[str, ...]]:
     return [
         (ID, "repo/architectural-decisions", "v1", "2026-05-01", gist),
@@ -75,14 +67,6 @@ def test_wide_cells_are_aligned():
     lines = columns([("你好", "a", "x"), ("abc", "b", "y")])
 
     assert lines == ["你好  a  x", "abc   b  y"]
-
-
-def test_what_may_not_be_cut_goes_below_whole():
-    path = "/srv/" + "deep/" * 20
-    lines = columns([("trusted, follow", "3 used", path), ("unknown", "0 used", "/a")], width=60)
-
-    assert max(map(cells, lines)) <= 60
-    assert path in "".join(line.strip() for line in lines)
 
 
 def test_figures_that_do_not_fit_have_a_head_of_several_lines_and_then_their_names():

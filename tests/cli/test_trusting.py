@@ -122,6 +122,40 @@ def test_one_that_changed_meanwhile_keeps_none_of_the_others_from_it(daemon, for
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("trust",), "nothing is withheld here"), (("trust", "--under", "c"), "nothing is withheld below /w/c")],
+    ids=["here", "below"],
+)
+def test_where_nothing_is_withheld_nobody_is_asked(daemon, forgectl, arguments, told):
+    daemon.answers[Trust] = answers(SETTLED)
+
+    shown = forgectl(*arguments, interactive=True)
+
+    assert (shown.code, len(asked(daemon))) == (0, 1)
+    assert told in shown.err
+    assert shown.out == "/y: trusted, pin, branch main, 4 used, 0 withheld\n"
+
+
+def test_list_names_every_root_that_was_seen(daemon, forgectl):
+    daemon.answers[Trust] = answers(UNKNOWN, OTHER, SETTLED)
+
+    shown = forgectl("trust", "--list")
+
+    assert asked(daemon) == [("list", "", "", "")]
+    assert [line.split()[-1] for line in shown.out.splitlines()] == ["/w", "/x^[", "/y"]
+    assert "trusted, pin, branch main  4 used  0 withheld" in shown.out
+
+
+def test_revoke_is_done_at_once(daemon, forgectl):
+    daemon.answers[Trust] = Trusted(roots=(UNKNOWN,))
+
+    shown = forgectl("trust", "--revoke", "../x")
+
+    assert shown.out == "no longer trusted: /w: never asked about, 2 used, 7 withheld\n"
+    assert asked(daemon) == [("revoke", "/w/../x", "", "")]
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ("--under", "a", "--list"),
@@ -161,6 +195,16 @@ def test_review_prints_what_is_withheld_and_nothing_of_it_for_its_own(daemon, fo
     assert "and 6 more" in shown.err
     assert "`forgectl review --accept ID`" in shown.err
     assert daemon.asked(Review).workspace == "/w/sub"
+
+
+def test_all_may_be_accepted_and_then_nothing_is_withheld(daemon, forgectl):
+    daemon.answers[Review] = Reviewed(root=SETTLED, accepted=("mem_1",))
+
+    shown = forgectl("review", "--accept-all")
+
+    assert (shown.out, shown.err) == ("accepted mem_1\n", "nothing is withheld in /y\n")
+    assert daemon.asked(Review).everything
+    assert forgectl("review", "--accept-all", "--accept", "x").code == 2
 
 
 # --- who looks by hand --------------------------------------------------------------------------------

@@ -84,18 +84,6 @@ def test_outside_of_a_repository_nothing_is_withheld(filled, forgectl, tmp_path)
     assert shown.json["memories"] == 1
 
 
-def test_without_a_name_it_lies_in_the_state_directory_and_replaces_the_one_before(
-    filled, forgectl, tmp_path, monkeypatch
-):
-    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    (tmp_path / "forged").mkdir()
-    (tmp_path / "forged/ui.html").write_text("older")
-
-    assert forgectl("ui", environ=environ).out == f"{tmp_path}/forged/ui.html\n"
-    assert data_of(tmp_path / "forged/ui.html")["workspace"] == "/w"
-    assert os.listdir(tmp_path / "forged") == ["ui.html"]
-
-
 def test_a_link_that_lies_there_is_replaced_and_not_followed(filled, forgectl, tmp_path):
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / "page.html").symlink_to(tmp_path / "theirs")

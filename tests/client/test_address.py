@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import os
-import pwd
 from pathlib import Path
 
 import pytest
 
-from forged_client.address import MAX_PATH_BYTES, bypassed, checked, socket_path, state_dir
+from forged_client.address import MAX_PATH_BYTES, bypassed, checked, socket_path
 from forged_client.errors import AddressError
 
 
@@ -26,12 +25,6 @@ def path_in(env: dict[str, str], folder: Path) -> str:
 
 def fallback(folder: Path) -> str:
     return f"{folder}/state/forged/run/forged.sock"
-
-
-def test_forged_socket_wins(env, folder):
-    env |= {"FORGED_SOCKET": "/somewhere/s", "XDG_RUNTIME_DIR": str(private_directory(folder / "x"))}
-
-    assert path_in(env, folder) == "/somewhere/s"
 
 
 @pytest.mark.parametrize("chosen", ["relative/s", "@abstract", "\0abstract"])
@@ -80,14 +73,6 @@ def test_a_path_above_the_limit_of_bytes_is_refused_with_what_to_do():
     for path in (longest + "x", "/" + "é" * (MAX_PATH_BYTES // 2 + 1)):
         with pytest.raises(AddressError, match="FORGED_SOCKET"):
             checked(path)
-
-
-def test_a_relative_state_home_is_ignored_and_without_home_the_user_database_is_asked(folder):
-    state = state_dir({"HOME": str(folder), "XDG_STATE_HOME": "state"})
-
-    assert state.startswith(f"{folder}/")
-    assert state.endswith("/forged")
-    assert state_dir({}).startswith(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def test_any_value_that_does_not_say_no_is_a_bypass(monkeypatch):

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from forged_client import AsyncClient, AsyncObserver, Client, Observer
-from forged_client.protocol import Found, Ping, Pong, Search
+from forged_client.protocol import Ping, Pong, Search
 from tests.client.conftest import heard
 from tests.support.clock import PATIENCE_S
 from tests.support.daemon import Talk, answering, any_answer, stopped_server
@@ -41,22 +41,6 @@ def test_both_observers_are_told_in_the_same_way():
         one, other = (inspect.signature(getattr(kind, name)) for kind in (Observer, AsyncObserver))
         assert one == other
     assert inspect.signature(Observer.close).parameters == inspect.signature(AsyncObserver.aclose).parameters
-
-
-def test_replies_find_their_request_in_any_order(serve, socket_file):
-    @heard
-    def backwards(talk, first):
-        for request in reversed([first, *(talk.next_request() for _ in range(19))]):
-            talk.reply(Found(id=request.id, generation=request.query))
-
-    peer = serve(backwards)
-    queries = [str(number) for number in range(20)]
-
-    async def ask_all(client: AsyncClient) -> list[Found]:
-        return await asyncio.gather(*(client.search("/w", query) for query in queries))
-
-    assert [reply.generation for reply in run(socket_file, ask_all)] == queries
-    assert len(peer.talks) == 1
 
 
 def test_a_slow_request_does_not_hold_up_another(serve, socket_file):

@@ -52,27 +52,6 @@ def test_a_finished_turn_reaches_the_daemon_without_private_spans(serve, socket_
     assert (observer.counts, observer.last_reply.outcome) == ({"accepted": 1}, "accepted")
 
 
-def test_while_one_is_in_hand_the_others_wait_as_with_the_other_observer(serve, socket_file):
-    gate = Gate()
-    serve(answering(gate))
-
-    async def work(observer: AsyncObserver) -> None:
-        tell(observer, "compaction", "in hand")
-        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
-        tell(observer, "turn_complete", "a", "1")
-        tell(observer, "turn_complete", "a", "1", "2")
-        tell(observer, "turn_complete", "other")
-        tell(observer, "compaction", "b")
-        assert observer.counts == {"waiting": 4, "replaced": 1}
-        gate.opened.set()
-        assert await observer.aclose(PATIENCE_S)
-
-    observer = run(socket_file, work)
-
-    assert gate.seen == [("compaction", "in hand"), ("compaction", "b"), ("turn", "2"), ("turn", "other")]
-    assert observer.counts == {"accepted": 4, "replaced": 1}
-
-
 @pytest.mark.parametrize("reply", [None, STOPPING, BUSY], ids=["hangs up", "stopping", "busy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(

@@ -64,13 +64,6 @@ def test_a_missing_daemon_is_not_started(socket_file, home):
     assert observer.last_reply == Captured(status="disabled", reason=REASON)
 
 
-@pytest.mark.parametrize(("verb", "args"), [("list", ("/w",)), ("forget", ("/w", "m")), ("status", ())])
-def test_other_verbs_work(serve, ask, verb, args):
-    serve(answering(any_answer))
-
-    assert ask(verb, *args).status == "ok"
-
-
 def test_it_ends_when_the_variable_says_no(serve, ask, monkeypatch):
     peer = serve(answering(any_answer))
     monkeypatch.setenv("FORGED_BYPASS", "0")

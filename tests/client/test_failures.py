@@ -124,16 +124,6 @@ def test_a_peer_that_never_reads_does_not_hold_a_large_request(serve, ask):
     assert ask("search", "/w", "x" * 900_000, timeout_s=SHORT_S).status == "timeout"
 
 
-def test_a_lost_reply_is_asked_for_once_more(serve, ask):
-    def script(talk: Talk) -> None:
-        hangs_up(talk) if talk.number == 0 else answering(lambda _: Found(generation="second"))(talk)
-
-    peer = serve(script)
-
-    assert ask("search", "/w", "q").generation == "second"
-    assert len(peer.talks) == 2
-
-
 def test_a_write_whose_reply_was_lost_is_sent_again_under_the_same_key(serve, ask):
     def script(talk: Talk) -> None:
         hangs_up(talk) if talk.number == 0 else answering(lambda _: Remembered(memory_id="m"))(talk)

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from forged_client import framing
 from forged_client.errors import FrameTooLarge, MalformedFrame
-from forged_client.protocol import Search
 from tests.support.daemon import cut
 
 
@@ -80,14 +79,6 @@ def test_a_claimed_length_costs_no_memory_until_its_bytes_come():
     assert len(cutter.room()) == 1
     assert not list(cut(cutter, bytes(1)))
     assert len(cutter.room()) == 3 * framing.BUFFER_BYTES
-
-
-def test_a_request_survives_the_wire():
-    request = Search(id=7, workspace="/w", query="naïve 你好")
-
-    (body,) = cut(framing.FrameCutter(limit=1000), framing.encode(request))
-
-    assert framing.decode_request(body) == request
 
 
 @pytest.mark.parametrize(

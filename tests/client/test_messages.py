@@ -75,16 +75,6 @@ class AssistantMessage(UserMessage):
     pass
 
 
-@pytest.mark.parametrize(
-    "given", [None, 7, "text", {}, {"role": None}, {"role": "user"}, {"content": "x"}, object()]
-)
-def test_an_unreadable_message_keeps_its_place_and_nothing_else(given):
-    first, second = read(given, {"role": "user", "content": "after"})
-
-    assert first.content is None
-    assert second.content == "after"
-
-
 class Explodes:
     def __getattr__(self, name: str) -> object:
         raise RuntimeError(name)
@@ -107,15 +97,6 @@ def test_tool_and_system_content_stays_behind_and_positions_stay():
 
     assert [message.role for message in messages] == ["system", "user", "assistant", "tool", "user"]
     assert [message.content for message in messages] == [None, "q", None, None, "t"]
-
-
-@pytest.mark.parametrize(
-    ("index", "left"), [(1, [None, "b"]), *((odd, ["a", "b"]) for odd in (-1, 3, 10**30, None, "x"))]
-)
-def test_messages_before_the_last_summary_are_blank_unless_it_is_outside_the_list(index, left):
-    messages = window([Message("user", "a"), Message("user", "b")], index, 100)
-
-    assert [m.content for m in messages] == left
 
 
 def test_above_the_limit_the_newest_whole_messages_are_kept_and_a_single_one_is_cut():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -80,17 +79,6 @@ def test_a_window_that_does_not_hold_all_of_an_older_one_waits_beside_it(gate, o
 
     assert seen(gate, observer) == [("turn", "2"), ("turn", "3"), ("turn", "3")]
     assert observer.counts == {"accepted": 4}
-
-
-def test_windows_before_and_after_a_summary_both_wait_in_order(gate, observer):
-    observer.on_turn_complete(said("a", "before 1"))
-    observer.on_turn_complete(said("a", "before 1", "before 2"))
-    observer.on_turn_complete(said("a", "b", "c", "after 1"), 2)
-    observer.on_turn_complete(said("a", "b", "c", "after 1", "after 2"), 2)
-
-    assert seen(gate, observer) == [("turn", "before 2"), ("turn", "after 2")]
-    assert len({request.event_id for request in gate.peer.requests_of(Capture)}) == 3
-    assert observer.counts == {"accepted": 3, "replaced": 2}
 
 
 def test_of_too_many_windows_the_oldest_is_dropped_and_counted(gate, observer):
@@ -201,21 +189,6 @@ def test_what_was_not_answered_for_sure_is_sent_again_under_the_same_id(serve, o
     assert replies.seen[0].event_id
 
 
-def test_events_have_ids_of_their_own(serve, observer, socket_file):
-    other, peer = (
-        Observer("/w", "s", address=socket_file),
-        serve(answering(lambda _: Captured(outcome="accepted"))),
-    )
-    for each in (observer, other):
-        each.on_turn_complete(said("a"))
-        each.on_compaction(said("a"))
-        assert each.close(PATIENCE_S)
-
-    names = [each.event_id for each in peer.requests_of(Capture)]
-    assert len(set(names)) == 4
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
-
-
 def test_an_event_that_time_does_not_mend_holds_up_the_others_only_for_a_while(serve, observer, soon):
     odd = Failed(status="error", code="internal", message="the log says more")
     replies = Replies(*[odd] * 5)
@@ -227,14 +200,6 @@ def test_an_event_that_time_does_not_mend_holds_up_the_others_only_for_a_while(s
     settled(observer)
     assert observer.counts == {"error": 5, "given_up": 1, "accepted": 1}
     assert [each.messages[0].content for each in replies.seen] == [*["odd"] * 5, "fine"]
-
-
-def test_a_turn_that_was_not_taken_makes_way_for_one_that_holds_it(gate, observer):
-    observer.on_turn_complete(said("a"))
-    observer.on_turn_complete(said("a", "b"))
-
-    assert seen(gate, observer) == [("turn", "b")]
-    assert observer.counts["replaced"] == 1
 
 
 def test_a_large_compaction_arrives_in_parts_and_after_a_break_all_of_them_come_again(serve, observer, soon):

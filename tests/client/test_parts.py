@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged_client.framing import HEADER_BYTES, encode
+from forged_client.framing import encode
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import CONTINUED_OVERLAP, MAX_CAPTURE_BYTES, Capture, Message, Part
 from forged_client.said import MessageSnapshot
@@ -35,21 +35,6 @@ def together(parts: list[Capture]) -> list[tuple[str, object]]:
             else:
                 found.append((message.role, message.content))
     return found
-
-
-def test_ten_thousand_messages_go_out_whole_in_numbered_parts_below_the_limit():
-    """Two thousand characters each, a third of them Chinese."""
-    given = [
-        {"role": ("user", "assistant")[n % 2], "content": f"{n} " + ("读" if n % 3 == 0 else "r") * 1_995}
-        for n in range(10_000)
-    ]
-
-    parts = parts_of(*given)
-
-    assert [(part.part, part.parts) for part in parts] == [(n, len(parts)) for n in range(len(parts))]
-    assert len(parts) == 19
-    assert max(len(encode(part)) - HEADER_BYTES for part in parts) <= MAX_CAPTURE_BYTES
-    assert together(parts) == [(each["role"], each["content"]) for each in given]
 
 
 @pytest.mark.parametrize("sign", ["x", "读"], ids=["ascii", "chinese"])

@@ -48,8 +48,3 @@ def test_every_field_that_names_a_place_is_said_with_what_the_client_sees(kind, 
     if named - {"workspace"}:
         wanted |= {str(tmp_path / "here"): identity_of(str(tmp_path / "here")), str(tmp_path / "gone"): ""}
     assert sent.seen == wanted
-
-
-def test_a_relative_path_and_no_path_say_nothing():
-    for workspace in ("", "here"):
-        assert protocol.Status(workspace=workspace).with_seen().seen == {}

@@ -48,12 +48,6 @@ def test_the_message_and_the_words_of_the_prompt_are_no_hypotheses():
     assert asked(model, (Utterance("user", "which indent does the parser use"),)) == ("Tabs are used.",)
 
 
-def test_what_was_said_before_the_last_message_may_be_a_hypothesis():
-    window = (Utterance("user", "We deploy with Kamal."), Utterance("user", "how do I roll back?"))
-
-    assert asked(Model("We deploy with Kamal."), window) == ("We deploy with Kamal.",)
-
-
 # --- a reply that is read while it is written ---
 
 
@@ -67,15 +61,6 @@ class Writer(Model):
                 self.written = end
                 return Completion(whole[:end].strip(), whole=False)
         return Completion(whole)
-
-
-FACTS = "1. Tabs are used.\n2. CI runs on push.\n3. Go is at 1.25.\n4. Fridays are frozen.\n"
-
-
-def test_a_model_that_has_written_enough_is_not_waited_for():
-    model = Writer(FACTS + "And so on.\n" * 1_000)
-
-    assert asked(model, count=2) == ("Tabs are used.", "CI runs on push.")
 
 
 def test_a_model_that_never_ends_its_line_is_hung_up_on():

@@ -22,16 +22,6 @@ def entries(*contents: str) -> list[Ranked]:
     return [Ranked(memory(f"m{number}", content), 0.5) for number, content in enumerate(contents)]
 
 
-def test_an_entry_says_what_it_is_how_old_and_how_it_was_found():
-    older = (memory("v2", "second\nmore"), memory("v1", "first"))
-    head = memory("v3", "third", supersedes="v2", version=3, scope="user")
-
-    text = render([Ranked(head, 0.5, older=older, via="hop")]).text
-
-    assert "## 1. [patterns | user | v3 | 2025-03-04 | v3 | via hop]\n> third\n" in text
-    assert "(replaces v1 of 2025-03-04, v2)\n> second\n(replaces v1 of 2025-03-04, v1)\n> first\n" in text
-
-
 @pytest.mark.parametrize("more", range(4))
 def test_a_block_of_exactly_the_budget_is_whole_and_one_token_more_is_too_much(more):
     two = entries("a" * 200, "b" * (200 + more))
@@ -97,13 +87,6 @@ def test_a_marker_inside_a_memory_is_no_marker(lookalike, where):
     text = render([entry]).text
 
     assert [found.group(1) for found in MARKER.finditer(text)] == ["", "/"]
-
-
-def test_equal_content_gives_equal_bytes_and_another_gives_another_digest():
-    one, same, other = render(entries("a", "b")), render(entries("a", "b")), render(entries("a", "c"))
-
-    assert (one.text, one.digest) == (same.text, same.digest)
-    assert one.digest != other.digest
 
 
 def test_the_digest_is_that_of_the_block_between_the_markers():

@@ -487,23 +487,6 @@ async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of
     assert kept.legs == BY_WORDS if asked_after else kept is None
 
 
-# --- chains in an answer -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("length", [5, 60, 300])
-def test_a_chain_whose_versions_all_match_leaves_room_for_others(length):
-    names = [f"v{n:03}" for n in range(length)]
-    chain = [
-        memory(name, "walrus walrus", supersedes=older, version=n)
-        for n, (name, older) in enumerate(zip(names, [None, *names], strict=False), 1)
-    ]
-    others = [memory(f"z{n}", f"walrus and many other words {n}") for n in range(4)]
-
-    answer = retrieve(retriever(), View((vector_map([*chain, *others]),)), top_k=3)
-
-    assert ids(answer) == [names[-1], "z0", "z1"]
-
-
 # --- search -------------------------------------------------------------------------------------------
 
 
@@ -595,15 +578,6 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
     return asyncio.run(run())
 
 
-def test_rows_of_another_source_are_merged_by_rank_and_injected():
-    org = Scripted("org", shared("o1"), shared("o2"))
-    answer = beside(org)
-
-    assert told(answer) == ("ok", "direct", "", BY_WORDS)
-    assert ids(answer) == ["a", "o1", "o2"]
-    assert not answer.degraded
-
-
 @pytest.mark.parametrize(("within", "kept"), [(1.0, 0.375), (PATIENCE_S, 0.75)])
 def test_another_source_hears_the_question_its_filters_and_a_deadline_before_the_callers(within, kept):
     """Half again of the reserve for a fallback: that is a quarter of the time, and half a second at most."""
@@ -633,15 +607,6 @@ def test_a_source_that_is_late_is_named_left_out_and_cancelled_before_the_deadli
     assert (answer.status, answer.strategy, answer.reason) == ("ok", "direct", "org was late")
     assert ids(answer) == ["a"]
     assert (answer.degraded, slow.cancelled) == (True, 1)
-
-
-async def test_an_answer_without_a_source_is_kept_for_the_turn_for_a_short_while_only():
-    of = retriever()
-    flaky = Scripted("org", error=ConnectionError())
-    first, _ = await of.retrieve(ask(), seeing(READ, flaky), turn())
-    again, cached = await of.retrieve(ask(), seeing(READ, flaky), turn())
-    (_, expires) = of.turns._answers[turn()]
-    assert (first is again, cached, expires < float("inf")) == (True, True, True)
 
 
 async def test_each_source_is_gated_by_its_own_evidence():

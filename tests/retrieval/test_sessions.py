@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -104,18 +104,6 @@ def test_rivals_stand_beside_each_other():
     assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.text
 
 
-def test_what_does_not_fit_is_counted_in_the_tail_and_may_come_later():
-    big = memory("mem_big", "y" * 900)
-    reply = of(NEW, (ONE, big, TWO), turn(ONE, big, TWO, limit=600))
-
-    assert (told(reply), [each.memory.id for each in reply.left_out]) == (
-        ["mem_one"],
-        ["mem_big", "mem_two"],
-    )
-    assert "1 note, 2 left out\n" in reply.text
-    assert [each.id for each in reply.after.entries] == ["mem_one"]
-
-
 def test_what_nobody_can_see_just_now_stays_on_the_list():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
@@ -158,12 +146,6 @@ def test_a_memory_that_fits_no_block_cuts_nothing_away():
     assert second.text == f"{before_tail(first.text)}2 notes, 1 left out\n</forged-memories 0123abcd>\n"
 
 
-_STEPS = st.tuples(
-    st.lists(st.integers(0, 199), max_size=4, unique=True),  # what is found
-    st.one_of(st.none(), st.integers(0, 199)),  # what is corrected
-)
-
-
 def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 16_000) -> list[str]:
     """The blocks of a session in which memories of such a length are found and corrected."""
     store = {f"mem_{n:03}": memory(f"mem_{n:03}", f"{n} " + "x" * length) for n in range(200)}
@@ -191,13 +173,6 @@ def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 
 def breaks(blocks: list[str]) -> int:
     """How often a block does not go on from the one before it."""
     return sum(not later.startswith(before_tail(block)) for block, later in pairwise(blocks))
-
-
-@settings(max_examples=12, deadline=None)
-@given(st.lists(_STEPS, min_size=21, max_size=21), st.integers(20, 190))
-def test_of_twenty_turns_nineteen_go_on_in_the_next_with_corrections_and_a_cut(turns, length):
-    """A block has 4,000 tokens, and a turn brings 300 at most: labelled sessions bring 125."""
-    assert 1 - breaks(played(turns, length)) / 20 >= 0.95
 
 
 def test_twenty_turns_of_300_tokens_have_one_cut_and_a_correction_in_each():

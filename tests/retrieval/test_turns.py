@@ -44,13 +44,6 @@ def test_a_failure_or_a_fallback_is_kept_for_five_seconds(cache, clock, answer):
     assert cache.get(key(), 0) is None
 
 
-def test_an_answer_that_is_too_old_for_the_request_is_a_miss_and_stays_for_others(cache):
-    cache.put(key(), OK)
-
-    assert cache.get(key(), 8) is None
-    assert cache.get(key(), 7) is OK
-
-
 @pytest.mark.parametrize("statuses", [("error", "ok"), ("ok", "error")])
 def test_the_good_one_of_two_answers_is_kept(cache, statuses):
     """A request for a newer generation may fail; who asked without one is still served."""

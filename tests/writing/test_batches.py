@@ -190,14 +190,6 @@ async def test_what_was_forgotten_while_it_waited_is_not_written(bench):
     assert bench.contents() == []
 
 
-async def test_what_is_put_back_keeps_its_version_and_its_link(bench):
-    old = memory("mem_7", "seven", supersedes="mem_6", version=7)
-    (told,) = await bench.writer.add_all(bench.index, [Draft(old, verbatim=True)])
-
-    assert bench.versions() == {"mem_7": (7, "mem_6")}
-    assert told.replaced == "mem_6"
-
-
 # --- what is there, without reading all of it ---------------------------------------------------------
 
 

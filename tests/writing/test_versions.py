@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from forged.errors import MemoryNotFound
 from forged.memory import Entity, Memory, Related, Relation
 from forged.writing.versions import base_of, succeeding
 from tests.data.memories import memory
@@ -23,11 +22,6 @@ def test_of_a_fork_the_branch_that_is_named_goes_on(named, replaced):
     base, number = base_of(chain(("r", None), ("a", "r"), ("a2", "a"), ("b", "r")), named)
 
     assert (base.id, number) == (replaced, 5)
-
-
-def test_what_is_not_there_cannot_be_replaced():
-    with pytest.raises(MemoryNotFound, match="mem_none"):
-        base_of(chain(("a", None)), "mem_none")
 
 
 def test_a_new_version_keeps_category_links_and_unknown_keys_that_it_does_not_give():
