@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forged.postgres.roles import Member, RowOwner, grant, members, owner, revoke
     from forged.postgres.shared import Shared
     from forged.postgres.stock import ServerDocument, ServerDocuments
-    from forged.postgres.store import SharedStore
+    from forged.postgres.store import stores_of
     from forged.postgres.values import Settings, Stored, settings_of
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "ServerInfo",
     "Settings",
     "Shared",
-    "SharedStore",
     "Stored",
     "check",
     "connect",
@@ -48,6 +47,7 @@ __all__ = [
     "revoke",
     "server",
     "settings_of",
+    "stores_of",
 ]
 
 __getattr__ = door(
@@ -60,6 +60,6 @@ __getattr__ = door(
     machines=("Machines", "OwnMarks"),
     shared=("Shared",),
     stock=("ServerDocument", "ServerDocuments"),
-    store=("SharedStore",),
+    store=("stores_of",),
     values=("Settings", "Stored", "settings_of"),
 )

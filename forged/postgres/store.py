@@ -36,17 +36,15 @@ class SharedStore:
         self,
         shared: Shared,
         owners: Mapping[Scope, str],
+        wanted: tuple[Mapping[str, Any], float],
         *,
-        filters: Mapping[str, Any],
-        least: float,
         deadline: float,
         tops: tuple[str, ...],
-        key: str | None,
     ) -> None:
-        """`least` is the importance that a memory needs, `key` the model of the vectors that are asked."""
+        """`wanted` are filters and the importance that a memory needs, `tops` the roots of whoever asks."""
         self._shared, self._owners = shared, dict(owners)
-        self._filters, self._least = filters, least
-        self._deadline, self._tops, self._key = deadline, tops, key
+        self._filters, self._least = wanted
+        self._deadline, self._tops = deadline, tops
         self._rows: dict[tuple[str, str], Stored] = {}
 
     def maps(self) -> tuple[VectorMap, ...]:
@@ -64,7 +62,7 @@ class SharedStore:
         found = await self._shared.recall(
             self._owners, question.vectors[0], self._filters, limits, self._deadline, least=self._least
         )
-        return [Rows(tuple(map(self._ranked, rows))) for rows in found.values()]
+        return [Rows(tuple(self._ranked(row, question.key) for row in rows)) for rows in found.values()]
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """The rows that a query leads to over what they speak of. Raises SharedError, ProviderError.
@@ -76,7 +74,7 @@ class SharedStore:
         )
         asked = [each for each in found if is_asked_for(each.row.facts, self._filters, self._least)]
         near = {each.row.id for each in [each for each in asked if not each.hops][:_MOST_NEAR]}
-        return [self._led_to(each) for each in asked if each.hops or each.row.id in near]
+        return [self._led_to(each, question) for each in asked if each.hops or each.row.id in near]
 
     def attributes(self, found: Ranked) -> Facts | None:
         row = self._row(found)
@@ -88,16 +86,32 @@ class SharedStore:
     def _row(self, found: Ranked) -> Stored | None:
         return self._rows.get(found.same) if found.root == ROOT else None
 
-    def _ranked(self, row: Stored) -> Ranked:
+    def _ranked(self, row: Stored, key: str | None) -> Ranked:
         cosine, memory = None if row.distance is None else 1.0 - row.distance, _memory(row)
-        model = compared_by(self._key, memory.content)
+        model = compared_by(key, memory.content)
         found = Ranked(memory, cosine or 0.0, cosine=cosine, root=ROOT, model=model)
         self._rows[found.same] = row
         return found
 
-    def _led_to(self, reached: ReachedRow) -> Ranked:
-        found, path = self._ranked(reached.row), cleaned(reached.path)
+    def _led_to(self, reached: ReachedRow, question: Question) -> Ranked:
+        found, path = self._ranked(reached.row, question.key), cleaned(reached.path)
         return msgspec.structs.replace(found, score=reached.strength, via="entity", path=path)
+
+
+def stores_of(
+    shared: Shared,
+    scopes: Iterable[Scope],
+    named: Mapping[Scope, str],
+    wanted: tuple[Mapping[str, Any], float],
+    *,
+    deadline: float,
+    tops: tuple[str, ...],
+) -> tuple[SharedStore, ...]:
+    """The server as a store of those who are `named`, by scope; none if it has nothing of them."""
+    known = {**named, Scope.USER: named.get(Scope.USER) or shared.settings.user_id}
+    theirs = [scope for scope in scopes if scope in shared.scopes]
+    owners = {scope: known.get(scope, "") for scope in theirs if scope is Scope.ORG or known.get(scope)}
+    return (SharedStore(shared, owners, wanted, deadline=deadline, tops=tops),) if owners else ()
 
 
 def _memory(row: Stored) -> Memory:

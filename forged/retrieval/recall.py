@@ -47,9 +47,14 @@ class Recaller:
         """
         began = time.monotonic()
         try:
-            vectors, lacks = await self._vectors(query, stores, deadline, tops), ""
+            vectors, key = await self._vectors(query, stores, deadline, tops)
+            lacks = ""
         except (ProviderError, TimeoutError) as error:
-            vectors, lacks = None, f"no vector of the query ({reason_of(error)}); answered by words"
+            vectors, key, lacks = (
+                None,
+                None,
+                f"no vector of the query ({reason_of(error)}); answered by words",
+            )
         embedding_ms = round((time.monotonic() - began) * 1000, 3)
         question = Question(
             texts=(query,),
@@ -59,6 +64,7 @@ class Recaller:
             hop_depth=0,
             deadline=near(deadline),
             admits=admits,
+            key=key,
             limits=limits,
         )
         rows = await self._search.search(stores, question, tops=tops, until=deadline)
@@ -67,16 +73,19 @@ class Recaller:
 
     async def _vectors(
         self, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
-    ) -> Vectors | None:
-        """The query's vector (1, d), if there is anything to compare it with. Raises ProviderError."""
+    ) -> tuple[Vectors | None, str | None]:
+        """The query's vector (1, d) if there is anything to compare it with, and its model's key.
+
+        Raises ProviderError.
+        """
         embedder = self._models.embedder
         if embedder is None:
-            return None
+            return None, None
         moment = min(time.monotonic() + _MOMENT_S, deadline)
         views = await asyncio.gather(*(each.view(0, moment) for each in stores))
         is_wanted = any("dense" in view.legs or view.waiting for view in views)
         if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
-            return None
+            return None, None
         waiting = RetryBudget(deadline)
         self._models.embedding_health.admit(waiting)
         async with asyncio.timeout_at(near(deadline)):
@@ -84,4 +93,4 @@ class Recaller:
         if found.vectors is not None:
             for view in views:
                 view.used(found.vectors.shape[1])
-        return found.vectors
+        return found.vectors, next((view.key for view in views if view.key is not None), None)

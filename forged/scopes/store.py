@@ -306,9 +306,9 @@ class Resolver:
 
         An agent's memories are in the place of a request of that agent alone, a session's in one of it.
         """
-        wanted = self._user.scopes.retrieved
-        if not wanted:
+        if not self._user.scopes.retrieve:
             return place
+        wanted = self._user.scopes.retrieved
         named = agent if AGENT_ID.fullmatch(agent) else ""
         scopes = [scope for scope in (Scope.SESSION, Scope.AGENT, Scope.ORG) if scope in wanted]
         others = await self.stores(place, scopes, agent=named, session_id=session_id)

@@ -127,6 +127,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
     admits: whether a memory, by root and id, may come at all: as many are found of those that may. None: any.
     generation: the number that the maps must have reached, 0 for any.
+    key: the model that made `vectors`, where the asker knows it.
     limits: a recall: so many of each scope, by distance where that can be, and over what memories speak of.
 
     `least_evidence` is what makes a request strong: a source gives what has evidence of its own, the more the
@@ -148,6 +149,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     strong: float | None = None
     admits: Callable[[str, str], bool] | None = None
     generation: int = 0
+    key: str | None = None
     limits: Limits | None = None
 
 

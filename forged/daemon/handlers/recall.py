@@ -134,29 +134,16 @@ def is_this_user(config: Config, user_id: str) -> bool:
 def _server(
     daemon: Daemon, place: Workplace, request: wire.Recall, scopes: tuple[Scope, ...], deadline: float
 ) -> tuple[Store, ...]:
-    """The team's server, if it has anything of whoever is named."""
-    if (shared := daemon.shared) is None:
+    """The team's server, if there is one and it has anything of whoever is named."""
+    if daemon.shared is None:
         return ()
     named = {
         Scope.SESSION: request.session_id,
-        Scope.USER: request.user_id or shared.settings.user_id,
+        Scope.USER: request.user_id,
         Scope.AGENT: request.agent_id,
     }
-    theirs = [scope for scope in scopes if scope in shared.scopes]
-    owners = {scope: named.get(scope, "") for scope in theirs if scope is Scope.ORG or named.get(scope)}
-    if not owners:
-        return ()
-    identity = daemon.indexer.identity
-    store = postgres.SharedStore(
-        shared,
-        owners,
-        filters=request.filters,
-        least=daemon.config.scopes.min_importance,
-        deadline=deadline,
-        tops=place.tops,
-        key=identity.key if identity is not None else None,
-    )
-    return (store,)
+    wanted = request.filters, daemon.config.scopes.min_importance
+    return postgres.stores_of(daemon.shared, scopes, named, wanted, deadline=deadline, tops=place.tops)
 
 
 def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
