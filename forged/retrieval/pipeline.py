@@ -1,4 +1,4 @@
-"""One retrieval from its queries to its answer: hypotheses, vectors, search, and what does without them.
+"""One retrieval from its queries to its answer: hypotheses, vectors, search and fallbacks; and one recall.
 
 In goes an `Ask` and the sources that may be searched, out comes an `Answer`; nothing is raised for a model or
 an endpoint that fails. This is the one place that degrades: explicit `hyde` answers with nothing, `auto`
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -21,11 +21,31 @@ from forged import conversation
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import threshold
-from forged.models import Embedder, Kind, Purpose, Vectors, first_layers, gives_layers, query_vectors
+from forged.models import (
+    Embedder,
+    Kind,
+    Purpose,
+    RetryBudget,
+    Vectors,
+    first_layers,
+    gives_layers,
+    query_vectors,
+)
 from forged.retrieval import hyde
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, near
-from forged.scopes import FIRST_BUILD, GIVEN, CjkSource, Question, Rows, StoreSearch, View
+from forged.scopes import (
+    FIRST_BUILD,
+    GIVEN,
+    CjkSource,
+    Limits,
+    Question,
+    Rows,
+    SearchedStore,
+    Store,
+    StoreSearch,
+    View,
+)
 from forged.text.chat import is_chat
 
 logger = logging.getLogger(__name__)
@@ -61,7 +81,7 @@ class Pipeline:
         self._metrics = metrics
         self.falls_back = tuning.strategy == "auto"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="search")
-        self.stores = StoreSearch(
+        self._stores = StoreSearch(
             lexical_weight=tuning.lexical_weight,
             thread=self._thread,
             second=self._second if models.cjk is not None else None,
@@ -214,7 +234,7 @@ class Pipeline:
             strong=threshold(self._tuning.min_score if gates else _USUAL_SHARE) if ask.rated else None,
             generation=ask.min_generation,
         )
-        rows = await self.stores.search(sources.others, question, own=view, tops=sources.tops)
+        rows = await self._stores.search(sources.others, question, own=view, tops=sources.tops)
         missing = FIRST_BUILD if view.waiting else view.problem
         lacking = missing or self._dense_problem(view, vectors) or (UNCALIBRATED if learning else "")
         held_back = self._held_back(rows, question)
@@ -234,6 +254,72 @@ class Pipeline:
             generation=view.generation,
             degraded=bool(because or lacking or rows.missing),
         )
+
+    async def recall(
+        self,
+        query: str,
+        stores: Sequence[Store],
+        limits: Limits,
+        *,
+        admits: Callable[[str, str], bool],
+        deadline: float,
+        tops: tuple[str, ...],
+    ) -> tuple[Rows, float]:
+        """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
+
+        A store that could not take part as it should is named: that delays no other, and is no error. One is
+        asked by distance alone where all that it holds has a vector of the model that answers; where vectors
+        are missing, or the query has none in time, words decide in it. `tops` are the roots of whoever asks,
+        and `admits` says by root and id what may be found.
+        """
+        began = time.monotonic()
+        try:
+            vectors, key = await self._vector_of(query, stores, deadline, tops)
+            lacks = ""
+        except (ProviderError, TimeoutError) as error:
+            vectors, key, lacks = (
+                None,
+                None,
+                f"no vector of the query ({reason_of(error)}); answered by words",
+            )
+        embedding_ms = round((time.monotonic() - began) * 1000, 3)
+        question = Question(
+            texts=(query,),
+            message=query,
+            vectors=vectors,
+            top_k=0,
+            hop_depth=0,
+            deadline=near(deadline),
+            admits=admits,
+            key=key,
+            limits=limits,
+        )
+        rows = await self._stores.search(stores, question, tops=tops, until=deadline)
+        missing = tuple(filter(None, (lacks, *rows.missing)))
+        return msgspec.structs.replace(rows, missing=missing), embedding_ms
+
+    async def _vector_of(
+        self, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
+    ) -> tuple[Vectors | None, str | None]:
+        """The query's vector (1, d) if there is anything to compare it with, and its model's key.
+
+        Raises ProviderError.
+        """
+        if self._embedder is None:
+            return None, None
+        moment = min(time.monotonic() + _MOMENT_S, deadline)
+        views = await asyncio.gather(*(each.view(0, moment) for each in stores))
+        is_wanted = any("dense" in view.legs or view.waiting for view in views)
+        if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
+            return None, None
+        waiting = RetryBudget(deadline)
+        self._models.embedding_health.admit(waiting)
+        async with asyncio.timeout_at(near(deadline)):
+            found = await queried(self._embedder, (query,), Purpose("query", tops, waiting), near(deadline))
+        if found.vectors is not None:
+            for view in views:
+                view.used(found.vectors.shape[1])
+        return found.vectors, next((view.key for view in views if view.key is not None), None)
 
     def _is_idle(self, ask: Ask) -> bool:
         """Whether a message says nothing that a memory could be about, where a gate is wanted."""

@@ -19,7 +19,6 @@ from forged.errors import ProviderError
 from forged.fair_queue import retrieved
 from forged.models import RetryBudget
 from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
-from forged.retrieval.recall import Recaller
 from forged.retrieval.turns import Course, Flight, TurnKey, Turns
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, left, near, reserve
 from forged.scopes import FIRST_BUILD
@@ -36,7 +35,7 @@ class Retriever:
         self._pipeline = Pipeline(models=models, tuning=tuning, metrics=metrics)
         self._falls_back = self._pipeline.falls_back
         self._looking: asyncio.Task[Answer] | None = None
-        self.recall = Recaller(models, self._pipeline.stores).recall
+        self.recall = self._pipeline.recall
 
     async def retrieve(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> tuple[Answer, bool]:
         """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before.
