@@ -19,19 +19,22 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
 
+from forged import fair_queue
+from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.errors import ForgedError
 from forged.fair_queue import retrieved
-from forged.map import Part, room
+from forged.map import Part, VectorMap, room
 from forged.memory import Scope
 from forged.models import Vectors
 from forged.scopes.file_search import FileSource, Waiting
-from forged.scopes.over_entities import OverEntities
 from forged.scopes.store import SearchedStore, Store
 from forged.scopes.values import Limits, Question, Ranked, Rows, View, compared_by
 from forged.text.cjk import is_cjk
@@ -45,7 +48,8 @@ _UNREAD = f"is not read yet: {FIRST_BUILD}"
 _SAME, _KEY = attrgetter("same"), attrgetter("key")
 _NO_LEGS = frozenset[str]()
 _ENTITIES = "over entities"
-_MOST_REACHED = 10
+# So many are looked at in a graph, and so many of them come.
+_MOST_LED, _MOST_REACHED = 64, 10
 # The usual constant: how little the first place is worth more than the tenth.
 _K = 60
 _Key = TypeVar("_Key", bound=Hashable)
@@ -320,6 +324,36 @@ def _brought(name: str, task: asyncio.Future[_Brought], *, says_why: bool) -> _B
         return task.result()
     logger.warning("store left out store=%s reason=%s", name, type(error).__name__)
     return _Brought(missing=f"failed ({error})" if says_why and isinstance(error, ForgedError) else "failed")
+
+
+class OverEntities:
+    """What queries lead to over what memories speak of; one for the daemon.
+
+    The graph of a map is made when a query first needs it, beside the loop, and lives as long as its map.
+    Only memories that nothing has replaced are in it. A query that names nothing leads nowhere.
+    """
+
+    def __init__(self, thread: Executor) -> None:
+        self._thread = thread
+        self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
+
+    async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
+        """The best first; `place` of each is the map's among `maps`, and the memory's id."""
+        if not any(map(len, maps)):
+            return ()
+        return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
+
+    def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
+        graphs = [self._graph(home) for home in maps]
+        named = named_in(graphs, query)
+        return two_hops(graphs, named, _MOST_LED) if named else ()
+
+    def _graph(self, home: VectorMap) -> EntityGraph:
+        graph = self._graphs.get(home)
+        if graph is None:
+            graph = graph_of(each for each in home.memories if home.chains.is_head(each.id))
+            self._graphs[home] = graph
+        return graph
 
 
 # --- one list of many ------------------------------------------------------------------------------------

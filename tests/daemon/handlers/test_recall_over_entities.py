@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from forged.entities import graph_of
 from forged.files import Root, agent_root, org_root
 from forged.memory import Entity, Memory, Relation
-from forged.scopes import over_entities
+from forged.scopes import search
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
@@ -79,7 +79,7 @@ async def test_the_graph_of_a_map_is_made_once_and_anew_after_an_edit(home, monk
         made.append(found := graph_of(memories))
         return found
 
-    monkeypatch.setattr(over_entities, "graph_of", counted)
+    monkeypatch.setattr(search, "graph_of", counted)
     put(home, STORES)
     async with assembled(home) as parts:
         for _ in range(3):
