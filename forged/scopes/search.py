@@ -104,10 +104,9 @@ class StoreSearch:
         That is waited for without a limit, and what its search raises is raised; the rest has until the
         question's deadline, or `until`. `tops` are the roots of whoever asks.
         """
-        searches = self._searches(stores, question, tops)
         second = self._second(own, tops) if self._second is not None and own is not None else None
-        if second is not None:
-            searches["cjk"] = _of_second(second, question)
+        searches: _Searches = {} if second is None else {"cjk": _of_second(second, question)}
+        searches |= self._searches(stores, question, tops)
         whole = None if own is None else self._files(own, self._lexical_weight).search(question)
         first, found = await _until(
             question.deadline if until is None else until,
@@ -115,8 +114,8 @@ class StoreSearch:
             whole,
             says_why=question.limits is not None,
         )
-        missing = [(name, why) for name, each in found.items() if (why := self._missing(name, each))]
-        told = tuple(f"{name} {why}" for name, why in missing)
+        lacking = {name: each for name, each in found.items() if each.missing and not _is_led(name)}
+        told = tuple(f"{name} {each.missing}" for name, each in lacking.items())
         if question.limits is not None:
             return self._recalled(found, question, question.limits, told)
         by_store = [] if first is None else [both_models(first, _only(found.get("cjk")), question)]
@@ -207,9 +206,6 @@ class StoreSearch:
             held=sum(each.held for each in places),
             unread=any(each.unread for each in places),
         )
-
-    def _missing(self, name: str, brought: _Brought) -> str:
-        return "" if _is_led(name) else brought.missing
 
     def _files(self, view: View, lexical_weight: float) -> FileSource:
         return FileSource(view, lexical_weight=lexical_weight, thread=self._thread, among=self._among)
