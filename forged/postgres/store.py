@@ -1,4 +1,4 @@
-"""A team's rows as a store of a recall: what is nearest to a query, and what it leads to.
+"""A team's rows as a store of a recall: the nearest to a query, and those that it leads to.
 
 A row was written by somebody else's daemon, so its text is shown without secrets, whatever that one did.
 """
@@ -23,7 +23,7 @@ from forged.scopes import Question, Ranked, Rows, View, compared_by, is_asked_fo
 _MOST_NEAR = 5
 
 ROOT = "shared"
-"""What stands for the root of a row: no path, so that no file root is called like it."""
+"""The root of every row: no path, so that no file root is called like it."""
 
 
 class SharedStore:

@@ -91,7 +91,7 @@ class Pipeline:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
-        """What the model for Chinese, Japanese and Korean knows of a view, if it knows anything."""
+        """Return the second model's search of a view and its key, if it knows anything of it."""
         cjk = self._models.cjk
         if cjk is None or cjk.beside(view) is None:
             return None

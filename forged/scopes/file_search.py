@@ -107,7 +107,7 @@ class FileSource:
     def _judged(
         self, reading: Reading, candidates: Mapping[Id, Candidate], question: Question
     ) -> dict[Id, Verdict]:
-        """What becomes of each. What comes anyhow takes no place of others, and is found if enough speaks."""
+        """Judge each; one that comes anyhow takes no place of others, and is found if enough speaks for it."""
         anyhow = [key for key in candidates if key in question.beside]
         others = [key for key in candidates if key not in anyhow]
         judged = dict[Id, Verdict]()
@@ -138,7 +138,7 @@ class FileSource:
         return found, weigh(found, self._view.baseline)
 
     def _kept(self, reading: Reading, judged: Mapping[Id, Verdict], question: Question) -> tuple[Ranked, ...]:
-        """What may be injected, with why, and what its links lead to for a reason of its own."""
+        """Return the memories that may be injected, with why, and those that links lead to for a reason."""
         let_in = {each.candidate: each.came for each in judged.values() if not each.stayed}
         reading.evidences(self._led_to(let_in))  # at once: one by one that takes as long as a search
         may_lead = partial(leads, reading, least=question.least_evidence)
@@ -154,7 +154,7 @@ class FileSource:
     def _stayed(
         self, judged: Mapping[Id, Verdict], kept: Sequence[Ranked], question: Question
     ) -> tuple[Stayed, ...]:
-        """What was near the top and stayed out, with why; a link may have led to it all the same."""
+        """Return those near the top that stayed out, with why, but for those that a link led to."""
         came, out = {each.key for each in kept}, list[Stayed]()
         for (root, memory_id), each in judged.items():
             memory = self._view.maps[each.candidate.map_index].find(memory_id)
@@ -227,7 +227,7 @@ class FileSource:
 
 
 def _unheard(ranked: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
-    """What a link led to may have been heard, or not be wanted."""
+    """Leave out memories that a link led to and that are in context already, or not wanted."""
     admits = question.admits
     return tuple(
         each for each in ranked if each.key not in question.heard and (admits is None or admits(*each.key))

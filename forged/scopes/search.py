@@ -1,4 +1,4 @@
-"""The one search over stores: by one deadline, as one list, with a few words for each store that is missing.
+"""One search over stores: one deadline, one list of memories, and a few words for each missing store.
 
 `StoreSearch.search` takes stores and a `Question`; out come `Rows`. Stores that can be compared are one view
 (the roots of a workspace) and are searched by `FileSource` as if they were one: words and vectors are weighed
@@ -56,7 +56,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Source(Protocol):
-    """What a view is searched by."""
+    """A search of one view."""
 
     async def search(self, question: Question) -> Rows:
         """The best rows for a question. May raise anything and may be cancelled at the deadline."""
@@ -68,7 +68,7 @@ Second = Callable[[View, tuple[str, ...]], tuple[Source, str] | None]
 
 
 class _Brought(msgspec.Struct, frozen=True):
-    """What one store brought; `missing` is why that is not all."""
+    """The result of one store; `missing` is why that is not all of it."""
 
     lists: tuple[Rows, ...] = ()
     missing: str = ""
@@ -99,7 +99,7 @@ class StoreSearch:
         tops: tuple[str, ...] = (),
         until: float | None = None,
     ) -> Rows:
-        """What is found in stores, and in `own`, the view that a request is about.
+        """Search stores, and `own`, the view that a request is about.
 
         That is waited for without a limit, and what its search raises is raised; the rest has until the
         question's deadline, or `until`. `tops` are the roots of whoever asks.
@@ -169,7 +169,7 @@ class StoreSearch:
         return _Brought(tuple(found), view.problem, frozenset(legs), len(view))
 
     async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> _Brought:
-        """What a second model finds of a store."""
+        """Search a store by the second model."""
         recalls = question.limits
         view = await store.view(question.generation, question.deadline if recalls else _soon(question))
         second = self._second(view, tops) if self._second is not None else None
@@ -180,7 +180,7 @@ class StoreSearch:
         return await _of_second(second, question)
 
     async def _over_entities(self, stores: Sequence[Store], question: Question) -> _Brought:
-        """What the query leads to over what the memories of all stores speak of."""
+        """Follow the query over what the memories of all stores speak of."""
         views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
         homes = [home for view in views for home in view.maps]
         rows, admits = list[Ranked](), question.admits
@@ -211,7 +211,7 @@ class StoreSearch:
         return FileSource(view, lexical_weight=lexical_weight, thread=self._thread, among=self._among)
 
     def _has_all_vectors(self, view: View, vectors: Vectors) -> bool:
-        """Whether every memory can be compared with the query, by this model or by the second one."""
+        """Tell whether every memory can be compared with the query, by this model or by the second one."""
         parts = (part for home in view.maps for part in home.parts)
         routes, dimension = self._second is not None, vectors.shape[1]
         return all(_is_whole(part, view.key, dimension, routes=routes) for part in parts)
@@ -270,7 +270,7 @@ def _scripts(view: View) -> tuple[str, ...]:
 def _of_script(
     view: View, script: str, admits: Callable[[str, str], bool] | None
 ) -> Callable[[str, str], bool]:
-    """Whether a memory may be found, and is of this script."""
+    """Return a filter for memories of one script that `admits` lets come."""
     homes = {home.root: home for home in view.maps}
 
     def may_come(root: str, memory_id: str) -> bool:
@@ -282,7 +282,7 @@ def _of_script(
 
 
 def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
-    """Whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
+    """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
     lacks = np.ones(len(part), np.bool_)
     leg = part.dense
     if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
@@ -297,7 +297,7 @@ def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> b
 async def _until(
     deadline: float, searches: _Searches, whole: Coroutine[Any, Any, Rows] | None, *, says_why: bool
 ) -> tuple[Rows | None, dict[str, _Brought]]:
-    """What `whole` finds, and what each search brought by then, or that it was late or failed."""
+    """Wait for `whole`, and until a deadline for each search: its result, or that it was late or failed."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
         task.add_done_callback(retrieved)
@@ -323,7 +323,7 @@ def _brought(name: str, task: asyncio.Future[_Brought], *, says_why: bool) -> _B
 
 
 class OverEntities:
-    """What queries lead to over what memories speak of; one for the daemon.
+    """Searches over what memories speak of; one for the daemon.
 
     The graph of a map is made when a query first needs it, beside the loop, and lives as long as its map.
     Only memories that nothing has replaced are in it. A query that names nothing leads nowhere.
@@ -356,7 +356,7 @@ class OverEntities:
 
 
 def searched(rows: Rows) -> list[Ranked]:
-    """Those that a search found, without hops."""
+    """Leave out what links led to."""
     return [each for each in rows.ranked if each.via == "search"]
 
 
@@ -387,7 +387,7 @@ def _has_vector(row: Ranked) -> bool:
 
 
 def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
-    """What two models found, each in its own languages; of equal places that of the query's language."""
+    """Merge the results of two models, each in its own languages; of equals the query's language comes first."""
     if second is None:
         return own
     found = searched(own)
@@ -398,7 +398,7 @@ def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
 
 
 def all_stores(found: Sequence[Rows], question: Question) -> Rows:
-    """What all stores found; where a gate holds, no more than one store alone might give."""
+    """Merge the results of all stores; where a gate holds, no more than one store alone might give."""
     most = question.top_k
     if question.least_evidence != float("-inf"):
         most = room(turn=question.turn, most=most, by_vectors=question.vectors is not None)
@@ -446,7 +446,7 @@ def _scored(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
 
 
 def best_led(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
-    """What was reached here and on a server, each once, as one list."""
+    """Merge the memories that were reached here and on a server, each once."""
     best = dict[tuple[str, str], Ranked]()
     for each in (each for rows in lists for each in rows):
         if each.same not in best or each.score > best[each.same].score:

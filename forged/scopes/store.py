@@ -74,11 +74,11 @@ class Store(Protocol):
         ...
 
     async def view(self, generation: int, deadline: float) -> View:
-        """What is visible of a generation, after waiting for that until `deadline`."""
+        """Return the view of a generation, after waiting for that until `deadline`."""
         ...
 
     def attributes(self, found: Ranked) -> Facts | None:
-        """What is known of a memory beside its text; None for one of another store."""
+        """Return the attributes of a memory; None for one of another store."""
         ...
 
     def use(self, found: Iterable[Ranked]) -> None:
@@ -95,7 +95,7 @@ class SearchedStore(Store, Protocol):
         ...
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
-        """What a question leads to over what memories speak of, the best first. May raise anything."""
+        """Follow a question over what memories speak of, the best first. May raise anything."""
         ...
 
 
@@ -145,7 +145,7 @@ class FileStore:
         return self._indexes
 
     async def view(self, generation: int, deadline: float) -> View:
-        """What is visible, after waiting until `deadline` for a build that tried to show `generation`.
+        """Return the view after waiting until `deadline` for a build that tried to show `generation`.
 
         0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
         what is on disk: the view says what is missing.
@@ -172,7 +172,7 @@ class FileStore:
 
 
 class SessionStore:
-    """What one session remembers; nobody has to wait for it."""
+    """Memories of one session; no view of it has to be waited for."""
 
     scope: str = Scope.SESSION
     name: str = Scope.SESSION
@@ -200,7 +200,7 @@ class SessionStore:
 
 
 def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
-    """What is known of a session's memory beside its text."""
+    """Return the attributes of a session's memory."""
     row = memories.find(memory_id)
     return Facts(importance=0.0) if row is None else row.facts  # it expired while it was looked for
 
@@ -230,11 +230,11 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
         return (*own, *(home for each in self.others for home in each.maps())) if self.others else own
 
     def shown(self) -> tuple[tuple[str, int], ...]:
-        """What stands for the maps that are there now: another value as soon as one of them is another."""
+        """Return a value for the maps that are there now: another one as soon as one of them is another."""
         return tuple((home.root, home.generation) for home in self.maps())
 
     def is_whole(self, found: Iterable[Ranked]) -> bool:
-        """Whether all that was found beside the workspace's roots is still there: a session's expires."""
+        """Tell whether all that was found in other stores is still there: a session's memories expire."""
         homes, own = {home.root: home for home in self.maps()}, {root.top for root in self.roots}
         return all(
             (home := homes.get(each.root)) is not None and home.find(each.memory.id) is not None

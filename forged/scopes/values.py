@@ -1,4 +1,4 @@
-"""What a search is asked, what it may see and what it finds: the values that go in and out of stores.
+"""Values of a search: the question, the view that it sees, and the memories that it finds.
 
 A memory is told from the others by its map and its id: links lead to memories of the same map only, so
 nothing in a repository replaces, hides or relates what is the user's. Nothing here reads a file.
@@ -93,7 +93,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many memories of each scope a recall may hold, and of the user's and the agent's together."""
+    """Most memories that a recall may hold, of each scope, and of the user's and the agent's together."""
 
     of: Mapping[Scope, int]
     long_term: int = 10
@@ -111,7 +111,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is looked for.
+    """One search's queries, filters and limits.
 
     texts: the queries in words; `message` is the user's own, be it among them or not.
     vectors: the same queries as unit float32 rows (queries, dimension), or None: then words decide alone.
@@ -207,7 +207,7 @@ class Stayed(msgspec.Struct, frozen=True):
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
-    """What was found, best first, hops last.
+    """Memories that were found, best first, hops last.
 
     `evidence` is how far the best stands above what everyday messages reach, in standard deviations, and
     infinite where there is no yardstick. `stayed` was near the top and is held back. `missing` says in a few
@@ -225,7 +225,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
 
 def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
-    """Whether a memory has every one of these values in its metadata, and is important enough."""
+    """Tell whether a memory has all of these values in its metadata, and is important enough."""
     if facts.importance < least_importance:
         return False
     known = facts.metadata

@@ -97,7 +97,7 @@ def _nothing(request: wire.Recall, found: Rows, here: tuple[Store, ...], there: 
 
 
 def _recalled(each: Ranked, stores: tuple[Store, ...]) -> wire.MemoryRecord:
-    """A record with attributes; which part of a document it is, the memory itself says."""
+    """Return a record with attributes; of which part of a document it is, the memory itself says."""
     facts = next(filter(None, (store.attributes(each) for store in stores)))
     fields: dict[str, Any] = {"session_id": each.memory.session_id}
     if (piece := each.memory.piece) is not None:
@@ -117,7 +117,7 @@ def _scopes(request: wire.Recall, place: Workplace) -> tuple[Scope, ...]:
 
 
 async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> bool:
-    """Whether a scope's files are of whom the request names, and there: no mere name is watched."""
+    """Tell whether a scope's files are of whom the request names, and there: no mere name is watched."""
     if scope is Scope.USER:
         return is_this_user(daemon.config, request.user_id)
     root = org_root(daemon.resolver.home)
@@ -127,7 +127,7 @@ async def _may_answer(daemon: Daemon, request: wire.Recall, scope: Scope) -> boo
 
 
 def is_this_user(config: Config, user_id: str) -> bool:
-    """Whether an id names the user of this daemon, whose memories the files are."""
+    """Tell whether an id names the user of this daemon, whose memories the files are."""
     return user_id in {"", config.shared.user_id or pwd.getpwuid(os.geteuid()).pw_name}
 
 
@@ -147,7 +147,7 @@ def _server(
 
 
 def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
-    """Whether a memory may be found; many are asked for, so no more is looked at than filters need."""
+    """Return the filter of memories; it runs for many, so it looks at no more than filters need."""
     least, filters = daemon.config.scopes.min_importance, request.filters
     attributes, memories = daemon.state.attributes, daemon.session_memories
     session = root_of_session(request.session_id)
