@@ -387,7 +387,7 @@ def _has_vector(row: Ranked) -> bool:
 
 
 def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
-    """Merge the results of two models, each in its own languages; of equals the query's language comes first."""
+    """Merge the results of two models, each in its own languages; of equals the query's language leads."""
     if second is None:
         return own
     found = searched(own)
