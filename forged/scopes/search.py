@@ -32,7 +32,6 @@ from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_
 from forged.errors import ForgedError
 from forged.fair_queue import retrieved
 from forged.map import Part, VectorMap, room
-from forged.memory import Scope
 from forged.models import Vectors
 from forged.scopes.file_search import FileSource, Waiting
 from forged.scopes.store import SearchedStore, Store
@@ -157,7 +156,7 @@ class StoreSearch:
         vectors = question.vectors
         is_near = vectors is not None and self._has_all_vectors(view, vectors)
         source = self._files(view, 0.0 if is_near else self._lexical_weight)
-        question = msgspec.structs.replace(question, top_k=limits.of[Scope(store.scope)])
+        question = msgspec.structs.replace(question, top_k=limits.of.get(store.scope, 0))
         scripts = _scripts(view) if is_near else ()
         questions = [question]
         if len(scripts) > 1:
@@ -176,7 +175,7 @@ class StoreSearch:
         if second is None:
             return _Brought()
         if recalls is not None:
-            question = msgspec.structs.replace(question, top_k=recalls.of[Scope(store.scope)])
+            question = msgspec.structs.replace(question, top_k=recalls.of.get(store.scope, 0))
         return await _of_second(second, question)
 
     async def _over_entities(self, stores: Sequence[Store], question: Question) -> _Brought:

@@ -95,14 +95,14 @@ class View(msgspec.Struct, frozen=True, eq=False):
 class Limits(msgspec.Struct, frozen=True):
     """Most memories that a recall may hold, of each scope, and of the user's and the agent's together."""
 
-    of: Mapping[Scope, int]
+    of: Mapping[str, int]
     long_term: int = 10
 
     def within(self, ordered: Iterable[Ranked]) -> Iterator[Ranked]:
         """The first of each scope, as many as may come."""
         left, long_term = dict(self.of), self.long_term
         for each in ordered:
-            scope = Scope(each.memory.scope)
+            scope = each.memory.scope
             is_long_term = scope in LONG_TERM
             if left.get(scope, 0) > 0 and (long_term > 0 or not is_long_term):
                 left[scope] -= 1

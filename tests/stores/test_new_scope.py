@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from forged.attributes import Facts
-from forged.scopes import Question, StoreSearch, View
+from forged.scopes import Limits, Question, StoreSearch, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -28,10 +28,12 @@ class Team:
     def use(self, found): ...
 
 
-@pytest.mark.parametrize(("newer", "ids", "missing"), [(0, ["mem_t"], ()), (1, [], ("team was late",))])
-async def test_a_new_scope_is_searched_and_missed_like_any_other(newer, ids, missing):
-    until, fields = time.monotonic() + (0.1 if newer else 60), {"vectors": None, "top_k": 3, "hop_depth": 0}
-    question = Question(texts=("deploy",), message="deploy", deadline=until, generation=newer, **fields)
+@pytest.mark.parametrize("limits", [None, Limits({"team": 2})], ids=["retrieve", "recall"])
+@pytest.mark.parametrize(("newer", "expected"), [(0, (["mem_t"], ())), (1, ([], ("team was late",)))])
+async def test_a_new_scope_is_searched_and_missed_like_any_other(newer, expected, limits):
+    until = time.monotonic() + (0.1 if newer else 60)
+    fields = {"vectors": None, "top_k": 3, "hop_depth": 0, "generation": newer, "limits": limits}
+    question = Question(texts=("deploy",), message="deploy", deadline=until, **fields)
     with ThreadPoolExecutor(1) as thread:
         found = await StoreSearch(lexical_weight=0.3, thread=thread).search((Team(),), question)
-    assert ([each.memory.id for each in found.ranked], found.missing) == (ids, missing)
+    assert ([each.memory.id for each in found.ranked], found.missing) == expected

@@ -40,8 +40,8 @@ from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
 # How many memories each scope gives at most, in the order in which equals come.
-_MOST = {Scope.SESSION: 10, Scope.USER: 5, Scope.AGENT: 3, Scope.ORG: 5}
-_FOUR = tuple(_MOST)
+_FOUR = Scope.SESSION, Scope.USER, Scope.AGENT, Scope.ORG
+_MOST = dict[str, int](zip(_FOUR, (10, 5, 3, 5), strict=True))
 
 
 async def recall(context: Context, place: Workplace, request: wire.Recall) -> wire.Recalled:
