@@ -16,6 +16,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
 from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
@@ -146,22 +148,10 @@ def _is_there(each: Judgement) -> bool:
 
 
 def _judged(each: Judgement, is_there: bool) -> wire.Judged:
-    return wire.Judged(
-        at=utc(each.at),
-        text=each.text,
-        memory_id=each.memory_id,
-        reason=each.reason,
-        session_id=each.session_id,
-        agent=each.agent,
-        kind=each.kind,
-        why=each.why,
-        classifier=each.classifier,
-        scope=each.scope,
-        category=each.category,
-        root=each.top,
-        supersedes=each.supersedes,
-        is_there=is_there,
-    )
+    fields = msgspec.structs.asdict(each)
+    del fields["untold"]
+    own = {"at": utc(fields.pop("at")), "root": fields.pop("top"), "is_there": is_there}
+    return wire.Judged(**fields, **own)
 
 
 def _injected(each: InjectedTurn, told: Told) -> wire.InjectedTurn:
