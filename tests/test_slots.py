@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,14 @@ import pytest
 from forged.errors import ProviderError
 from forged.fair_queue import Slots, logged, retrieved
 from forged.files.watcher import Watcher
+from forged.maps import EmbeddingQueue
+from forged.models import RetryBudget
 from forged.models.in_process import Lane
 from forged.scopes import search, store
-from forged.scopes.cjk_views import CjkViews
+from forged.scopes.second_model import SecondModel
 from forged.writing.together import Together
-from tests.support.clock import turns
+from tests.support.clock import PATIENCE_S, turns
+from tests.support.provider import FakeEmbedder
 
 REPO = Path(__file__).parents[1]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -156,14 +158,9 @@ class _Failing:
         await watcher.run()
 
     async def query(self):
-        views = CjkViews.__new__(CjkViews)
-        views._asked, views._health, views._query = OrderedDict(), _Willing(), self.fail
-        await views.vector("text", (), None)
-
-
-class _Willing:
-    def admit(self, _waiting):
-        pass
+        model = SecondModel(EmbeddingQueue(FakeEmbedder()))
+        model._query = self.fail
+        await model.vector("text", (), RetryBudget(time.monotonic() + PATIENCE_S))
 
 
 @pytest.mark.parametrize("cancelled_after", range(6))

@@ -74,6 +74,7 @@ _OWN_SOCKET_S = 30.0
 _MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
 _DAY_S = 24 * 3600.0
 _TEMPS_S = 3600.0
+_SWEEP_S = 60.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
@@ -285,11 +286,11 @@ class DaemonRun:
         if not daemon.disabled:
             self._begin(daemon.watcher.run())
             self._begin(daemon.indexer.run())
-            self._begin(daemon.session_views.run())
-            if daemon.cjk is not None:
-                self._begin(daemon.cjk.run())
+            for queue in daemon.indexer.queues:
+                self._begin(queue.run())
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
+            self._begin(self._sweep_sessions())
             self._begin(follow_absent(daemon))
             self._begin(resume(daemon))
             self._begin(daemon.trust.catch_up())
@@ -370,8 +371,6 @@ class DaemonRun:
         else:
             await self._fd_store.keep(daemon.indexer, self._remembered)
         await daemon.indexer.close()
-        if daemon.cjk is not None:
-            await daemon.cjk.close()
         for model in (self._models.embedder, self._models.chat, self._models.cjk):
             if model is not None:
                 await model.aclose()
@@ -403,6 +402,12 @@ class DaemonRun:
             except OSError as error:  # untidy, and no reason to end the daemon
                 logger.warning("state directory not tidied error=%s", error)
             await asyncio.sleep(_DAY_S)
+
+    async def _sweep_sessions(self) -> None:
+        """Let go, minute by minute, of memories of sessions that have expired."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self._daemon.session_views.sweep()
 
     async def _notify(self) -> None:
         """Tell the service manager that the socket answers, and then that the loop still turns."""

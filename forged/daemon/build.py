@@ -36,8 +36,7 @@ from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.files import Root, Watcher
 from forged.log import LogSettings
-from forged.map import VectorMap
-from forged.maps import Indexer, Remembered, RootIndex
+from forged.maps import EmbeddingQueue, Indexer, Remembered, RootIndex
 from forged.memory import Scope
 from forged.models import (
     GOVERNED,
@@ -57,9 +56,8 @@ from forged.models import (
     make_healths,
 )
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews
+from forged.scopes import Resolver, SecondModel, SessionMemories, SessionViews
 from forged.state import State
-from forged.text.cjk import is_cjk
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import address
@@ -111,7 +109,13 @@ _EXTRA = "the shared server needs packages that are not installed"
 
 
 def make_shared(
-    config: Config, env: Mapping[str, str], *, state: State, door: Door, embedder: Embedder | None, epoch: str
+    config: Config,
+    env: Mapping[str, str],
+    *,
+    state: State,
+    door: Door,
+    queue: EmbeddingQueue | None,
+    epoch: str,
 ) -> tuple[Shared | None, str]:
     """What `[shared]` names, if it does; or why there is none."""
     if not config.shared.url:
@@ -122,7 +126,7 @@ def make_shared(
         settings = settings_of(config, env)
         assert settings is not None
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
-        return Shared(settings, state=state, door=door, embedder=embedder, daemon=name), ""
+        return Shared(settings, state=state, door=door, queue=queue, daemon=name), ""
     except ImportError:
         return None, f"nothing is shared: {_EXTRA}: {install_command('postgres')}"
     except ConfigError as error:
@@ -287,12 +291,11 @@ def build(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
     session_views = SessionViews(sessions, indexer)
-    cjk = None if off else _cjk(config, models, indexer, session_views, remembered)
-    retriever = _retriever(config, models, metrics, governor, cjk)
+    retriever = _retriever(config, models, metrics, governor, indexer.second)
     trust.join(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
     shared, unshared = make_shared(
-        config, env, state=state, door=models.door, embedder=models.embedder, epoch=epoch
+        config, env, state=state, door=models.door, queue=indexer.queue, epoch=epoch
     )
     trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
@@ -327,7 +330,6 @@ def build(
         refused_writes=RefusedWrites(metrics, state),
         session_memories=sessions,
         session_views=session_views,
-        cjk=cjk,
         capture=Pipeline(
             settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
             state=state,
@@ -434,37 +436,15 @@ def _maps(
         affords=governor.beyond_today,
         refusal=models.door.refusal,
         trust=trust,
-        routed=is_cjk if models.cjk is not None else lambda _: False,
+        second=None if off else models.cjk,
+        second_health=models.healths.cjk,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher
 
 
-def _cjk(
-    config: Config,
-    models: Models,
-    indexer: Indexer,
-    sessions: SessionViews,
-    remembered: Remembered | None,
-) -> CjkViews | None:
-    """What the model for Chinese, Japanese and Korean knows, of files and sessions alike."""
-    if models.cjk is None:
-        return None
-
-    def homes() -> Iterator[tuple[tuple[str, ...], VectorMap]]:
-        for index in indexer.indexes():
-            if index.map is not None:
-                yield (index.root.top,), index.map
-        yield from sessions.homes()
-
-    views = CjkViews(models.cjk, models.healths.cjk, homes, gated=config.min_score > 0, remembered=remembered)
-    indexer.events.listen(views.heard)
-    sessions.listen(views.wake)
-    return views
-
-
 def _retriever(
-    config: Config, models: Models, metrics: Metrics, governor: Governor, cjk: CjkViews | None
+    config: Config, models: Models, metrics: Metrics, governor: Governor, second: EmbeddingQueue | None
 ) -> Retriever:
     settings = config.memory
     chat = models.chat if settings.retrieval_strategy != "direct" else None
@@ -474,7 +454,7 @@ def _retriever(
             chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
             embedding_health=models.healths.embedding or Health(),
             hyde_health=models.healths.hyde or Health(),
-            cjk=cjk,
+            cjk=SecondModel(second) if second is not None else None,
         ),
         tuning=Tuning(
             strategy=settings.retrieval_strategy,

@@ -83,12 +83,9 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         parts = parts_of(maps)
         columns = columns_of(parts)
         usable = [
-            (place, each.dense, own)
+            (place, leg, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
-            if each.dense is not None
-            and len(each)
-            and each.dense.dimension == queries.shape[1]
-            and key in {None, each.dense.key}
+            if (leg := each.leg(key)) is not None and len(each) and leg.dimension == queries.shape[1]
         ]
         if not usable:
             return None

@@ -116,7 +116,7 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
     legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
     or removed since: the legs find nothing of them and count them nowhere. None stands for no such row, as it
-    does for no `cues`.
+    does for no `cues`. `second` are vectors by another model than the map's own.
     """
 
     memories: tuple[Memory, ...]
@@ -125,6 +125,7 @@ class Part(msgspec.Struct, frozen=True, eq=False):
     traits: Traits
     gone: NDArray[np.bool_] | None = None
     cues: Cues | None = None
+    second: DenseLeg | None = None
 
     def __len__(self) -> int:
         """Count the rows, also those that are gone."""
@@ -139,7 +140,13 @@ class Part(msgspec.Struct, frozen=True, eq=False):
             self.traits,
             gone,
             self.cues.without(gone) if self.cues is not None else None,
+            self.second.without(gone) if self.second is not None else None,
         )
+
+    def leg(self, key: str | None) -> DenseLeg | None:
+        """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
+        legs = (self.dense,) if key is None else (self.dense, self.second)
+        return next((each for each in legs if each is not None and key in {None, each.key}), None)
 
     def row_of(self, memory_id: str) -> int | None:
         """The row of an id, if it is here and not gone."""

@@ -52,7 +52,7 @@ class BaselineLearner:
 
     @property
     def is_wanting(self) -> bool:
-        """Whether vectors say nothing yet of what concerns a message, as the yardstick is missing."""
+        """True while the yardstick is missing, so that vectors say nothing of a message."""
         return self._needed and self._identity is not None and not self._is_known
 
     @property

@@ -3,7 +3,8 @@
 Each root has one task here (`keep_current`), so its builds come one after another. What cannot be embedded at
 once is found by its words meanwhile; what changes on disk while texts are on their way is shown without
 waiting for them. Nothing is raised: why a build failed stands in the root's `progress` and in the log, and
-the build is tried again when the back-off ends.
+the build is tried again when the back-off ends. Texts of a second model are tried again likewise, and are no
+failure of the root.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import asyncio
 import ctypes
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ForgedError, ProviderError
 from forged.fair_queue import retrieved
-from forged.maps.baseline_learner import BaselineLearner
-from forged.maps.build_events import BuildEvent, BuildEvents
 from forged.maps.builder import Draft
-from forged.maps.embed_line import EmbedLine, Place
+from forged.maps.embedding import EmbeddingQueue
 from forged.maps.root_index import RootIndex
-from forged.models import LONGEST_ASKED_S, Health
+from forged.models import LONGEST_ASKED_S
 from forged.trust import TrustRegistry
 
 logger = logging.getLogger(__name__)
@@ -38,36 +39,62 @@ _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
 # long embedding much is seen early, and a short one is not slowed down by maps.
 _RICHER_S = 10.0
 
+Errors = dict[EmbeddingQueue, ProviderError]
+"""The reasons for which texts of these models have no vectors."""
 Run = asyncio.Task[ProviderError | None]
-Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
-"""Why texts of these roots may not leave now, or nothing."""
+
+
+class BuildEvent(msgspec.Struct, frozen=True):
+    """Something that a person who waits for a rebuild wants to see.
+
+    `rate` and `left_s` are those of the line in which texts wait to be embedded.
+    """
+
+    kind: str
+    root: str
+    done: int = 0
+    total: int = 0
+    generation: int = 0
+    rate: float = 0.0
+    left_s: float | None = None
+
+
+class BuildEvents:
+    """The listeners to the builds of all roots."""
+
+    def __init__(self) -> None:
+        self._listeners: set[Callable[[BuildEvent], None]] = set()
+
+    def listen(self, listener: Callable[[BuildEvent], None]) -> Callable[[], None]:
+        """Have `listener` called for every event; returns what ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def tell(self, event: BuildEvent) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)
 
 
 class Builds:
-    """What the builds of all roots have in common. `model` names the embedder in the log."""
+    """The builds of all roots."""
 
     def __init__(
         self,
+        queues: Sequence[EmbeddingQueue],
         *,
-        model: str,
         lexical: bool,
         metrics: Metrics,
         events: BuildEvents,
-        learner: BaselineLearner,
-        health: Health,
-        refusal: Refusal | None,
+        main: EmbeddingQueue | None,
         trust: TrustRegistry | None,
     ) -> None:
-        """`lexical`: words find what has no vector yet. `refusal` is that of the door before the embedder."""
-        self._model = model
+        """`lexical`: words find what has no vector yet. `main` is the queue of the maps' own model."""
+        self._queues = queues
+        self._main = main
         self._lexical = lexical
         self._metrics = metrics
         self._events = events
-        self._learner = learner
-        self._health = health
-        self._refusal = refusal
         self._trust = trust
-        self._line = EmbedLine()
 
     async def keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
@@ -88,7 +115,7 @@ class Builds:
         """One build; why it must be tried again, if so. What was served before is served on."""
         started, before = time.monotonic(), _large_rows(index)
         try:
-            await self._build(index, files)
+            waits = await self._build(index, files)
         except (ForgedError, OSError) as error:
             if isinstance(error, ProviderError) and error.reason == "held":
                 self._held(index, error)
@@ -109,7 +136,7 @@ class Builds:
         if progress.build_ms > _LONG_BUILD_MS or _large_rows(index) is not before:
             await asyncio.to_thread(give_back)
         logger.debug("build done root=%s took_ms=%.1f", index.root.top, progress.build_ms)
-        return None
+        return waits
 
     def _failed(self, index: RootIndex, error: BaseException) -> None:
         goal = index.generations.building
@@ -119,7 +146,7 @@ class Builds:
                 "build failed root=%s texts=%d embedder=%s error=%s",
                 index.root.top,
                 index.progress.to_embed,
-                self._model,
+                " ".join(self._main.identity.embedder.key.split()) if self._main is not None else "none",
                 reason,
             )
         index.progress.state, index.progress.error, index.progress.held = "failed", reason, ""
@@ -136,19 +163,24 @@ class Builds:
         reached.tried = reached.ended = reached.building
         index.notify_waiters()
 
-    async def _build(self, index: RootIndex, files: frozenset[str]) -> None:
-        """Scan, draft, embed, swap. Raises ProviderError when vectors are missing at the end."""
+    async def _build(self, index: RootIndex, files: frozenset[str]) -> ProviderError | None:
+        """Scan, draft, embed, swap. Raises ProviderError when vectors are missing at the end.
+
+        Returns why those of a second model are, if that is to be tried again.
+        """
         if not index.progress.error:  # what failed is shown as failed until it has gone well
             index.progress.state = "building" if index.map is not None else "loading"
         self._events.tell(BuildEvent("scanning", index.root.top, generation=index.generations.building))
         draft = await self._draft(index, files)
         if draft is None:
-            return
-        self._learner.recall()
-        if draft.missing:
-            await self._embed_and_swap(index, draft)
-        else:
-            await self._swap(index, draft)
+            return None
+        for queue in self._queues:
+            queue.learner.recall()
+        errors = await self._embed_and_swap(index, draft) if draft.missing else await self._swap(index, draft)
+        if self._main is not None and (error := errors.pop(self._main, None)) is not None:
+            raise error
+        waits = next(iter(errors.values()), None)
+        return None if waits is None or waits.reason == "held" else waits
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
@@ -158,42 +190,52 @@ class Builds:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft
 
-    async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> None:
+    async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> Errors:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
-        if (obstacle := await self._why_not(index)) is not None:
+        obstacles = {each: await each.obstacle((index.root.top,)) for each in draft.lacking}
+        errors = {queue: why for queue, why in obstacles.items() if why is not None}
+        if len(errors) == len(obstacles):
             await self._swap(index, draft)
-            raise obstacle
-        self._learner.learn()
-        place = index.place = self._line.enter(lambda: index.used_at, len(draft.missing))
-        run = asyncio.create_task(index.builder.embed(draft, self._counting(index, place, goal), place))
-        run.add_done_callback(retrieved)
+            return errors
+        first = draft
+        progress, used_at = self._counting(index, goal), lambda: index.used_at
+        runs = index.builder.begin(draft, leaving_out=errors, used_at=used_at, progress=progress)
+        tasks = {
+            each: asyncio.create_task(index.builder.embed(draft, each, run)) for each, run in runs.items()
+        }
         try:
-            draft = await self._serve_meanwhile(index, draft, run)
-            await asyncio.wait({run})
+            for queue, task in tasks.items():
+                task.add_done_callback(retrieved)
+                index.run = runs[queue]
+                shows = self._lexical or queue is not self._main
+                draft = await self._serve_meanwhile(index, draft, task, shows=shows)
+                await asyncio.wait({task})
+                error = None if task.cancelled() else task.result()
+                errors |= {queue: error} if error is not None else {}
+                await self._swap(index, draft)
         finally:
-            run.cancel()
-            place.leave()
-            index.place = None
-        error = None if run.cancelled() else run.result()
-        await self._swap(index, draft)
-        if error is not None:
-            raise error
-        self._learner.try_again()
-        if not index.builder.complete:  # what changed meanwhile is still to be embedded
+            for task in tasks.values():
+                task.cancel()
+            for run in runs.values():
+                run.leave()
+            index.run = None
+        is_due = self._main not in errors and (not errors or draft is not first)
+        if is_due and not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()
+        return errors
 
-    def _counting(self, index: RootIndex, place: Place, goal: int) -> Callable[[int], None]:
-        """What is told of texts that are done with, which decides when there are enough for another map."""
+    def _counting(self, index: RootIndex, goal: int) -> Callable[[int], None]:
+        """Count texts that are done with; enough of them are worth another map."""
         progress, worth = index.progress, 1
 
         def progressed(count: int) -> None:
             nonlocal worth
             progress.embedded += count
             self._metrics.texts_embedded += count
-            place.did(count)
-            numbers = progress.embedded, progress.to_embed, goal, place.rate, place.left_s
+            rate, left_s = (index.run.rate, index.run.left_s) if index.run is not None else (0.0, None)
+            numbers = progress.embedded, progress.to_embed, goal, rate, left_s
             self._events.tell(BuildEvent("embedding", index.root.top, *numbers))
             if progress.embedded >= worth and time.monotonic() - progress.built_at >= _RICHER_S:
                 worth = 2 * progress.embedded
@@ -201,13 +243,17 @@ class Builds:
 
         return progressed
 
-    async def _serve_meanwhile(self, index: RootIndex, draft: Draft, run: Run) -> Draft:
-        """Keep the map as good as it can be until a run is over; what is to be shown then."""
-        if self._lexical:
+    async def _serve_meanwhile(self, index: RootIndex, draft: Draft, run: Run, *, shows: bool) -> Draft:
+        """Keep the map as good as it can be until a run is over; what is to be shown then.
+
+        `shows`: a map without the vectors of this run is worth to be shown.
+        """
+        if shows:
             # Ready at once, better soon: the lexical leg needs no model.
             await asyncio.wait({run}, timeout=_PATIENCE_S if index.map is not None else 0)
             if not run.done():
                 await self._swap(index, draft)
+                self._shown(index)
                 index.progress.state = "failed" if index.progress.error else "building"
         while await index.stirred_before(run):
             enough = index.richer.is_set()
@@ -216,16 +262,9 @@ class Builds:
                 draft = await self._follow(index, draft)
             if index.builder.starts_anew:
                 run.cancel()  # nobody would see what it still brings
-            elif enough and self._lexical and not index.builder.serves_older:
+            elif enough and shows and not index.builder.serves_older:
                 await self._swap(index, draft)
         return draft
-
-    async def _why_not(self, index: RootIndex) -> ProviderError | None:
-        """Why nothing is asked for this root's texts now, not even what model answers."""
-        if self._refusal is not None and (why := await self._refusal((index.root.top,))):
-            return ProviderError(why, reason="held")
-        trouble = self._health.trouble()
-        return trouble.error() if trouble is not None and trouble.wait_s else None
 
     async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
         """Show what changed on disk while texts are on their way, which may take minutes.
@@ -235,33 +274,35 @@ class Builds:
         before = index.builder.snapshot
         newer = await self._draft(index, index.take_marks())
         if newer is None or index.builder.snapshot is before:
-            self._shown_by_words(index)
+            if self._lexical:
+                self._shown(index)
             return draft
         await self._swap(index, newer)
         return newer
 
-    async def _swap(self, index: RootIndex, draft: Draft) -> None:
+    async def _swap(self, index: RootIndex, draft: Draft) -> Errors:
         """Replace the map, by one assignment."""
         goal = index.generations.building
-        new = await asyncio.to_thread(index.builder.finish, draft, goal, self._learner.baseline)
+        new = await asyncio.to_thread(index.builder.finish, draft, goal)
         if new is None:
-            return
+            return {}
         index.map = new
         index.progress.built_at = time.monotonic()
-        self._shown_by_words(index)
+        if self._lexical:
+            self._shown(index)
         self._metrics.rebuilds += 1
         self._events.tell(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
+        return {}
 
-    def _shown_by_words(self, index: RootIndex) -> None:
-        """What was drafted can be found by its words, be its vectors there or not."""
-        if self._lexical:
-            index.generations.visible = index.generations.tried = index.generations.building
+    def _shown(self, index: RootIndex) -> None:
+        """Note that the draft can be found, be some of its vectors there or not."""
+        index.generations.visible = index.generations.tried = index.generations.building
         index.notify_waiters()
 
 
 def _large_rows(index: RootIndex) -> object:
-    """What stands for the large rows of a map: where these are laid out anew, those before are freed."""
+    """The identity of a map's large rows: where these are laid out anew, those before are freed."""
     return index.map.parts[0].traits if index.map is not None and len(index.map) >= _LARGE else None
 
 

@@ -1,4 +1,4 @@
-"""Whether the model that answers behind a name is still the one that made the vectors in memory.
+"""The model behind one embedder, and whether it is still the one that made the vectors in memory.
 
 Three fixed public sentences are embedded when the endpoint is used anyway, at most every ten minutes, and
 compared with what was seen first. Another dimension is another model at once; other vectors are one when all
@@ -6,8 +6,8 @@ three sentences moved, and had also moved a minute before. A model that was seen
 
 `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while a
 replaced model may not embed everything by itself: that is done once a day, and within the limit of tokens.
-The vectors of two models are never compared, and never in one map. The same sentences decide, while texts
-fail, whether the endpoint is at fault: they harm no model, and are nobody's secret.
+The vectors of two models are never compared, and never in one leg of a map. The same sentences decide, while
+texts fail, whether the endpoint is at fault: they harm no model, and are nobody's secret.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """What vectors that are made now depend on."""
+        """The key of vectors that are made now."""
         return self._key(self._number)
 
     @property
     def kept(self) -> str:
-        """What the vectors of maps depend on, or will when they are embedded anew."""
+        """The key of the vectors of maps, or of those to come when they are embedded anew."""
         return self._key(self._kept)
 
     @property
@@ -88,12 +88,12 @@ class Identity:
 
     @property
     def is_certain(self) -> bool:
-        """Whether what answers is known to be the model that `kept` says."""
+        """True if the model that answers is known to be that of `kept`."""
         return self._known or not self.embedder.replaceable
 
     @property
     def refusal(self) -> ProviderError | None:
-        """Why no text may be embedded for a map now: its vectors are of a model that answers no more."""
+        """The error of a map whose vectors are of a model that answers no more."""
         return ProviderError(self.told, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
@@ -229,7 +229,7 @@ class Identity:
 
 
 def _alike(before: Vectors, rows: Vectors) -> bool:
-    """Whether one model made both: another one moves all of the sentences."""
+    """True if one model made both: another one moves all of the sentences."""
     if before.shape != rows.shape:
         return False
     return bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())

@@ -14,20 +14,21 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 from forged.counters import Metrics
 from forged.fair_queue import logged
 from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
 from forged.maps.baseline_learner import BaselineLearner
-from forged.maps.build_events import BuildEvents
 from forged.maps.builder import Builder
-from forged.maps.builds import Builds, Refusal
-from forged.maps.identity import Identity
+from forged.maps.builds import BuildEvents, Builds
+from forged.maps.embedding import EmbeddingQueue, Refusal
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
 from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
 from forged.memory import Scope
 from forged.models import Embedder, Health
+from forged.text.cjk import is_cjk
 from forged.text.tokens import estimate
 from forged.trust import TrustRegistry
 
@@ -55,7 +56,8 @@ class Indexer:
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: TrustRegistry | None = None,
-        routed: Callable[[str], bool] = lambda _: False,
+        second: Embedder | None = None,
+        second_health: Health | None = None,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,9 +67,9 @@ class Indexer:
         embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
         what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
         embedded now, or nothing. `health` is that of the endpoint that embeds, `refusal` its door's. `events`
-        are heard by who waits for builds. A text that is `routed` is another model's to embed.
+        are heard by who waits for builds. Texts in Chinese, Japanese and Korean are the `second` model's to
+        embed, if there is one.
         """
-        self.routed = routed
         self._lexical = lexical
         self._on_roots = on_roots
         self._trust = trust
@@ -77,24 +79,26 @@ class Indexer:
         self._affords = affords
         self.events = BuildEvents()
         self._remembered = remembered or Remembered()
-        self.identity = None
-        if embedder is not None:
-            obstacle, renew = self._obstacle, self._renew
-            self.identity = Identity(
-                embedder, self._remembered, clock=clock, obstacle=obstacle, on_change=renew
-            )
-        health = health or Health()
-        self.learner = BaselineLearner(self.identity, health, needed=gated)
-        self._builds = Builds(
-            model=" ".join(embedder.key.split()) if embedder is not None else "none",
-            lexical=lexical,
-            metrics=metrics,
-            events=self.events,
-            learner=self.learner,
-            health=health,
-            refusal=refusal if embedder is not None and embedder.replaceable else None,
-            trust=trust,
+        queue = partial(
+            EmbeddingQueue, remembered=self._remembered, gated=gated, refusal=refusal, clock=clock
         )
+        self.queue = self.second = self.identity = None
+        self.learner = BaselineLearner(None, Health(), needed=gated)
+        if embedder is not None:
+            made = self.queue = queue(
+                embedder, health=health, obstacle=self._obstacle, on_change=self.mark_all
+            )
+            self.identity, self.learner = made.identity, made.learner
+        if second is not None:
+            self.second = queue(second, health=second_health, on_change=self.mark_all, takes=is_cjk)
+        self.queues = tuple(each for each in (self.queue, self.second) if each is not None)
+        self._builds = Builds(
+            self.queues, lexical=lexical, metrics=metrics, events=self.events, main=self.queue, trust=trust
+        )
+
+    def queue_of(self, text: str) -> EmbeddingQueue | None:
+        """The queue of the model that is to embed a text, if there is one."""
+        return self.second if self.second is not None and self.second.takes(text) else self.queue
 
     def _obstacle(self) -> str:
         """Why not all that is in use may be embedded anew now, or nothing."""
@@ -102,10 +106,6 @@ class Indexer:
         memories = (memory for each in maps for memory in each.memories)
         texts = (text for each in memories for text in (each.content, *each.counting_cues))
         return self._affords(estimate(*texts))
-
-    def _renew(self) -> None:
-        self.mark_all()
-        self.learner.learn()
 
     def open(self, root: Root) -> RootIndex:
         """The index of a root; the first call starts its first build, and nobody waits for it here."""
@@ -115,7 +115,7 @@ class Indexer:
             admit = self._trust.admit if self._trust is not None else None
             parcel = self._remembered.parcels.take(root)
             builder = Builder(
-                store, self.identity, lexical=self._lexical, admit=admit, parcel=parcel, routed=self.routed
+                store, self.queue, lexical=self._lexical, admit=admit, parcel=parcel, second=self.second
             )
             index = self._roots[root] = RootIndex(root, builder, self._next_generation)
             self._on_roots(frozenset(self._roots))
@@ -127,8 +127,8 @@ class Indexer:
     def forget_vectors(self, index: RootIndex) -> None:
         """The next build of this root embeds everything anew, by whatever model answers: `rebuild --full`."""
         index.builder.forget_vectors()
-        if self.identity is not None:
-            self.identity.renew()
+        for queue in self.queues:
+            queue.identity.renew()
 
     def mark(self, top: str, files: frozenset[str] = frozenset()) -> None:
         """Something under this top may have changed: these files, or anything."""
@@ -156,15 +156,15 @@ class Indexer:
                     await asyncio.to_thread(index.builder.store.sweep_temps)
             await asyncio.to_thread(tidy_arrivals)
             self._remembered.parcels.drop_old()
-            if self.identity is not None:
-                self.identity.tick()
-            if any(index.map is not None and index.map.dense for index in self._roots.values()):
-                self.learner.learn()  # where the endpoint refused them at first
+            has_vectors = any(index.map is not None and index.map.dense for index in self._roots.values())
+            for queue in self.queues:
+                queue.identity.tick()
+                if has_vectors:
+                    queue.learner.learn()  # where the endpoint refused it at first
 
     async def close(self) -> None:
-        await self.learner.close()
-        if self.identity is not None:
-            await self.identity.close()
+        for queue in self.queues:
+            await queue.close()
         for root in list(self._roots):
             await self._unload(root)
 

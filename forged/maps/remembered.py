@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from forged.map import Baseline
-from forged.maps.parcel import Parcel, Unusable
-from forged.maps.parcels import Parcels
+from forged.maps.parcel import Parcel, Parcels, Unusable
 from forged.models import Vectors
 
 logger = logging.getLogger(__name__)

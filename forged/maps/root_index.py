@@ -18,7 +18,7 @@ from forged.fair_queue import retrieved
 from forged.files import Root
 from forged.map import VectorMap
 from forged.maps.builder import Builder
-from forged.maps.embed_line import Place
+from forged.maps.embedding import EmbeddingRun
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Generations(msgspec.Struct):
 class RootIndex:
     """One root: its map, its generations and its builder task. `used_at` is `time.monotonic()`.
 
-    `place` is that of its texts in the line to be embedded, while there are some. `richer` is set when enough
+    `run` are its texts on their way to be embedded, while there are some. `richer` is set when enough
     of them have a vector to be worth another map.
     """
 
@@ -73,7 +73,7 @@ class RootIndex:
         self.task: asyncio.Task[None] | None = None
         self.marked = asyncio.Event()
         self.marked.set()
-        self.place: Place | None = None
+        self.run: EmbeddingRun | None = None
         self.richer = asyncio.Event()
         self._everything = True  # has to be looked at, and not only these files:
         self._files: set[str] = set()

@@ -1,8 +1,8 @@
 """Rows of a map without their vectors: made of memories, and of the rows before as far as these are the same.
 
 In go memories sorted by id and the rows that came before them; out come rows equal to those made from
-scratch. What stays is not looked at again, and what is new is looked at at a pace that leaves an event loop
-free. Nothing is raised.
+scratch: of the memories, and of their cues. What stays is not looked at again, and what is new is looked at
+at a pace that leaves an event loop free. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -10,22 +10,188 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.map import DenseLeg, LexicalLeg, Part, Traits
-from forged.maps.changes import Changes, compared
-from forged.maps.cue_rows import CueRows, cue_rows
-from forged.maps.vector_cache import text_hash
-from forged.memory import Memory
+from forged.map import Cues, DenseLeg, LexicalLeg, Part, Traits, are_cjk
+from forged.maps.embedding import text_hash
+from forged.memory import Memory, unchanged_ends
 from forged.text.terms import Terms, terms
 
 _ID = operator.attrgetter("id")
 
-
+Numbers = NDArray[np.int32]
 Embedded = Callable[[Memory, str], str]
+
+
+class Changes(msgspec.Struct, frozen=True, eq=False):
+    """From the rows of one map to those of the next.
+
+    kept_old, kept_new: rows of texts that stay, in the old and in the new order, both ascending.
+    added: new rows of texts that were not there; redated: of texts that stay under other front matter.
+    """
+
+    kept_old: Numbers
+    kept_new: Numbers
+    added: Numbers
+    redated: Numbers
+
+
+def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
+    """What became of the rows of `old` in `new`; both are ordered by id.
+
+    Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
+    difference is not looked at one by one.
+    """
+    head, tail = unchanged_ends(old, new)
+    kept_old, kept_new, added, redated = [], [], [], []
+    row_of = {old[row].id: row for row in range(head, len(old) - tail)}
+    for row in range(head, len(new) - tail):
+        memory, before = new[row], row_of.get(new[row].id)
+        if before is not None and (old[before] is memory or old[before].content == memory.content):
+            kept_old.append(before)
+            kept_new.append(row)
+            if old[before] is not memory:
+                redated.append(row)
+        else:
+            added.append(row)
+        pace.yield_if_due()
+    return Changes(
+        _framed(head, kept_old, len(old), tail),
+        _framed(head, kept_new, len(new), tail),
+        _numbers(added),
+        _numbers(redated),
+    )
+
+
+def differing(old: tuple[Memory, ...], new: tuple[Memory, ...]) -> tuple[list[Memory], list[Memory]]:
+    """The memories of each that the other does not have as they are; both are ordered by id."""
+    head, tail = unchanged_ends(old, new)
+    went, came = old[head : len(old) - tail], new[head : len(new) - tail]
+    before, after = set(map(id, went)), set(map(id, came))
+    return [each for each in went if id(each) not in after], [each for each in came if id(each) not in before]
+
+
+def _framed(head: int, middle: list[int], size: int, tail: int) -> Numbers:
+    """The first `head` rows, those in the middle, and the last `tail` of `size`."""
+    return np.concatenate((np.arange(head), _numbers(middle), np.arange(size - tail, size)), dtype=np.int32)
+
+
+def _numbers(rows: list[int]) -> Numbers:
+    return np.array(rows, np.int32)
+
+
+class CueRows(msgspec.Struct, frozen=True, eq=False):
+    """The memories that have cues, where these begin among all `texts`, and what is known of each of those.
+
+    `owners` and `begins` are as in a map's `Cues`; `texts` are as they are embedded, `hashes` of them, b""
+    where nobody embeds.
+    """
+
+    memories: tuple[Memory, ...]
+    owners: NDArray[np.intp]
+    begins: NDArray[np.intp]
+    texts: tuple[str, ...]
+    hashes: tuple[bytes, ...]
+    lexical: LexicalLeg | None
+
+    def with_vectors(self, dense: DenseLeg | None) -> Cues:
+        return Cues(self.owners, self.begins, are_cjk(self.texts), self.lexical, dense)
+
+    def hashed(self) -> Iterator[tuple[Memory, bytes]]:
+        """The memories, with the hash of each of their cues."""
+        ends = (*self.begins[1:].tolist(), len(self.texts))
+        for memory, first, last in zip(self.memories, self.begins.tolist(), ends, strict=True):
+            for key in self.hashes[first:last]:
+                yield memory, key
+
+
+def cue_rows(
+    memories: Sequence[Memory],
+    before: CueRows | None,
+    *,
+    lexical: bool,
+    embedded: Callable[[Memory, str], str] | None,
+    pause: Callable[[], None],
+) -> CueRows | None:
+    """The rows of the cues of `memories`; `embedded` is the text of a cue as it is embedded."""
+    owners = [row for row, memory in enumerate(memories) if memory.cues and memory.counting_cues]
+    if not owners:
+        return None
+    having = tuple(memories[row] for row in owners)
+    cues = [memory.counting_cues for memory in having]
+    texts = tuple(
+        cue if embedded is None else embedded(memory, cue)
+        for memory, own in zip(having, cues, strict=True)
+        for cue in own
+    )
+    begins = np.array([0, *accumulate(map(len, cues))][:-1], np.intp)
+    return CueRows(
+        having,
+        np.array(owners, np.intp),
+        begins,
+        texts,
+        _hashes(texts, pause) if embedded is not None else (b"",) * len(texts),
+        _words(having, begins, texts, before, pause) if lexical else None,
+    )
+
+
+def _hashes(texts: Sequence[str], pause: Callable[[], None]) -> tuple[bytes, ...]:
+    pace, found = Pace(pause), []
+    for text in texts:
+        found.append(text_hash(text))
+        pace.yield_if_due()
+    return tuple(found)
+
+
+def _words(
+    memories: Sequence[Memory],
+    begins: NDArray[np.intp],
+    texts: Sequence[str],
+    before: CueRows | None,
+    pause: Callable[[], None],
+) -> LexicalLeg:
+    """Words of the cues; those of memories whose cues stay are not looked at again."""
+    kept_old, kept_new = _kept(memories, begins, before)
+    known = set(kept_new)
+    added = [row for row in range(len(texts)) if row not in known]
+    pace, docs = Pace(pause), []
+    for row in added:
+        docs.append(terms(texts[row]))
+        pace.yield_if_due()
+    leg = before.lexical if before is not None and before.lexical is not None else LexicalLeg.build(())
+    return leg.splice(
+        kept_old=np.array(kept_old, np.int32),
+        kept_new=np.array(kept_new, np.int32),
+        added_new=np.array(added, np.int32),
+        added=docs,
+        size=len(texts),
+    )
+
+
+def _kept(
+    memories: Sequence[Memory], begins: NDArray[np.intp], before: CueRows | None
+) -> tuple[list[int], list[int]]:
+    """Cues that stay: their rows before and now. Both are in the order of ids, so both ascend."""
+    if before is None:
+        return [], []
+    there = {
+        memory.id: (memory.cues, first)
+        for memory, first in zip(before.memories, before.begins.tolist(), strict=True)
+    }
+    old: list[int] = []
+    new: list[int] = []
+    for memory, first in zip(memories, begins.tolist(), strict=True):
+        cues, at = there.get(memory.id, ((), 0))
+        if cues == memory.cues:
+            count = len(memory.counting_cues)
+            old += range(at, at + count)
+            new += range(first, first + count)
+    return old, new
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
@@ -41,9 +207,12 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
         row = bisect_left(self.memories, memory_id, key=_ID)
         return row if row < len(self.memories) and self.memories[row].id == memory_id else None
 
-    def with_vectors(self, dense: DenseLeg | None, cued: DenseLeg | None = None) -> Part:
+    def with_vectors(
+        self, dense: DenseLeg | None, cued: DenseLeg | None = None, *, second: DenseLeg | None = None
+    ) -> Part:
+        """A part of a map; `second` are vectors by another model than the map's own."""
         cues = self.cues.with_vectors(cued) if self.cues is not None else None
-        return Part(self.memories, self.lexical, dense, self.traits, cues=cues)
+        return Part(self.memories, self.lexical, dense, self.traits, cues=cues, second=second)
 
 
 class RowMaker:
@@ -53,9 +222,17 @@ class RowMaker:
     called after each slice of work.
     """
 
-    def __init__(self, *, lexical: bool, embedded: Embedded | None, pause: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        lexical: bool,
+        embedded: Embedded | None,
+        pause: Callable[[], None],
+        embeds_cues: bool = True,
+    ) -> None:
         self._lexical = lexical
         self._embedded = embedded
+        self._embedded_cue = embedded if embeds_cues else None
         self._pause = pause
 
     def rows(self, memories: tuple[Memory, ...], before: Rows | None) -> Rows:
@@ -70,7 +247,7 @@ class RowMaker:
                 memories,
                 before.cues if before is not None else None,
                 lexical=self._lexical,
-                embedded=self._embedded,
+                embedded=self._embedded_cue,
                 pause=self._pause,
             ),
         )

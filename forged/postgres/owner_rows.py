@@ -84,7 +84,7 @@ class OwnerRows:
         kept = frozenset(row.id for row in clean if row.file is None)
         await self._shared.door.check(self._purpose, leaving.texts(leaves))
         taken = await self._pushed(leaves, {each: change.expected for each, change in changes.items()})
-        if self._shared.embedder is not None and taken.ids:
+        if self._shared.queue is not None and taken.ids:
             await self._shared.outbox.add([spooling.fill(row) for row in leaves if row.id in taken.ids])
             self._shared.replay.wake()
         return PushResult(taken.ids, taken.refused | kept)

@@ -126,17 +126,18 @@ class Replay:
         return msgspec.structs.replace(row, vector=None)
 
     async def _fill(self, waiting: spooling.Waiting) -> None:
-        """Give rows their vectors. Raises ProviderError while these cannot be had."""
+        """Give rows their vectors. Raises ProviderError while some cannot be had."""
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
             rows = [row for _, write in waiting if (row := await _wanting(writer, write)) is not None]
         whole = await self._with_vectors(rows)
-        if any(row.vector is None for row in whole):
-            raise ProviderError("no vectors can be had now", reason="unreachable")
+        lacking = {row.id for row in whole if row.vector is None}
         async with self._writer(time.monotonic() + _WRITE_S) as writer:
             for row in whole:
-                assert row.vector is not None
-                await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
-        await self._outbox.done([position for position, _ in waiting])
+                if row.vector is not None:
+                    await writer.fill(row.scope, row.owner, row.id, row.content, row.vector)
+        await self._outbox.done([position for position, write in waiting if write.id not in lacking])
+        if lacking:
+            raise ProviderError("some vectors cannot be had now", reason="unreachable")
 
 
 async def _wanting(writer: RowWriter, write: Write) -> Stored | None:

@@ -27,8 +27,9 @@ from psycopg.types.json import Jsonb
 from forged.counters import Departure
 from forged.entities import may_name
 from forged.errors import ProviderError, SharedError
+from forged.maps import EmbeddingQueue
 from forged.memory import Scope
-from forged.models import Door, Embedder, Purpose, sendable
+from forged.models import Door, Purpose, sendable
 from forged.postgres import leaving, spooling, statements
 from forged.postgres.connecting import Connection, parameters
 from forged.postgres.failures import wrong_dimension
@@ -133,17 +134,17 @@ class Shared:
         *,
         state: State,
         door: Door,
-        embedder: Embedder | None = None,
+        queue: EmbeddingQueue | None = None,
         daemon: str = "",
         clock: Clock = lambda: datetime.now(UTC),
     ) -> None:
-        """`daemon` is what this one is called where others hear of its writes. Raises ConfigError."""
+        """`queue` is that of the rows' model, `daemon` what others call this one. Raises ConfigError."""
         self.scopes = settings.scopes
         self.settings = settings
         self.state = state
         self.outbox = state.outbox
         self.door = door
-        self.embedder = embedder
+        self.queue = queue
         self.daemon = daemon
         self._clock = clock
         self._pool = Pool(settings)
@@ -285,7 +286,7 @@ class Shared:
         await self.state.opened()
         clean = await leaving.cleared(rows, self.door, self.settings.model.dimension, self._clock())
         whole = await self._with_vectors(clean)
-        fills = [spooling.fill(row) for row in without_vector(whole)] if self.embedder is not None else []
+        fills = [spooling.fill(row) for row in without_vector(whole)] if self.queue is not None else []
         async with self._order:
             if not await self._sent(lambda writer: writer.put(whole), leaving.texts(whole)):
                 await self.outbox.add([*map(spooling.put, whole), *fills])
@@ -345,16 +346,12 @@ class Shared:
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
         """The rows, each with its vector if that can be had now."""
         lacking = without_vector(rows)
-        if self.embedder is None or not lacking:
+        if self.queue is None or not lacking:
             return list(rows)
-        texts, deadline = [row.content for row in lacking], time.monotonic() + _EMBED_S
-        try:
-            made = await self.embedder.embed(texts, "passage", purpose=Purpose("build"), deadline=deadline)
-        except ProviderError as error:
-            logger.info("rows leave without vectors reason=%s", error.reason)
-            return list(rows)
-        if made.shape[1] != self.settings.model.dimension:
-            raise wrong_dimension(self.settings.model.dimension, made.shape[1])
+        made = await self.queue.embedded([row.content for row in lacking], time.monotonic() + _EMBED_S)
+        for vector in made:
+            if vector is not None and len(vector) != self.settings.model.dimension:
+                raise wrong_dimension(self.settings.model.dimension, len(vector))
         found = {id(row): vector for row, vector in zip(lacking, made, strict=True)}
         return [msgspec.structs.replace(row, vector=found.get(id(row), row.vector)) for row in rows]
 

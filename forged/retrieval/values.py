@@ -11,7 +11,7 @@ import msgspec
 from forged.conversation import Utterance
 from forged.models import ChatModel, Embedder, Health
 from forged.retrieval.continuing import only_goes_on, says_nothing
-from forged.scopes import CjkViews, Ranked, Stayed, Store, View
+from forged.scopes import Ranked, SecondModel, Stayed, Store, View
 
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
@@ -137,7 +137,7 @@ class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
     chat: ChatModel | None = None
     embedding_health: Health = msgspec.field(default_factory=Health)
     hyde_health: Health = msgspec.field(default_factory=Health)
-    cjk: CjkViews | None = None
+    cjk: SecondModel | None = None
 
 
 def near(deadline: float) -> float:

@@ -1,8 +1,8 @@
 """Stores: what a request may search, and the one search over all of them."""
 
-from forged.scopes.cjk_views import CjkSource, CjkViews
 from forged.scopes.file_search import FileSource
 from forged.scopes.search import FIRST_BUILD, Source, StoreSearch
+from forged.scopes.second_model import CjkSource, SecondModel
 from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
 from forged.scopes.session_views import SessionViews, root_of_session
 from forged.scopes.store import FileStore, Resolver, SearchedStore, Store, Workplace, facts_in_session
@@ -22,7 +22,6 @@ __all__ = [
     "FIRST_BUILD",
     "GIVEN",
     "CjkSource",
-    "CjkViews",
     "FileSource",
     "FileStore",
     "Limits",
@@ -31,6 +30,7 @@ __all__ = [
     "Resolver",
     "Rows",
     "SearchedStore",
+    "SecondModel",
     "SessionMemories",
     "SessionMemory",
     "SessionViews",

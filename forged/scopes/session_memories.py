@@ -8,7 +8,6 @@ out, whether or not somebody has swept it away. Nothing is raised, and nothing h
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -72,7 +71,7 @@ class _Session:
 class SessionMemories:
     """The memories of all sessions. To be used on one event loop.
 
-    `dropped` counts those that had to make room before their time; `added` is set when one comes.
+    `dropped` counts those that had to make room before their time.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class SessionMemories:
         self.clock = clock
         self.ttl_s = ttl_s
         self.dropped = 0
-        self.added = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
         self._most, self._most_bytes = most, most_bytes
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._session_of: dict[str, str] = {}  # by the id of a memory
@@ -112,8 +111,13 @@ class SessionMemories:
         self._bytes += _size(row)
         self._changed(session)
         self._make_room(session)
-        self.added.set()
+        for listener in self._listeners:
+            listener()
         return row
+
+    def on_added(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called whenever a memory comes."""
+        self._listeners.append(listener)
 
     def of(self, session_id: str) -> tuple[SessionMemory, ...]:
         """What a session remembers now, the oldest first."""

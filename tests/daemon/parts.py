@@ -204,7 +204,7 @@ async def assembled(
     )
     if opens:
         parts.open_state()
-    embedding = asyncio.create_task(parts.session_views.run())
+    embedding = asyncio.gather(*(queue.run() for queue in parts.indexer.queues))
     try:
         if opens:
             await parts.state.opened()

@@ -23,7 +23,7 @@ from forged.map.dense import DenseLeg
 from forged.map.gate import Odds
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import search_maps
-from forged.maps.vector_cache import VectorCache
+from forged.maps.vectors import VectorCache
 from forged.text.everyday import MESSAGES, WORDS
 from forged.text.terms import are_stems, terms
 from tests.data.maps import cone, rows_of, unit, vector_map

@@ -16,10 +16,9 @@ from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps import rows
 from forged.maps.builder import Builder
-from forged.maps.identity import Identity
+from forged.maps.embedding import EmbeddingQueue
 from forged.memory import Scope
-from forged.trust import Admitted
-from forged_client.protocol import WithheldFile
+from forged.trust import Admitted, Withheld
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, run
@@ -33,9 +32,7 @@ def only(counts):
 
     def admit(_, snapshot):
         files = zip(snapshot.memories, snapshot.paths, snapshot.hashes, strict=True)
-        withheld = tuple(
-            WithheldFile(id=each.id, path=path, sha256=sha) for each, path, sha in files if not counts(each)
-        )
+        withheld = tuple(Withheld(each.id, path, sha, "") for each, path, sha in files if not counts(each))
         return Admitted(tuple(filter(counts, snapshot.memories)), withheld)
 
     return admit
@@ -47,9 +44,15 @@ class Bench:
     def __init__(self, top, embedder, *, lexical=True, admit=None):
         self.top, self.embedder = top, embedder
         store = MemoryStore(Root(str(top), Scope.REPO))
-        self.identity = Identity(embedder) if embedder is not None else None
-        self.builder = Builder(store, self.identity, lexical=lexical, admit=admit)
+        self.queue = EmbeddingQueue(embedder) if embedder is not None else None
+        self.identity = self.queue.identity if self.queue else None
+        self.builder = Builder(store, self.queue, lexical=lexical, admit=admit)
         self.map, self.error = None, None
+
+    async def embed(self, draft):
+        """Get the missing vectors; why that failed, if so."""
+        ((queue, run),) = self.builder.begin(draft).items()
+        return await self.builder.embed(draft, queue, run)
 
     def build(self):
         """One build; returns the texts that it asked for."""
@@ -58,7 +61,7 @@ class Bench:
         draft = self.builder.draft()
         if draft is not None:
             if draft.missing:
-                self.error = run(self.builder.embed(draft, lambda _: None))
+                self.error = run(self.embed(draft))
             new = self.builder.finish(draft, 1)
             self.map = self.map if new is None else new
         return self.embedder.texts[asked:] if self.embedder else []
@@ -166,6 +169,9 @@ def test_an_edit_embeds_what_is_new_and_nothing_else(repo, either, edit):
     assert new.parts[0].dense is None or new.parts[0].dense.present == len(embedded)
 
 
+# --- what leaves and what is empty --------------------------------------------------------------------
+
+
 # --- what a search asks about memories beside words and vectors ------------------------------------------
 
 
@@ -263,7 +269,7 @@ def test_a_full_rebuild_asked_for_in_the_middle_of_a_build_is_not_lost(repo, ben
     fill(repo, 3)
     draft = bench.builder.draft()
     bench.builder.forget_vectors()
-    assert run(bench.builder.embed(draft, lambda _: None)) is None
+    assert run(bench.embed(draft)) is None
     bench.builder.finish(draft, 1)
 
     assert len(bench.build()) == 3
@@ -273,7 +279,7 @@ async def test_a_full_rebuild_asked_for_while_texts_are_out_breaks_nothing(repo,
     fill(repo, 3)
     draft = bench.builder.draft()
     embedder.hold = asyncio.Event()
-    task = asyncio.create_task(bench.builder.embed(draft, lambda _: None))
+    task = asyncio.create_task(bench.embed(draft))
     await embedder.called.wait()
     bench.builder.forget_vectors()
     embedder.hold.set()
@@ -321,8 +327,8 @@ def test_a_quarantined_text_is_sent_again_when_a_person_asks(cured):
 
 
 def test_a_quarantine_ends_after_an_hour_although_no_file_changed(cured):
-    (key, (reason, until)), *_ = cured.builder.quarantined.items()
-    cured.builder.quarantined[key] = (reason, until - 3601)
+    (key, (reason, until)), *_ = cured.queue._set_aside.items()
+    cured.queue._set_aside[key] = (reason, until - 3601)
 
     assert cured.build() == ["text 1"]
     assert cured.builder.problems == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.maps.changes import differing
+from forged.maps.rows import differing
 from forged.memory import unchanged_ends
 from tests.data.memories import memory
 

@@ -13,7 +13,7 @@ from forged.files.store import MemoryStore
 from forged.map import Baseline, newest, search_maps, threshold, verdicts, weigh
 from forged.maps import layout
 from forged.maps.builder import Builder
-from forged.maps.identity import Identity
+from forged.maps.embedding import EmbeddingQueue
 from forged.memory import Scope
 from forged.trust import Admitted
 from tests.data.memories import memory
@@ -33,12 +33,12 @@ class Bench:
     def __init__(self, top, *, lexical=True, embedder=None):
         self.memories = ()
         self.embedder = FakeEmbedder(DIMENSION) if embedder is None else embedder
-        identity = Identity(self.embedder)
+        queue = EmbeddingQueue(self.embedder)
         self.builder = Builder(
-            MemoryStore(Root(str(top), Scope.REPO)), identity, lexical=lexical, admit=self.admit
+            MemoryStore(Root(str(top), Scope.REPO)), queue, lexical=lexical, admit=self.admit
         )
         rows = np.stack([vector(f"everyday {n}", DIMENSION) for n in range(32)])
-        self.baseline = Baseline.of(identity.kept, rows, rows[::-1].copy())
+        self.baseline = queue.learner.baseline = Baseline.of(queue.identity.kept, rows, rows[::-1].copy())
 
     def admit(self, _root, _snapshot):
         return Admitted(self.memories)
@@ -49,8 +49,9 @@ class Bench:
         draft = self.builder.draft()
         if draft is not None:
             if draft.missing:
-                run(self.builder.embed(draft, lambda _: None))
-            self.builder.finish(draft, 1, self.baseline)
+                ((queue, work),) = self.builder.begin(draft).items()
+                run(self.builder.embed(draft, queue, work))
+            self.builder.finish(draft, 1)
         return self.builder._map
 
 

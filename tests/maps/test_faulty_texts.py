@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps import embed_batches
-from forged.maps.embed_batches import EmbeddingRun
-from forged.maps.identity import SENTENCES, Identity
+from forged.maps import embedding
+from forged.maps.embedding import EmbeddingQueue
+from forged.maps.identity import SENTENCES
 from forged.models import Door, Health, Purpose
 from forged.models.openai_compatible import OpenAICompatibleEmbedder
 from forged_client import protocol as wire
@@ -54,7 +54,7 @@ async def model(provider, health=None):
 
 async def embedded(embedder, texts):
     """A finished run over texts by their numbers."""
-    run = EmbeddingRun(Identity(embedder), BUILD, lambda _: None)
+    run = EmbeddingQueue(embedder).enter(BUILD)
     await run._identity.begin()
     await run.run({str(number).encode(): text for number, text in enumerate(texts)})
     return run
@@ -88,9 +88,9 @@ async def test_one_refused_text_of_2000_costs_at_most_12_calls_and_no_other_vect
 
 
 async def test_a_text_that_hangs_the_server_keeps_no_neighbour_from_its_vector(provider, monkeypatch):
-    monkeypatch.setattr(embed_batches, "_CHUNK_S", 1.0)
-    monkeypatch.setattr(embed_batches, "_HALF_S", 0.5)
-    monkeypatch.setattr(embed_batches, "_ALONE_S", 0.5)
+    monkeypatch.setattr(embedding, "_CHUNK_S", 1.0)
+    monkeypatch.setattr(embedding, "_HALF_S", 0.5)
+    monkeypatch.setattr(embedding, "_ALONE_S", 0.5)
     never = threading.Event()
     provider.embeddings = poisoned(POISON, Answer(hold=never))
     async with model(provider, Health("host", "m")) as embedder:
@@ -128,7 +128,7 @@ async def test_an_outage_that_begins_in_mid_run_is_noticed_by_a_few_calls_and_bl
         well_behaved(server, request) if next(answered) < 2 else answer
     )
     async with model(provider, Health("host", "m")) as embedder:
-        run = EmbeddingRun(Identity(embedder), BUILD, lambda _: None)
+        run = EmbeddingQueue(embedder).enter(BUILD)
         await run._identity.begin()
         with pytest.raises(ProviderError):
             await run.run({str(number).encode(): f"text {number}" for number in range(2000)})

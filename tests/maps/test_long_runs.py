@@ -87,7 +87,7 @@ async def test_a_full_rebuild_ends_the_run_whose_vectors_nobody_wants_any_more(r
 async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_it_takes(repo, root, embedder):
     put(repo, *(memory(f"n{number}", f"new {number}") for number in range(9 * embedder.chunk)))
     async with embedding(embedder, root) as (indexer, index):
-        assert (index.place.rate, index.place.left_s) == (0.0, None)
+        assert (index.run.rate, index.run.left_s) == (0.0, None)
         release, embedder.hold = embedder.hold, asyncio.Event()
         release.set()
         await until(lambda: len(embedder.calls) == 5)
@@ -99,7 +99,7 @@ async def test_status_and_events_tell_how_fast_texts_are_embedded_and_how_long_i
         assert left == 4 * embedder.chunk + 2
         assert event.rate > 0
         assert event.left_s == pytest.approx(left / event.rate, rel=0.5, abs=0.2)
-        assert index.place.left == left
+        assert index.run.left == left
         embedder.hold.set()
         await index.until_ended(index.generations.wanted, soon())
-        assert index.place is None
+        assert index.run is None

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from forged.map import DenseLeg
+from forged.maps.embedding import text_hash
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable, pack
-from forged.maps.vector_cache import text_hash
 from tests.support.provider import vector
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no sealed memory here")

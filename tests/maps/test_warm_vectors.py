@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from forged.files.roots import Root
-from forged.maps.parcel import Label, Stock, pack
-from forged.maps.parcels import KEPT_S, MOST_PARCELS, Parcels
+from forged.maps.embedding import text_hash
+from forged.maps.parcel import KEPT_S, MOST_PARCELS, Label, Parcels, Stock, pack
 from forged.maps.remembered import Remembered
-from forged.maps.vector_cache import text_hash
 from forged.memory import Scope
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put

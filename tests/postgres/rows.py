@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 
 from forged.attributes import Facts
-from forged.errors import ProviderError
 from forged.memory import Scope, utc
-from forged.models import Door
+from forged.models import Door, Kind, Vectors
 from forged.postgres import Shared, Stored
 from forged.state import State
 from tests.state.conftest import a_governor
 from tests.support.clock import PATIENCE_S
 from tests.support.postgres import Database
+from tests.support.provider import FakeEmbedder
 
 DIMENSION = 8
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -73,19 +73,13 @@ class Clock:
         return self.now
 
 
-class ScriptedEmbedder:
-    """Vectors by the text's length; while `fails`, none."""
+class ScriptedEmbedder(FakeEmbedder):
+    """Vectors by the text's length."""
 
     key = "scripted"
 
-    def __init__(self) -> None:
-        self.fails = False
-        self.texts: list[str] = []
-
-    async def embed(self, texts: list[str], kind: str = "passage", **_: object) -> np.ndarray:
-        if self.fails:
-            raise ProviderError("down", reason="unreachable")
-        self.texts += texts
+    async def embed(self, texts: list[str], kind: Kind = "passage", **how: Any) -> Vectors:
+        await super().embed(texts, kind, **how)
         return np.stack([at_angle(len(text) % 10 / 10) for text in texts])
 
 

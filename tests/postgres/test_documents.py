@@ -14,6 +14,7 @@ from forged.config import Config
 from forged.config.values import SharedConfig
 from forged.daemon.handlers import follow_documents
 from forged.errors import MemoryNotFound
+from forged.maps import EmbeddingQueue
 from forged.memory import Scope
 from forged_client import Document
 from forged_client import protocol as wire
@@ -37,7 +38,8 @@ async def machine(database: Database, place: Path, name: str) -> AsyncIterator[P
     """A daemon's handlers with files of their own, in step with the server."""
     home = place / name
     home.mkdir()
-    clock = {"clock": lambda: datetime.now(UTC), "daemon": name, "embedder": FakeEmbedder()}
+    queue = EmbeddingQueue(FakeEmbedder())
+    clock = {"clock": lambda: datetime.now(UTC), "daemon": name, "queue": queue}
     async with (
         sharing(database, place / f"{name}-state", [Scope.ORG], **clock) as shared,
         assembled(home, FakeEmbedder(), CONFIG) as parts,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.counters import Departure
+from forged.maps import EmbeddingQueue
 from forged.memory import Scope
 from forged.models import Door
 from forged.postgres import Shared
@@ -133,17 +134,27 @@ async def test_while_paused_nothing_leaves_and_what_waited_leaves_afterwards(
 
 async def test_rows_get_their_vectors_when_the_model_is_back(database: Database, tmp_path: Path):
     embedder = ScriptedEmbedder()
-    embedder.fails = True
-    async with running(database, tmp_path, embedder=embedder) as shared:
+    embedder.down = "unreachable"
+    async with running(database, tmp_path, queue=EmbeddingQueue(embedder)) as shared:
         await shared.put([row(Scope.ORG, "", "one", vector=None), row(Scope.ORG, "", "two")])
         assert await found(shared) == ["two"]
         assert shared.condition().without_vector == 1
 
-        embedder.fails = False
+        embedder.down = ""
         shared.replay.wake()
         await until(lambda: not shared.condition().without_vector)
         assert await found(shared) == ["two", "one"]
-        assert embedder.texts == ["one of "]
+        assert set(embedder.texts) == {"one of "}
+
+
+async def test_a_row_that_the_model_refuses_keeps_no_other_waiting(database: Database, tmp_path: Path):
+    embedder = ScriptedEmbedder()
+    embedder.poison["bad of "] = "bad_input"
+    async with running(database, tmp_path, queue=EmbeddingQueue(embedder)) as shared:
+        await shared.put([row(Scope.ORG, "", name, vector=None) for name in ("one", "bad", "two")])
+
+        assert set(await found(shared)) == {"one", "two"}
+        assert shared.condition().without_vector == 1
 
 
 async def test_another_daemon_hears_of_a_write_and_of_its_own_nothing(database: Database, tmp_path: Path):

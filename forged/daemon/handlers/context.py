@@ -30,7 +30,7 @@ from forged.files import Watcher
 from forged.maps import Indexer
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
-from forged.scopes import CjkViews, Resolver, SessionMemories, SessionViews, View, Workplace
+from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.state import Receipt, State
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -105,7 +105,6 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     talks: Talks = msgspec.field(default_factory=Talks)
     session_memories: SessionMemories
     session_views: SessionViews
-    cjk: CjkViews | None = None
     capture: Pipeline
     governor: Governor
     healths: tuple[Health, ...] = ()

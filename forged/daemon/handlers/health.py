@@ -182,7 +182,7 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
     problems = sorted(index.builder.problems, key=lambda each: not each.loses)
     trust, notice = await in_status(context, index)
     forks = tuple(index.map.chains.rivals) if index.map is not None else ()
-    place, registry, watcher = index.place, context.daemon.trust, context.daemon.watcher
+    run, registry, watcher = index.run, context.daemon.trust, context.daemon.watcher
     others = await asyncio.to_thread(no_memories, index.root)
     return wire.RootReport(
         root=index.root.top,
@@ -214,8 +214,8 @@ async def _report(context: Context, index: RootIndex) -> wire.RootReport:
         forks=len(forks),
         fork_ids=forks[:_CUT_SHOWN],
         stale=sum(map(index.map.chains.is_head, index.builder.stale)) if index.map is not None else 0,
-        rate=round(place.rate, 3) if place is not None else 0.0,
-        left_s=place.left_s if place is not None else None,
+        rate=round(run.rate, 3) if run is not None else 0.0,
+        left_s=run.left_s if run is not None else None,
         owner=await asyncio.to_thread(kept_by_root, index.root),
         no_memories=tuple(wire.FileProblem(each.path, each.reason) for each in others),
     )

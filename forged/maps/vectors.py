@@ -2,30 +2,98 @@
 
 A text's vector is known from the current map, from a map before it, from the run that is embedding now, or
 from a parcel that another daemon packed, if the model that answers is the one that the parcel names.
-After `renew` the old ones serve until the last text is embedded anew: all vectors of a map are of one model
-and one time. To be used by one build at a time.
+Vectors are never on the disk and a map always covers the full root: a `VectorCache` makes the cost of that
+grow with the change. After `renew` the old ones serve until the last text is embedded anew: all vectors of a
+map are of one model and one time. To be used by one build at a time.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import compress, filterfalse, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forged.map import Baseline, DenseLeg, carried
-from forged.maps.embed_batches import EmbeddingRun
-from forged.maps.embed_line import Place
-from forged.maps.identity import Identity
+from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
 from forged.maps.parcel import Label, Parcel, Shelf, Stock, Unusable
-from forged.maps.vector_cache import VectorCache
 from forged.models import Purpose, Vectors
 
 logger = logging.getLogger(__name__)
 
 Known = Callable[[bytes], Vectors | None]
 _NO_PLACES = np.empty(0, np.int64)
+# A small root may lose all its files to a `git checkout`; this many rows are kept even then (1.5 KB each).
+_KEPT_AT_LEAST = 1024
+
+
+class VectorCache:
+    """Rows of one root by one model, `key`: live ones and those beside by reference, retired ones by copy.
+
+    `live` is the leg whose rows `places` tells of. As many retired rows are kept as are live, so that a
+    branch switched away and back costs nothing.
+    """
+
+    def __init__(self, key: str = "") -> None:
+        self.key = key
+        self.live: DenseLeg | None = None
+        self._row_of: dict[bytes, int] = {}
+        self._beside: dict[bytes, Vectors] = {}
+        self._retired: OrderedDict[bytes, Vectors] = OrderedDict()
+
+    def get(self, key: bytes) -> Vectors | None:
+        """The unit row of a text hash, shape (dimension,), if it is known."""
+        row = self._row_of.get(key)
+        if row is not None and self.live is not None:
+            return self.live.row(row)
+        return self._beside.get(key, self._retired.get(key))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.live is None and not self._retired
+
+    @property
+    def dimension(self) -> int:
+        """Length of the live rows, 0 if there are none."""
+        return 0 if self.live is None else self.live.dimension
+
+    def places(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """The row of each text hash in `live`, -1 where it is not."""
+        return np.fromiter(map(self._row_of.get, keys, repeat(-1)), np.int64, len(keys))
+
+    def adopt(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
+        """Make the rows of `leg`, one for each of `keys`, the live ones; zero rows are unknown texts."""
+        known = ~leg.missing
+        live = dict(zip(compress(keys, known), np.flatnonzero(known).tolist(), strict=True))
+        left = self._beside
+        if self.live is not None:
+            row = self.live.row
+            left = left | {
+                key: row(self._row_of[key]) for key in filterfalse(live.__contains__, self._row_of)
+            }
+        self.live, self._row_of, self._beside = leg, live, {}
+        self._retire(left)
+
+    def keep_beside(self, keys: Sequence[bytes], leg: DenseLeg) -> None:
+        """Make the rows of `leg`, one for each of `keys`, those that stand beside the live ones."""
+        before, there = self._beside, np.flatnonzero(~leg.missing).tolist()
+        self._beside = {keys[row]: leg.row(row) for row in there if keys[row] not in self._row_of}
+        self._retire(before)
+
+    def _retire(self, left: dict[bytes, Vectors]) -> None:
+        """Copy rows that have left and stand nowhere else; those that are back are not retired any more."""
+        for key, row in left.items():
+            if key not in self._row_of and key not in self._beside:
+                self._retired[key] = row.copy()
+        for key in (self._retired.keys() & self._beside.keys()) | (
+            self._retired.keys() & self._row_of.keys()
+        ):
+            del self._retired[key]
+        while len(self._retired) > max(len(self._row_of), _KEPT_AT_LEAST):
+            self._retired.popitem(last=False)
 
 
 class KnownVectors:
@@ -35,11 +103,12 @@ class KnownVectors:
     brings is of no use any more.
     """
 
-    def __init__(self, identity: Identity, top: str, parcel: Parcel | None = None) -> None:
-        """Take the model, the top of the root that the texts are from, and what was packed of them."""
+    def __init__(self, queue: EmbeddingQueue, top: str, parcel: Parcel | None = None) -> None:
+        """Take the model's queue, the top of the texts' root, and what was packed of them."""
         self.cut = frozenset[bytes]()
         self.starts_anew = False
-        self._identity = identity
+        self._queue = queue
+        self._identity = identity = queue.identity
         self._purpose = Purpose("build", (top,))
         self._cache = VectorCache(identity.kept)
         self._cues = VectorCache(identity.kept)
@@ -62,11 +131,11 @@ class KnownVectors:
 
     @property
     def serves_older(self) -> bool:
-        """Whether the vectors from before `renew` serve until the last new one is there."""
+        """True if vectors from before `renew` serve until the last new one is there."""
         return self._older is not None
 
     def are_outdated(self) -> bool:
-        """Whether these are of another model than maps are to hold; where there are none they are of that."""
+        """True if these are of another model than maps are to hold; an empty store takes that model."""
         if self._cache.is_empty and (self._run is None or not self._run.vectors):
             self._cache.key = self._cues.key = self._identity.kept
         return self._cache.key != self._identity.kept
@@ -80,14 +149,17 @@ class KnownVectors:
         self.cut = frozenset()
         self._parcel = self._unpacked = None
 
-    def begin(self, progress: Callable[[int], None], place: Place | None = None) -> EmbeddingRun:
+    def begin(
+        self, texts: int, used_at: Callable[[], float], progress: Callable[[int], None]
+    ) -> EmbeddingRun:
         """A new run, with what got through before an outage."""
         self.starts_anew = False
-        before, self._run = self._run, EmbeddingRun(self._identity, self._purpose, progress, place)
+        run = self._queue.enter(self._purpose, texts=texts, used_at=used_at, progress=progress)
+        before, self._run = self._run, run
         if before is not None:
-            self._run.vectors.update(before.vectors)
-            self._run.cut |= before.cut
-        return self._run
+            run.vectors.update(before.vectors)
+            run.cut |= before.cut
+        return run
 
     def take(self, run: EmbeddingRun) -> None:
         """Keep in mind what a run, which may have been given up, found out of its texts."""
@@ -95,57 +167,47 @@ class KnownVectors:
             self.cut |= run.cut
 
     def of_one_time(self, *, all_new: bool) -> Known:
-        """What to ask for the vectors of the next map: the old ones until the last new one is there."""
+        """The source of the next map's vectors: the old ones until the last new one is there."""
         older = self._older
         return self.get if older is None or all_new else lambda key: _held(key, older)
 
-    def _caches(self, *, all_new: bool) -> tuple[VectorCache, VectorCache]:
-        return (self._cache, self._cues) if self._older is None or all_new else self._older
-
-    def leg(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
-        """The dense leg of texts by hash, calibrated for the gate; None without any vector."""
-        return self._leg(hashes, baseline, self._caches(all_new=all_new)[0], all_new=all_new)
-
-    def cued(self, hashes: Sequence[bytes], *, all_new: bool) -> DenseLeg | None:
-        """That of cues, which are no part of any statistics."""
-        return self._leg(hashes, None, self._caches(all_new=all_new)[1], all_new=all_new)
-
-    def _leg(
-        self, hashes: Sequence[bytes], baseline: Baseline | None, cache: VectorCache, *, all_new: bool
+    def leg(
+        self,
+        hashes: Sequence[bytes],
+        baseline: Baseline | None,
+        *,
+        all_new: bool,
+        beside: bool = False,
+        cues: bool = False,
     ) -> DenseLeg | None:
-        places = cache.places(hashes)
-        leg = self._laid_out(hashes, places, cache, self.of_one_time(all_new=all_new))
-        if leg is not None:
-            if baseline is not None:
-                carried(cache.live, places, leg, baseline)
-            if cache in (self._cache, self._cues):
-                cache.adopt(hashes, leg)
+        """The dense leg of texts by hash, calibrated for the gate; None without any vector.
+
+        A few texts may stand `beside` the leg that was laid out last. Those of `cues` have no baseline.
+        """
+        caches = (self._cache, self._cues)
+        cache = (caches if self._older is None or all_new else self._older)[cues]
+        known, places = self.of_one_time(all_new=all_new), _NO_PLACES
+        if beside:
+            leg = self._beside(hashes, cache, known)
+        else:
+            places = cache.places(hashes)
+            leg = self._laid_out(hashes, places, cache, known)
+        if leg is None:
+            return None
+        if baseline is not None:
+            carried(None if beside else cache.live, places, leg, baseline)
+        if cache in caches:
+            (cache.keep_beside if beside else cache.adopt)(hashes, leg)
         return leg
 
-    def beside(self, hashes: Sequence[bytes], baseline: Baseline | None, *, all_new: bool) -> DenseLeg | None:
-        """The dense leg of a few texts by hash, to stand beside the one that was laid out last."""
-        return self._beside(hashes, baseline, self._caches(all_new=all_new)[0], all_new=all_new)
-
-    def cued_beside(self, hashes: Sequence[bytes], *, all_new: bool) -> DenseLeg | None:
-        """That of a few cues."""
-        return self._beside(hashes, None, self._caches(all_new=all_new)[1], all_new=all_new)
-
-    def _beside(
-        self, hashes: Sequence[bytes], baseline: Baseline | None, cache: VectorCache, *, all_new: bool
-    ) -> DenseLeg | None:
-        known = self.of_one_time(all_new=all_new)
+    def _beside(self, hashes: Sequence[bytes], cache: VectorCache, known: Known) -> DenseLeg | None:
         vectors = [known(key) if key else None for key in hashes]
         dimension = cache.dimension or max((len(each) for each in vectors if each is not None), default=0)
         rows = np.zeros((len(hashes), dimension), np.float32)
         for row, vector in enumerate(vectors):
             if vector is not None and len(vector) == dimension:
                 rows[row] = vector
-        leg = DenseLeg.build(cache.key, rows) if rows.any() else None
-        if leg is not None and cache in (self._cache, self._cues):
-            cache.keep_beside(hashes, leg)
-        if leg is not None and baseline is not None:
-            carried(None, _NO_PLACES, leg, baseline)
-        return leg
+        return DenseLeg.build(cache.key, rows) if rows.any() else None
 
     def settle(self) -> None:
         """All vectors stand in the map now."""
@@ -155,11 +217,11 @@ class KnownVectors:
 
     @property
     def waiting(self) -> int:
-        """How many vectors are in no map yet."""
+        """The number of vectors that are in no map yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
     def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:
-        """What there is to be packed of a map's parts, or of a run that is to bring the first map.
+        """Vectors to be packed: of a map's parts, or of a run that is to bring the first map.
 
         While nothing is known but what was packed, it is the parcel itself.
         """

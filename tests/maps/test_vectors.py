@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map.dense import DenseLeg
-from forged.maps.vector_cache import VectorCache
+from forged.maps.vectors import VectorCache
 from tests.faults.amount import times
 
 

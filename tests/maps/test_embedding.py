@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.embed_batches import EmbeddingRun
-from forged.maps.embed_line import EmbedLine
-from forged.maps.identity import Identity
+from forged.maps.embedding import AT_ONCE, EmbeddingQueue
 from forged.models import Purpose
-from tests.support.clock import run, turns, until
+from tests.support.clock import Clock, run, turns, until
 from tests.support.provider import FakeEmbedder, vector
 
 COUNT = 300
@@ -34,7 +32,7 @@ def poisoned(numbers, reason="bad_input"):
 def embedded(embedder, texts):
     """A finished run over `texts`, and the error that it ended with."""
     counted = []
-    work = EmbeddingRun(Identity(embedder), BUILD, counted.append)
+    work = EmbeddingQueue(embedder).enter(BUILD, progress=counted.append)
 
     async def body():
         try:
@@ -51,9 +49,7 @@ def embedded(embedder, texts):
 async def test_at_most_four_chunks_are_out_at_once_after_the_first():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
-    task = asyncio.create_task(
-        EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of(CHUNK * 9))
-    )
+    task = asyncio.create_task(EmbeddingQueue(embedder).enter(BUILD).run(texts_of(CHUNK * 9)))
     await embedder.called.wait()
     first = len(embedder.calls)
     embedder.hold.set()
@@ -109,7 +105,7 @@ async def test_cancelling_a_run_leaves_no_task_behind():
     embedder = FakeEmbedder()
     embedder.hold = asyncio.Event()
     embedder.hold.set()
-    task = asyncio.create_task(EmbeddingRun(Identity(embedder), BUILD, lambda _: None).run(texts_of()))
+    task = asyncio.create_task(EmbeddingQueue(embedder).enter(BUILD).run(texts_of()))
     await embedder.called.wait()
     embedder.hold = asyncio.Event()
     await until(lambda: len(embedder.calls) >= 5)
@@ -132,7 +128,7 @@ async def test_an_embedder_that_never_waits_leaves_others_a_turn_after_each_chun
 
     ticks, done = 0, []
     ticking = asyncio.create_task(tick())
-    await EmbeddingRun(Identity(AtOnce()), BUILD, lambda _: None).run(texts_of(8 * CHUNK))
+    await EmbeddingQueue(AtOnce()).enter(BUILD).run(texts_of(8 * CHUNK))
     ticking.cancel()
     assert len(done) == 8
     assert len(set(done)) >= 3
@@ -142,13 +138,12 @@ async def test_an_embedder_that_never_waits_leaves_others_a_turn_after_each_chun
 
 
 async def test_the_texts_of_a_root_that_is_asked_for_go_ahead_of_those_that_began_before():
-    embedder, line, asked = FakeEmbedder(), EmbedLine(), {"old": 1.0, "new": 1.0}
-    embedder.hold = asyncio.Event()
+    embedder, asked = FakeEmbedder(), {"old": 1.0, "new": 1.0}
+    embedder.hold, queue = asyncio.Event(), EmbeddingQueue(embedder)
 
     def embedding(name, chunks):
         texts = {f"{name} {n}".encode(): f"{name} {n}" for n in range(chunks * CHUNK)}
-        place = line.enter(lambda: asked[name], len(texts))
-        work = EmbeddingRun(Identity(embedder), BUILD, place.did, place)
+        work = queue.enter(BUILD, texts=len(texts), used_at=lambda: asked[name])
         return asyncio.create_task(work.run(texts))
 
     old = embedding("old", 12)
@@ -167,3 +162,92 @@ async def test_the_texts_of_a_root_that_is_asked_for_go_ahead_of_those_that_bega
     assert whose[:6] == ["old"] * 5 + ["new"]
     assert sorted(whose) == ["new"] * 3 + ["old"] * 12
     assert whose[-3:] == ["old"] * 3, "what was asked for is done with first"
+
+
+# --- the order of runs, their rate and the time left ------------------------------------------------------
+
+
+@pytest.fixture
+def clock():
+    return Clock(1000.0)
+
+
+@pytest.fixture
+def queue(clock):
+    return EmbeddingQueue(FakeEmbedder(), clock=clock)
+
+
+async def test_chunks_of_the_root_that_was_asked_for_last_go_next(queue):
+    asked = {"old": 1.0, "new": 2.0}
+    begun, hold = [], asyncio.Event()
+
+    async def chunk(place, name):
+        async with place.turn():
+            begun.append(name)
+            await hold.wait()
+
+    old, new = (queue.enter(texts=100, used_at=lambda name=name: asked[name]) for name in ("old", "new"))
+    tasks = [asyncio.create_task(chunk(old, "old")) for _ in range(AT_ONCE + 2)]
+    await turns()
+    tasks += [asyncio.create_task(chunk(new, "new")) for _ in range(2)]
+    await turns()
+    assert begun == ["old"] * AT_ONCE
+    hold.set()
+    await asyncio.gather(*tasks)
+    assert begun[AT_ONCE:] == ["new", "new", "old", "old"]
+
+
+def test_who_was_asked_for_again_while_it_waits_goes_ahead(queue):
+    asked = {"a": 5.0, "b": 6.0}
+    a, b = (queue.enter(texts=10, used_at=lambda name=name: asked[name]) for name in "ab")
+    assert b.rank() > a.rank()
+
+    asked["a"] = 9.0
+
+    assert a.rank() > b.rank()
+
+
+def test_of_roots_of_one_request_the_one_with_the_fewest_texts_left_goes_first(queue):
+    large, small = queue.enter(texts=900, used_at=lambda: 7.30), queue.enter(texts=20, used_at=lambda: 7.31)
+
+    assert small.rank() > large.rank()
+
+    large.did(890)
+    assert large.rank() > small.rank()
+
+
+def test_the_rate_is_that_of_the_last_minute_of_all_roots_and_of_this_embedding(queue, clock):
+    first, second = queue.enter(texts=1000), queue.enter(texts=1000)
+    assert (first.rate, first.left_s) == (0.0, None)
+    clock.now += 200
+    first.did(8)
+    assert (first.rate, first.left_s) == (0.0, None), "the model had to be loaded for these"
+    clock.now += 10
+    first.did(30)
+    second.did(10)
+    assert first.rate == second.rate == 4.0
+    clock.now += 65
+    first.did(80)
+
+    assert first.rate == 80 / 60, "what is more than a minute ago says nothing of now"
+
+    first.leave()
+    second.leave()
+    clock.now += 5
+    later = queue.enter(texts=50)
+    later.did(1)
+    clock.now += 2
+    later.did(1)
+    assert later.rate == 0.5, "nor what was embedded before"
+
+
+def test_the_time_left_counts_what_goes_ahead_and_not_what_comes_behind(queue, clock):
+    behind, own, ahead = (queue.enter(texts=100, used_at=lambda at=at: at) for at in (1.0, 2.0, 3.0))
+    own.did(0)
+    clock.now += 10
+    own.did(20)
+
+    assert (ahead.left_s, own.left_s, behind.left_s) == (50.0, 90.0, 140.0)
+
+    ahead.leave()
+    assert own.left_s == 40.0

@@ -1,0 +1,92 @@
+"""Memories in Chinese, Japanese and Korean under a model of their own, as a source.
+
+Maps hold the vectors of two models, each of its own texts (`Part.second`). A query goes to both models, and
+the two lists are merged by rank, as cosines of two models say nothing of one another. Cues are found by their
+words alone, and no vector outlives the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from concurrent.futures import Executor
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from forged.maps import EmbeddingQueue
+from forged.models import Purpose, RetryBudget, Vectors
+from forged.scopes.file_search import FileSource
+from forged.scopes.values import Question, Rows, View
+
+# A recall asks for one query in several scopes at once.
+_QUERIES_KEPT = 16
+
+
+class SecondModel:
+    """The model as searches ask it: for a view by its vectors, and for the vector of a query."""
+
+    def __init__(self, queue: EmbeddingQueue) -> None:
+        self.identity = queue.identity
+        self.takes = queue.takes
+        self._queue = queue
+        self._asked: OrderedDict[str, asyncio.Task[Vectors]] = OrderedDict()
+
+    def beside(self, view: View) -> View | None:
+        """The same maps by this model's vectors; None if they have none."""
+        if all(part.second is None for each in view.maps for part in each.parts):
+            return None
+        learner, key = self._queue.learner, self.identity.key
+        return View(maps=view.maps, baseline=learner.baseline, is_uncalibrated=learner.is_wanting, key=key)
+
+    async def vector(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
+        """The unit row (d,) of a query; who asks for the same one shares it. Raises ProviderError."""
+        task = self._asked.get(text)
+        if task is None:
+            self._queue.health.admit(waiting)
+            task = self._asked[text] = asyncio.create_task(self._query(text, tops, waiting))
+            task.add_done_callback(partial(self._answered, text))
+            while len(self._asked) > _QUERIES_KEPT:
+                self._asked.popitem(last=False)
+        return await asyncio.shield(task)
+
+    def _answered(self, text: str, task: asyncio.Task[Vectors]) -> None:
+        """Keep no failure: who asks next tries again, whether or not anybody still waits for this one."""
+        is_failure = task.cancelled() or task.exception() is not None
+        if is_failure and self._asked.get(text) is task:
+            del self._asked[text]
+
+    async def _query(self, text: str, tops: tuple[str, ...], waiting: RetryBudget) -> Vectors:
+        purpose, embedder = Purpose("query", tops, waiting), self.identity.embedder
+        rows = await embedder.embed([text], "query", purpose=purpose, deadline=waiting.until)
+        self.identity.used(rows.shape[1])
+        row: Vectors = rows[0]
+        return row
+
+
+class CjkSource:
+    """A view as the second model searches it; `name` is "cjk"."""
+
+    name = "cjk"
+
+    def __init__(self, model: SecondModel, view: View, tops: tuple[str, ...], thread: Executor) -> None:
+        self._model, self._view, self._tops, self._thread = model, view, tops, thread
+
+    async def search(self, question: Question) -> Rows:
+        """By vectors alone. Raises ProviderError."""
+        beside = self._model.beside(self._view)
+        is_gated = question.least_evidence > float("-inf")
+        if beside is None or (is_gated and beside.is_uncalibrated):
+            return Rows()
+        waiting = RetryBudget(question.deadline)
+        rows = [await self._model.vector(text, self._tops, waiting) for text in question.texts]
+        homes = {each.root: each for each in self._view.maps}
+
+        def admits(root: str, memory_id: str) -> bool:
+            """Let in what has a version that is this model's: links lead to others too."""
+            is_theirs = any(self._model.takes(each.content) for each in beside.chain(homes[root], memory_id))
+            return is_theirs and (question.admits is None or question.admits(root, memory_id))
+
+        wanted = msgspec.structs.replace(question, vectors=np.stack(rows), admits=admits)
+        return await FileSource(beside, lexical_weight=0.0, thread=self._thread).search(wanted)
