@@ -3,6 +3,10 @@
 ForgedError
 ├── ConfigError          a key has a wrong type or range; the process exits with 78
 ├── WorkspaceError       a request names a workspace that is no directory here
+├── InvalidRequest       a request cannot be carried out as it is
+├── SecretFound          what is to be written holds what looks like a secret
+├── ForgottenText        a person forgot what an agent is about to write
+├── NotReady             the answer is not known yet
 ├── MemoryFormatError    one file is not a memory; loaders turn it into a problem value
 │   └── InConflict       it holds both sides of a merge
 ├── StoreError           a write or removal did not happen
@@ -41,6 +45,30 @@ class WorkspaceError(ForgedError):
     """A workspace cannot be used; the message is a sentence that names it."""
 
     code = "invalid"
+
+
+class InvalidRequest(ForgedError):  # noqa: N818 - reads as the state it names
+    """A request cannot be carried out as it is; the message says what to change."""
+
+    code = "invalid"
+
+
+class SecretFound(ForgedError):  # noqa: N818
+    """A text to write holds what looks like a secret, and the request does not insist."""
+
+    code = "secret"
+
+
+class ForgottenText(ForgedError):  # noqa: N818
+    """A person forgot what an agent is about to write; only a person brings it back."""
+
+    code = "forgotten"
+
+
+class NotReady(ForgedError):  # noqa: N818
+    """The answer is not known yet: a root is read for the first time, or an interrupted request finished."""
+
+    code = "busy"
 
 
 class MemoryFormatError(ForgedError):

@@ -16,6 +16,7 @@ LAYERS = """
     mcp
     integrations
     daemon
+    memories
     retrieval | capture | postgres
     scopes
     writing
@@ -95,6 +96,8 @@ HOMES = {
             "forged.trust.admission",
             "forged.trust.registry",
             "forged.daemon",
+            "forged.memories.documents",  # takes and returns the contract's values of documents
+            "forged.memories.imports",  # and of imports
             "forged.cli",
             "forged.integrations",
             "forged.mcp",
@@ -123,7 +126,7 @@ MAY_CATCH_ALL = {
     "forged.daemon.connection": "request guard: a bad request ends nothing",
     "forged.maps.builds": "task guard: a failed rebuild keeps the old map",
     "forged.files.watcher": "supervisor: whatever a backend of watchfiles may raise",
-    "forged.writing.together": "hands what went wrong on to everybody who waits for it",
+    "forged.writing.writer": "hands what went wrong on to everybody who waits for it",
     "forged.models.fastembed": "adapter: onnxruntime's errors have no other class in common",
     "forged.models.e5.encoder": "adapter: onnxruntime's errors have no other class in common",
     "forged.capture.supervisor": "a question of a worker is answered with nothing: no fault ends the daemon",

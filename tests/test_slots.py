@@ -19,7 +19,7 @@ from forged.models import RetryBudget
 from forged.models.in_process import Lane
 from forged.scopes import search, store
 from forged.scopes.second_model import SecondModel
-from forged.writing.together import Together
+from forged.writing.writer import Together
 from tests.support.clock import PATIENCE_S, turns
 from tests.support.provider import FakeEmbedder
 

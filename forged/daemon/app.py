@@ -33,18 +33,12 @@ from forged.config import load as load_config
 from forged.daemon import handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.connection import Server
-from forged.daemon.handlers import (
-    Dispatcher,
-    follow_absent,
-    follow_documents,
-    follow_sessions,
-    hand_over_all,
-    resume,
-)
+from forged.daemon.handlers import Dispatcher, follow_sessions, hand_over_all
 from forged.daemon.handover import FdStore, Successor
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
-from forged.maps import Remembered
+from forged.maps import BuildEvent, Remembered
+from forged.memories import documents, removal, restore
 from forged.memory import Scope
 from forged_client import address, framing
 from forged_client.autostart import RECORD_NAME
@@ -291,18 +285,26 @@ class DaemonRun:
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(self._housekeeping())
             self._begin(self._sweep_sessions())
-            self._begin(follow_absent(daemon))
-            self._begin(resume(daemon))
+            self._begin(removal.follow_absent(daemon.memories))
+            daemon.indexer.events.listen(self._seen)
+            self._begin(restore.resume(daemon.memories))
             self._begin(daemon.trust.catch_up())
             self._begin(self._try_disks())
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
-                self._begin(follow_documents(daemon))
+                self._begin(documents.follow_documents(daemon.memories))
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
         self._begin(follow_sessions(daemon))
+
+    def _seen(self, event: BuildEvent) -> None:
+        """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
+        if event.kind == "swapped":
+            for index in self._daemon.indexer.indexes():
+                if index.root.top == event.root and index.map is not None:
+                    self._daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))
 
     async def _try_disks(self) -> None:
         """Write once on each disk that memories or the state lie on: it may have been full before."""
@@ -397,7 +399,7 @@ class DaemonRun:
         while True:
             now = time.time()
             try:
-                await asyncio.to_thread(self._daemon.writer.trash.empty, now)
+                await asyncio.to_thread(self._daemon.memories.writer.trash.empty, now)
                 await asyncio.to_thread(atomic.sweep_at, self._state_dir, now - _TEMPS_S)
             except OSError as error:  # untidy, and no reason to end the daemon
                 logger.warning("state directory not tidied error=%s", error)

@@ -28,15 +28,24 @@ import msgspec
 
 from forged.build_id import build_id
 from forged.capture import Committer, Pipeline, Promotion, RememberedVectors, WorkerSettings, local_vectors
-from forged.config import BUILTIN_LEXICAL, Config, Loaded, install_command
+from forged.config import (
+    BUILTIN_LEXICAL,
+    BUILTIN_RULES,
+    Config,
+    Loaded,
+    find_program,
+    install_command,
+    is_program,
+)
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, Probe, RefusedWrites, forgotten_elsewhere
+from forged.daemon.handlers import About, Daemon, Probe, RefusedWrites, Talks
 from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.files import Root, Watcher
 from forged.log import LogSettings
-from forged.maps import EmbeddingQueue, Indexer, Remembered, RootIndex
+from forged.maps import EmbeddingQueue, Indexer, Remembered
+from forged.memories import MemoryParts, removal
 from forged.memory import Scope
 from forged.models import (
     GOVERNED,
@@ -50,6 +59,7 @@ from forged.models import (
     ProgramChat,
     Prompt,
     Purpose,
+    classifier_key,
     make_chat_model,
     make_classifier,
     make_embedder,
@@ -66,9 +76,6 @@ from forged_client.autostart import LOG_NAME
 if TYPE_CHECKING:
     from forged.postgres import Machines, OwnMarks, Shared
 
-
-from forged.config import BUILTIN_RULES, find_program, is_program
-from forged.models import classifier_key
 
 CLASSIFIER_TIMEOUT_S = 60.0  # for one event
 
@@ -142,23 +149,21 @@ def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
     return OwnMarks(state.replicas, shared.scopes, shared.settings.user_id)
 
 
-def make_machines(
-    shared: Shared | None,
-    home: str,
-    *,
-    state: State,
-    indexer: Indexer,
-    writer: Writer,
-    trust: TrustRegistry,
-    take_away: Callable[[RootIndex, tuple[str, ...]], Awaitable[object]],
-) -> Machines | None:
+def make_machines(memories: MemoryParts) -> Machines | None:
     """What keeps the files of users and agents in step with the server, where they are shared."""
+    shared = memories.shared
     if shared is None or not shared.scopes & {Scope.USER, Scope.AGENT}:
         return None
     from forged.postgres import Machines  # noqa: PLC0415 - as above
 
     return Machines(
-        shared, home=home, state=state, indexer=indexer, writer=writer, trust=trust, take_away=take_away
+        shared,
+        home=memories.resolver.home,
+        state=memories.state,
+        indexer=memories.indexer,
+        writer=memories.writer,
+        trust=memories.trust,
+        take_away=partial(removal.forgotten_elsewhere, memories),
     )
 
 
@@ -299,22 +304,28 @@ def build(
     )
     trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
+    resolver = Resolver(user_top(env), config, indexer, state=state, sessions=(sessions, session_views))
+    talks = Talks()
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
     classifier = partial(_classifier, config, env, models)
-    promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
-    vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
-    machines = make_machines(
-        shared,
-        user_top(env),
-        state=state,
+    memories = MemoryParts(
+        config=config,
+        metrics=metrics,
         indexer=indexer,
+        resolver=resolver,
         writer=writer,
         trust=trust,
-        take_away=lambda index, ids: forgotten_elsewhere(daemon, index, ids),
+        state=state,
+        capture=_capture(config, env, models, metrics, governor, state, indexer, retriever, writer, sessions),
+        retriever=retriever,
+        sessions=sessions,
+        session_views=session_views,
+        transcripts=talks,
+        shared=shared,
     )
-    daemon = Daemon(
+    return Daemon(
         epoch=epoch,
         config=config,
         disabled=off,
@@ -324,25 +335,14 @@ def build(
         indexer=indexer,
         watcher=watcher,
         retriever=retriever,
-        resolver=Resolver(user_top(env), config, indexer, state=state, sessions=(sessions, session_views)),
-        writer=writer,
+        memories=memories,
+        resolver=resolver,
         trust=trust,
+        talks=talks,
         refused_writes=RefusedWrites(metrics, state),
         session_memories=sessions,
         session_views=session_views,
-        capture=Pipeline(
-            settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
-            state=state,
-            governor=governor,
-            metrics=metrics,
-            rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
-            committer=Committer(indexer, writer, state, vectors, promotion=promotion),
-            vectors=vectors,
-            batch_turns=config.capture.batch_turns,
-            off=capture_off(config),
-            problem=models.no_classifier,
-            health=models.healths.capture,
-        ),
+        capture=memories.capture,
         governor=governor,
         healths=models.healths.each,
         probes=tuple(
@@ -352,9 +352,37 @@ def build(
         connections=connections,
         reload=reload,
         shared=shared,
-        machines=machines,
+        machines=make_machines(memories),
     )
-    return daemon
+
+
+def _capture(  # noqa: PLR0917 - parts of one daemon
+    config: Config,
+    env: Mapping[str, str],
+    models: Models,
+    metrics: Metrics,
+    governor: Governor,
+    state: State,
+    indexer: Indexer,
+    retriever: Retriever,
+    writer: Writer,
+    sessions: SessionMemories,
+) -> Pipeline:
+    promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
+    vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
+    return Pipeline(
+        settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
+        state=state,
+        governor=governor,
+        metrics=metrics,
+        rank=partial(known_memories.nearest, indexer=indexer, retriever=retriever),
+        committer=Committer(indexer, writer, state, vectors, promotion=promotion),
+        vectors=vectors,
+        batch_turns=config.capture.batch_turns,
+        off=capture_off(config),
+        problem=models.no_classifier,
+        health=models.healths.capture,
+    )
 
 
 async def _refusal(state: State, tops: tuple[str, ...]) -> str:

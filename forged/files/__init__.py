@@ -15,10 +15,7 @@ from forged.files.arrivals import refusal_of as arrivals_refusal
 from forged.files.arrivals import tidy as tidy_arrivals
 from forged.files.atomic import NewFile
 from forged.files.evidence import MOST_EVIDENCE, EvidenceError, Grounds, hashed
-from forged.files.frontmatter import MAX_FILE_BYTES, parse, render
-from forged.files.headers import front_matter
-from forged.files.pace import Pace
-from forged.files.relinked import relinked
+from forged.files.frontmatter import MAX_FILE_BYTES, front_matter, parse, relinked, render
 from forged.files.roots import (
     AGENT_ID,
     FOLDERS,
@@ -31,7 +28,7 @@ from forged.files.roots import (
     resolve,
     upwards,
 )
-from forged.files.scan import no_memories, scan
+from forged.files.scan import Pace, no_memories, scan
 from forged.files.snapshot import File, Snapshot, files_of, one_per_id, printable
 from forged.files.store import NOTE, MemoryStore, kept_by_root
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from forged.errors import ForgedError
-from forged.files.pace import Pace
+from forged.files.scan import Pace
 from forged.memory import Evidence, Memory
 
 MOST_EVIDENCE = 8

@@ -10,15 +10,11 @@ above a paragraph is a rule, and all of it text.
 
 Writing gives the Go program's form byte for byte, so that either program can use a store of the other; body
 bytes and unknown keys survive.
-
-What in a memory file was read otherwise than its writer may have meant, as sentences for `status`.
-People write front matter by hand, and what is none becomes the memory's text without a complaint: `---yaml`
-in place of `---`, keys before the first line of `---`, a `---` in the midst of a value. In goes a memory as
-it was read, out come notes; nothing here is sure, so nothing is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
@@ -26,41 +22,9 @@ from typing import TypeVar
 import msgspec
 
 from forged.errors import InConflict, MemoryFormatError, NoText
-from forged.files import entries, written_form
-from forged.files.entries import Header, Value, one_text
-from forged.files.scalars import scalar
+from forged.files import entries
+from forged.files.entries import Header, Value, one_text, scalar
 from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory, Trigger, default_category, one_form
-
-_YAML_FENCE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
-_KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
-# Keys at the beginning of a text without front matter that are no accident.
-_ENOUGH = 2
-NO_FRONT_MATTER = "its text begins like front matter that is none"
-_PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
-
-
-def doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
-    """Notes on a memory; `has_header` says that its file has front matter, whose keys are `keys`."""
-    notes = [
-        f"`{key}` is no key of a memory; write `{key.lower()}`"
-        for key in _KEY.findall(memory.extra)
-        if key not in keys and key.lower() in keys
-    ]
-    if _begins_like_a_header(memory.content, keys, has_header=has_header):
-        notes.append(f"{NO_FRONT_MATTER}; {_PLACE}")
-    return tuple(notes)
-
-
-def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
-    """Whether keys of a memory stand before a line that would end front matter."""
-    fence = _YAML_FENCE.search(text)
-    if fence is None:
-        return False
-    found = _KEY.findall(text, 0, fence.start())
-    if not has_header and text.startswith("---"):
-        return bool(found)
-    return sum(key.lower() in keys for key in found) >= (1 if has_header else _ENOUGH)
-
 
 T = TypeVar("T")
 
@@ -73,6 +37,20 @@ IN_CONFLICT = (
 
 _FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 _SIDES = (re.compile(rb"<{7}(?: |$)"), re.compile(rb"={7}$"), re.compile(rb">{7}(?: |$)"))
+
+
+_END = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
+_KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
+# Keys at the beginning of a text without front matter that are no accident.
+_ENOUGH = 2
+NO_FRONT_MATTER = "its text begins like front matter that is none"
+_PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
+_HEADER = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*\n)*---[ \t\r]*\n(.*?)^(?:---|\.\.\.)[ \t\r]*$\n?",
+    re.MULTILINE | re.DOTALL,
+)
+_LINK = re.compile(rb"^(supersedes[ \t]*:[^\n]*\n)", re.MULTILINE)
+_BEFORE = re.compile(rb"^category[ \t]*:[^\n]*\n()", re.MULTILINE)
 
 
 class ParsedFile(msgspec.Struct, frozen=True, gc=False):
@@ -179,7 +157,7 @@ def render(memory: Memory) -> bytes:
 
 def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
     """Fast path; None means not sure."""
-    found = None if b"\0" in data else written_form.read(data, scope, MAX_HEADER_BYTES)
+    found = None if b"\0" in data else entries.read_written_form(data, scope, MAX_HEADER_BYTES)
     if found is None:
         return None
     memory, stated = found
@@ -198,7 +176,6 @@ KNOWN_KEYS = _KEYS | {
     *("created", "modified", "updated", "date", "description", "resource", "timestamp", "okf_version"),
 }
 _PLAIN_WORD = re.compile(r"[^\W\d][\w.-]*")
-# So many keys of our own are no accident, whatever is between them.
 _OPENING = re.compile(r"(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
 _VERSION = re.compile(r"\+?0*([1-9][0-9]{0,8})(?:\.[0-9]*)?")
@@ -211,7 +188,7 @@ _TIME_LIKE = re.compile(
 
 def _doubted(reading: ParsedFile, data: bytes) -> ParsedFile:
     has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
-    found = doubts(reading.memory, _KEYS, has_header=has_header)
+    found = _doubts(reading.memory, _KEYS, has_header=has_header)
     return ParsedFile(reading.memory, reading.notes + found) if found else reading
 
 
@@ -404,3 +381,80 @@ def _notes(memory: Memory, stated_scope: str) -> tuple[str, ...]:
 
 def _time_scalar(text: str) -> str:
     return text if _TIME_LIKE.fullmatch(text) else scalar(text)
+
+
+def _doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
+    """Return sentences on what a person may have meant otherwise; `keys` are those of a memory."""
+    notes = [
+        f"`{key}` is no key of a memory; write `{key.lower()}`"
+        for key in _KEY.findall(memory.extra)
+        if key not in keys and key.lower() in keys
+    ]
+    if _begins_like_a_header(memory.content, keys, has_header=has_header):
+        notes.append(f"{NO_FRONT_MATTER}; {_PLACE}")
+    return tuple(notes)
+
+
+def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
+    """Whether keys of a memory stand before a line that would end front matter."""
+    fence = _END.search(text)
+    if fence is None:
+        return False
+    found = _KEY.findall(text, 0, fence.start())
+    if not has_header and text.startswith("---"):
+        return bool(found)
+    return sum(key.lower() in keys for key in found) >= (1 if has_header else _ENOUGH)
+
+
+# --- front matter of other programs, and another predecessor --------------------------------------------
+
+
+class FrontMatter(msgspec.Struct, frozen=True):
+    """The `values` of the keys that were asked for, the names of all `others`, and the text below.
+
+    `lines` is how many lines stand above that text.
+    """
+
+    values: dict[str, Value]
+    body: str
+    lines: int = 0
+    others: tuple[str, ...] = ()
+
+
+def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
+    """Read it as that of a memory file; without any there are no values.
+
+    Raises MemoryFormatError for more than 64 KiB of it.
+    """
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        return FrontMatter({}, text)
+    end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in {"---", "..."}), 0)
+    header = front("".join(f"{line}\n" for line in lines[1:end]), keys, 2).header if end else None
+    if header is None:
+        return FrontMatter({}, text)
+    others = tuple(key for key in header.keys if key not in keys)
+    return FrontMatter(header.values, "\n".join(lines[end + 1 :]), end + 1, others)
+
+
+def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:
+    """The bytes of a file that supersedes `older` now, or nothing; `scope` and `name` as for `parse`."""
+    wanted = msgspec.structs.replace(parse(data, scope, name), supersedes=older)
+    header = _HEADER.match(data)
+    if header is None:
+        raise MemoryFormatError("it has no front matter")
+    head = render(msgspec.structs.replace(wanted, content=""))
+    for fresh in (_with_line(data, header, older), head + data[header.end() :]):
+        with contextlib.suppress(MemoryFormatError):
+            if parse(fresh, scope, name) == wanted:
+                return fresh
+    raise MemoryFormatError("its front matter cannot be written anew")
+
+
+def _with_line(data: bytes, header: re.Match[bytes], older: str | None) -> bytes:
+    """With another line of `supersedes`, or without one, or with a new one where the written form has it."""
+    end = b"\r\n" if header[1].endswith(b"\r\n") else b"\n"
+    line = b"" if older is None else b"supersedes: " + scalar(older).encode() + end
+    there = _LINK.search(header[1]) or _BEFORE.search(header[1])
+    first, last = there.span(1) if there else (len(header[1]),) * 2
+    return data[: header.start(1) + first] + line + data[header.start(1) + last :]

@@ -8,7 +8,7 @@ Four directories of a root are watched, none of them recursively: the two that h
 and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
 does, and a directory that comes, goes or is swapped by a checkout is seen by its parent. inotify sticks to
 an inode and stays silent when it is replaced, so the watches are then set anew: new ones stand before the old
-ones are given up, and these are heard to their end (watch_mark.py), so that the other roots notice nothing.
+ones are given up, and these are heard to their end (`WatchBarrier`), so that the other roots notice nothing.
 
 What is wrong with one root is its own affair: one with a file name that is no text, which ends all watches of
 an instance, or whose directories cannot be watched, is reported every two seconds instead for a minute.
@@ -17,16 +17,6 @@ watchfiles' own backend is driven from one thread instead of `awatch`: that says
 and lets `step`, the pause between two looks, differ: at most 120 looks a second for 5 s after a file changed
 or an agent asked, at most 30 otherwise, and 15 when that was a minute ago. What changed is reported by the
 look after the one that saw it.
-
-A file without a name that a set of watches has beside its directories, to know when it has told all.
-The kernel tells a set of watches what happens in the order in which it does, but a thread of the backend
-passes it on, and a busy machine lets that wait for as long as it likes. So before watches are given up their
-mark is set, once: what they tell until they tell of the mark is all that happened before. Only Linux has such
-files; where `is_there` is false nobody is told that all was told.
-
-Which directories the watches of some roots hang on, and what a change in one means for them.
-Goes in: roots, and changes as watchfiles tells them. Comes out: the directories that are there now, the roots
-that are touched, and whether a directory came or went. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -49,120 +39,6 @@ from forged.fair_queue import retrieved
 from forged.files.arrivals import instances_held, refusal
 from forged.files.roots import Root, upwards
 
-EVERYTHING = frozenset[str]()
-"""In place of the files that changed: it may be any of them."""
-
-
-class Watched(msgspec.Struct, frozen=True, order=True):
-    """A directory under watch; equal values are the same directory at the same path."""
-
-    path: str
-    device: int
-    inode: int
-
-
-class WatchedPlaces:
-    """What paths mean to a set of roots: where memories lie, and which directories they hang on."""
-
-    def __init__(self, roots: tuple[Root, ...]) -> None:
-        self._roots = roots
-        self._memories = {directory: root.top for root in roots for directory in root.directories}
-        self._structure: dict[str, set[str]] = {}
-        for root in roots:
-            for directory in (*below(root), *upwards(root.top)):
-                self._structure.setdefault(directory, set()).add(root.top)
-
-    def on_disk(self) -> frozenset[Watched]:
-        """Directories to watch at this moment; those that cannot be read are left to the scan."""
-        found = set[Watched]()
-        for root in self._roots:
-            nearest = next(filter(None, map(_look, upwards(root.top))), None)
-            candidates = (*map(_look, below(root)), nearest)
-            found.update(directory for directory in candidates if directory is not None)
-        return frozenset(found)
-
-    def touched_between(
-        self, before: frozenset[Watched], now: frozenset[Watched]
-    ) -> dict[str, frozenset[str]]:
-        """Roots with a directory that is watched now and was not before, or the other way round.
-
-        A parent of a root that is there is watched for others.
-        """
-        changed = {directory.path for directory in before ^ now}
-        there = {directory.path for directory in now}
-        tops = (
-            root.top
-            for root in self._roots
-            if changed & {root.top, *below(root)}
-            or (root.top not in there and changed & set(upwards(root.top)))
-        )
-        return dict.fromkeys(tops, EVERYTHING)
-
-    def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Roots that the changes touch, by top, and whether a watched directory came or went.
-
-        With each root its files that changed, or none when it was more than files.
-        """
-        files: dict[str, set[str]] = {}
-        whole = set[str]()
-        swapped = False
-        for change, path in changes:
-            directory, _, name = path.rpartition("/")
-            if path in self._structure:
-                whole |= self._structure[path]
-                swapped = swapped or change != Change.modified
-            elif directory in self._memories and name.endswith(".md") and not name.startswith("."):
-                files.setdefault(self._memories[directory], set()).add(path)
-        touched = {top: frozenset(paths) for top, paths in files.items()}
-        return touched | dict.fromkeys(whole, frozenset()), swapped
-
-
-def below(root: Root) -> tuple[str, ...]:
-    """The directories of a root that are watched if they are there."""
-    return (*root.directories, os.path.dirname(root.directories[0]))
-
-
-def _look(path: str) -> Watched | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    readable = stat.S_ISDIR(status.st_mode) and os.access(path, os.R_OK)
-    return Watched(path, status.st_dev, status.st_ino) if readable else None
-
-
-class WatchBarrier:
-    """One for each set of watches: one that was set before may be told of late."""
-
-    def __init__(self) -> None:
-        self._descriptor = _unnamed()
-        self.path = f"/proc/self/fd/{self._descriptor}"
-        self.is_there = self._descriptor >= 0 and os.path.exists(self.path)
-
-    def set(self) -> None:
-        """Give it another time, of which its watch tells; writing into it tells nobody."""
-        if self.is_there:
-            os.utime(self._descriptor)
-
-    def is_in(self, changes: object) -> bool:
-        """Whether it is among the changes that were told."""
-        return isinstance(changes, set) and any(path == self.path for _, path in changes)
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor, self.is_there = -1, False
-
-
-def _unnamed() -> int:
-    if sys.platform != "linux":
-        return -1
-    try:
-        return os.memfd_create("forged-watches")
-    except OSError:  # no descriptor is left: the watches themselves will say so
-        return -1
-
-
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 10
@@ -178,6 +54,10 @@ _POLL_S = 2.0
 _TROUBLE_S = 60.0  # until a root that was in trouble is watched again
 _STOP_S = 0.4
 _MOST_HELD, _CLOSING_S = 2, 0.002  # instances of inotify before new watches are made; a pause of a wait
+
+
+EVERYTHING = frozenset[str]()
+"""In place of the files that changed: it may be any of them."""
 
 
 class Watcher:
@@ -485,3 +365,121 @@ def _await_closed() -> None:
 
 def _cause(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+# --- places and marks ------------------------------------------------------------------------------------
+
+
+class Watched(msgspec.Struct, frozen=True, order=True):
+    """A directory under watch; equal values are the same directory at the same path."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class WatchedPlaces:
+    """What paths mean to a set of roots: where memories lie, and which directories they hang on."""
+
+    def __init__(self, roots: tuple[Root, ...]) -> None:
+        self._roots = roots
+        self._memories = {directory: root.top for root in roots for directory in root.directories}
+        self._structure: dict[str, set[str]] = {}
+        for root in roots:
+            for directory in (*below(root), *upwards(root.top)):
+                self._structure.setdefault(directory, set()).add(root.top)
+
+    def on_disk(self) -> frozenset[Watched]:
+        """Directories to watch at this moment; those that cannot be read are left to the scan."""
+        found = set[Watched]()
+        for root in self._roots:
+            nearest = next(filter(None, map(_look, upwards(root.top))), None)
+            candidates = (*map(_look, below(root)), nearest)
+            found.update(directory for directory in candidates if directory is not None)
+        return frozenset(found)
+
+    def touched_between(
+        self, before: frozenset[Watched], now: frozenset[Watched]
+    ) -> dict[str, frozenset[str]]:
+        """Roots with a directory that is watched now and was not before, or the other way round.
+
+        A parent of a root that is there is watched for others.
+        """
+        changed = {directory.path for directory in before ^ now}
+        there = {directory.path for directory in now}
+        tops = (
+            root.top
+            for root in self._roots
+            if changed & {root.top, *below(root)}
+            or (root.top not in there and changed & set(upwards(root.top)))
+        )
+        return dict.fromkeys(tops, EVERYTHING)
+
+    def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
+        """Roots that the changes touch, by top, and whether a watched directory came or went.
+
+        With each root its files that changed, or none when it was more than files.
+        """
+        files: dict[str, set[str]] = {}
+        whole = set[str]()
+        swapped = False
+        for change, path in changes:
+            directory, _, name = path.rpartition("/")
+            if path in self._structure:
+                whole |= self._structure[path]
+                swapped = swapped or change != Change.modified
+            elif directory in self._memories and name.endswith(".md") and not name.startswith("."):
+                files.setdefault(self._memories[directory], set()).add(path)
+        touched = {top: frozenset(paths) for top, paths in files.items()}
+        return touched | dict.fromkeys(whole, frozenset()), swapped
+
+
+def below(root: Root) -> tuple[str, ...]:
+    """The directories of a root that are watched if they are there."""
+    return (*root.directories, os.path.dirname(root.directories[0]))
+
+
+def _look(path: str) -> Watched | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    readable = stat.S_ISDIR(status.st_mode) and os.access(path, os.R_OK)
+    return Watched(path, status.st_dev, status.st_ino) if readable else None
+
+
+class WatchBarrier:
+    """A file without a name that a set of watches has beside its directories, to know when it has told all.
+
+    The kernel tells a set of watches what happens in order, but a thread of the backend passes it on, late on
+    a busy machine. So before watches are given up their mark is set, once: what they tell until then is all
+    that happened before. Only Linux has such files (`is_there`).
+    """
+
+    def __init__(self) -> None:
+        self._descriptor = _unnamed()
+        self.path = f"/proc/self/fd/{self._descriptor}"
+        self.is_there = self._descriptor >= 0 and os.path.exists(self.path)
+
+    def set(self) -> None:
+        """Give it another time, of which its watch tells; writing into it tells nobody."""
+        if self.is_there:
+            os.utime(self._descriptor)
+
+    def is_in(self, changes: object) -> bool:
+        """Whether it is among the changes that were told."""
+        return isinstance(changes, set) and any(path == self.path for _, path in changes)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor, self.is_there = -1, False
+
+
+def _unnamed() -> int:
+    if sys.platform != "linux":
+        return -1
+    try:
+        return os.memfd_create("forged-watches")
+    except OSError:  # no descriptor is left: the watches themselves will say so
+        return -1

@@ -15,8 +15,7 @@ import msgspec
 import yaml
 
 from forged.errors import MemoryFormatError
-from forged.files.entries import Header, Value
-from forged.files.scalars import scalar
+from forged.files.entries import Header, Value, scalar
 
 MAX_EVENTS = 4096
 MAX_DEPTH = 8

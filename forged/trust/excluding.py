@@ -146,6 +146,13 @@ class Excluding:
             "`forgectl trust --commit` there takes it out"
         )
 
+    async def all_news(self, *tops: str) -> tuple[str, ...]:
+        """Return the sentences of `news` about some tops, and write down that they were given."""
+        told = tuple(filter(None, map(self.news, tops)))
+        if told:
+            await self.save()
+        return told
+
     async def save(self) -> None:
         """Write down what was found out. What fails is found out again."""
         for key, record in list(self._fresh.items()):

@@ -13,20 +13,17 @@ import hashlib
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from forged.errors import StoreError
-from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id
+from forged.errors import MemoryFormatError, StoreError
+from forged.files import File, MemoryStore, Root, Snapshot, files_of, one_per_id, relinked
 from forged.memory import Memory
 from forged.state import Intent, Intents, OwnFile, Returnable, Rewrite
 from forged.trust import Admitted, TrustRegistry, stored_identity
-from forged.writing.relink import Relink, carried_out, links_over, planned
 from forged.writing.trash import Note, Trash, Trashed
-from forged.writing.values import Gone
-
-UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
 class Taking(msgspec.Struct, frozen=True):
@@ -45,12 +42,12 @@ class Taking(msgspec.Struct, frozen=True):
     whole: bool = False
 
 
-class Back(msgspec.Struct, frozen=True):
-    """Memories that came back into one root, with the paths of their files; `intent` as that of `Gone`."""
+class Gone(msgspec.Struct, frozen=True):
+    """Receipt of a removal: ids and texts that are gone; `intent` is on record until all is done."""
 
-    memories: tuple[Memory, ...]
-    paths: tuple[str, ...]
-    intent: Intent | None = None
+    ids: tuple[str, ...]
+    contents: tuple[str, ...]
+    intent: Intent
 
 
 class Removing:
@@ -78,7 +75,7 @@ class Removing:
         files = _counting(snapshot, admitted)
         links = links_over([file.memory for file in files], gone)
         taking = taking if taking.batch else msgspec.structs.replace(taking, batch=new_batch())
-        relinks = await asyncio.to_thread(planned, store, files, links)
+        relinks = await asyncio.to_thread(_relinks_of, store, files, links)
         intent = await asyncio.to_thread(_intent, "remove", root, ids, relinks, taking)
         await self._intents.begin(intent)
         await self._relinked(root, store, intent, relinks)
@@ -99,9 +96,7 @@ class Removing:
         contents += [
             each.memory.content for each in before if each.note.top == root.top and each.note.id in gone
         ]
-        where = "" if taking.erase else self._trash.path
-        ids = tuple(item.id for item in removed)
-        return Gone(ids, where, UNREACHABLE, tuple(dict.fromkeys(contents)), intent)
+        return Gone(tuple(item.id for item in removed), tuple(dict.fromkeys(contents)), intent)
 
     async def _dropped_if_unbegun(
         self, root: Root, before: Snapshot, intent: Intent, relinks: Sequence[Relink]
@@ -111,11 +106,6 @@ class Removing:
         there = {memory.id for memory in now.memories}
         if not relinks and there.issuperset(memory.id for memory in before.memories):
             await self._intents.drop(intent.key)
-
-    async def finish(self, done: Gone | Back) -> None:
-        """Drop what was put down of a removal or a return. Raises StoreError."""
-        if done.intent is not None:
-            await self._intents.end(done.intent)
 
     async def erase(
         self, root: Root, ids: Collection[str], taking: Taking, earlier: Sequence[Rewrite] = ()
@@ -127,21 +117,24 @@ class Removing:
         contents = dict.fromkeys((*gone.contents, *(each.memory.content for each in copies)))
         return msgspec.structs.replace(gone, ids=tuple(known), contents=tuple(contents))
 
-    async def restore(self, root: Root, some: Sequence[Trashed]) -> Back:
-        """Put files back where they lay; what had replaced one of them does so again."""
+    async def restore(self, root: Root, some: Sequence[Trashed]) -> Intent:
+        """Put files back where they lay; what had replaced one of them does so again.
+
+        Returns the intent, which is on record until all that belongs to it is done.
+        """
         store = MemoryStore(root)
         counted = [each for each in some if each.note.counted]
         await self._trust.expect(root, {hashlib.sha256(each.data).hexdigest() for each in counted})
         await self._trust.own(root, [each.note.own for each in some if each.note.own is not None])
-        ids, taking = [each.note.id for each in some], Taking(batch=_batch(some))
+        ids, taking = [each.note.id for each in some], Taking(batch=some[0].note.batch if some else "")
         intent = await asyncio.to_thread(_intent, "restore", root, ids, (), taking)
         await self._intents.begin(intent)
-        paths = await asyncio.to_thread(
+        await asyncio.to_thread(
             lambda: [store.put_back(each.note.folder, each.note.name, each.data) for each in some]
         )
         await self._followed_again(root, store, intent, counted)
         await asyncio.to_thread(self._trash.drop, some)
-        return Back(tuple(each.memory for each in some), tuple(paths), intent)
+        return intent
 
     async def _followed_again(
         self, root: Root, store: MemoryStore, intent: Intent, some: Sequence[Trashed]
@@ -155,7 +148,7 @@ class Removing:
             for follower in each.note.followers
             if now.get(follower) == each.note.older
         }
-        relinks = await asyncio.to_thread(planned, store, files, links)
+        relinks = await asyncio.to_thread(_relinks_of, store, files, links)
         await self._relinked(root, store, intent, relinks)
 
     async def _relinked(
@@ -171,7 +164,7 @@ class Removing:
         await self._trust.expect(root, {hash_ for each in rewrites for hash_ in (each.before, each.after)})
         await self._intents.begin(msgspec.structs.replace(intent, rewrites=rewrites))
         await self._trust.follow(root, rewrites)
-        await asyncio.to_thread(carried_out, store, relinks)
+        await asyncio.to_thread(_carry_out, store, relinks)
 
     def _notes(
         self,
@@ -217,10 +210,6 @@ def new_batch() -> str:
     return secrets.token_hex(8)
 
 
-def _batch(some: Sequence[Trashed]) -> str:
-    return some[0].note.batch if some else ""
-
-
 def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
     """The file of each memory that counts, as it is on disk."""
     withheld = {each.path for each in admitted.withheld}
@@ -228,9 +217,9 @@ def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
 
 
 def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: Taking) -> Intent:
-    """Look at the disk, so call it in a thread."""
+    """RootLook at the disk, so call it in a thread."""
     return Intent(
-        key=secrets.token_hex(8),
+        key=new_batch(),
         kind=kind,
         top=root.top,
         scope=root.scope,
@@ -241,3 +230,71 @@ def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relin
         batch=taking.batch,
         identity=stored_identity(root),
     )
+
+
+# --- a chain stays whole --------------------------------------------------------------------------------
+
+
+class Relink(msgspec.Struct, frozen=True):
+    """A file that is to name another predecessor, and the bytes that it will have."""
+
+    file: File
+    data: bytes
+    older: str
+
+    @property
+    def rewrite(self) -> Rewrite:
+        after = hashlib.sha256(self.data).hexdigest()
+        former = self.file.memory.supersedes or ""
+        return Rewrite(self.file.memory.id, self.file.sha256, after, self.older, former)
+
+
+def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, str]:
+    """What each memory that replaced one of `gone` replaces without: nothing if there is nothing older.
+
+    Two that had replaced the same oldest one keep their links into nothing: else nobody would see any more
+    that they are versions of one memory.
+    """
+    there = {memory.id: memory for memory in memories}
+    found = {
+        memory.id: _older(memory, there, gone)
+        for memory in memories
+        if memory.id not in gone and memory.supersedes in gone and memory.supersedes in there
+    }
+    followed = Counter(last for older, last in found.values() if not older)
+    return {each: older for each, (older, last) in found.items() if older or followed[last] == 1}
+
+
+def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -> tuple[str, str]:
+    """What is left to replace, and the last of `gone` on the way there."""
+    seen, older, last = {memory.id}, memory.supersedes or "", ""
+    while older in gone and older in there and older not in seen:
+        seen.add(older)
+        older, last = there[older].supersedes or "", older
+    return ("" if older in seen or older in gone else older), last
+
+
+def _relinks_of(store: MemoryStore, files: Sequence[File], links: Mapping[str, str]) -> tuple[Relink, ...]:
+    """Read each file that has to name another predecessor, and make what it will be."""
+    return tuple(
+        _relink(store, file, links[file.memory.id])
+        for file in files
+        if file.memory.id in links and (file.memory.supersedes or "") != links[file.memory.id]
+    )
+
+
+def _relink(store: MemoryStore, file: File, older: str) -> Relink:
+    data = store.read(file.path)
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise StoreError(f"{file.path} is being changed at this moment; try again")
+    name = os.path.basename(file.path).removesuffix(".md")
+    try:
+        return Relink(file, relinked(data, store.root.scope, name, older or None), older)
+    except MemoryFormatError as error:
+        raise StoreError(f"{file.path} cannot name another predecessor: {error}") from error
+
+
+def _carry_out(store: MemoryStore, relinks: Sequence[Relink]) -> None:
+    """Put every file in place, one after the other; all are durable on return."""
+    for each in relinks:
+        store.rewrite(each.file.path, each.data, expected=each.file.sha256)

@@ -47,6 +47,11 @@ class Note(msgspec.Struct, frozen=True):
     identity: str = ""
     own: OwnFile | None = None
 
+    @property
+    def until(self) -> float:
+        """Return when it can come back no more."""
+        return self.taken_at + TRASH_S
+
 
 class Trashed(NamedTuple):
     """A file in the trash: its directory, its note, its bytes and the memory in it."""

@@ -9,26 +9,28 @@ marks nothing, as its caller has more to do. MemoryNotFound and StoreError are r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
 from forged.errors import MemoryNotFound, StoreError
+from forged.fair_queue import logged, retrieved
 from forged.files import MemoryStore, Root
 from forged.map import link
 from forged.maps import RootIndex
 from forged.memory import Memory
-from forged.state import Intents, Requests, Rewrite
+from forged.state import Intent, Intents, Requests, Rewrite
 from forged.trust import TrustRegistry
-from forged.writing.new_files import PARTS
-from forged.writing.removing import Back, Removing, Taking
-from forged.writing.root_writer import RootWriter
-from forged.writing.together import Together
+from forged.writing.planning import Draft, Written
+from forged.writing.removing import Gone, Removing, Taking
+from forged.writing.root_writer import PARTS, RootWriter
 from forged.writing.trash import Trash, Trashed
-from forged.writing.values import Draft, Gone, Marks, NoMarks, Written
 
 _Item = tuple[RootIndex, Draft]
 
@@ -36,6 +38,104 @@ _MOST_AT_ONCE = 64
 # The build of what was written begins so much later, unless somebody waits for it or asks for what was
 # written: whoever writes several one after the other does not share the interpreter with the builds between.
 _UNASKED_S = 0.02
+
+
+class Marks(Protocol):
+    """Hears of what somebody takes away and brings back, before it is done: others may have it as well.
+
+    Raises StoreError, and then it is not done.
+    """
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None:
+        """These memories of a root go; `whole`: they are all versions, and none that is not here stays."""
+        ...
+
+    async def back(self, root: Root, ids: Collection[str]) -> None:
+        """These memories of a root come back."""
+        ...
+
+
+class NoMarks:
+    """Nobody else has it."""
+
+    async def gone(self, root: Root, ids: Collection[str], *, whole: bool) -> None: ...
+
+    async def back(self, root: Root, ids: Collection[str]) -> None: ...
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_SHARE_OF_CALL, _LONGEST_S = 0.25, 0.01
+
+
+class Together(Generic[Item, Result]):
+    """Callers that wait at the same time are served by one call of `work`.
+
+    While a call runs, others wait; the next call takes all of them. Callers that were served together mostly
+    come again together, so after a call for several the next one begins when as many are there, or a quarter
+    of that call's time has gone by; a caller alone never waits for company. (32 writers on a busy machine:
+    two thirds of the time had gone into calls for a few.) A caller that is cancelled before its turn is left
+    out, later it changes nothing; an exception of `work` is that of every caller it had.
+    """
+
+    def __init__(self, work: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], most: int) -> None:
+        """`work` gets at most `most` items, and returns as many results in their order."""
+        self._work = work
+        self._most = most
+        self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
+        self._serving: asyncio.Task[None] | None = None
+        self._wanted = 0
+        self._are_enough = asyncio.Event()
+
+    def ask(self, item: Item) -> asyncio.Future[Result]:
+        """Get in line, at once; the future is what comes of it."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(retrieved)  # its caller may be gone when the call fails
+        self._waiting.append((item, future))
+        if len(self._waiting) >= self._wanted:
+            self._are_enough.set()
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+            self._serving.add_done_callback(logged)
+        return future
+
+    async def _serve(self) -> None:
+        try:
+            while batch := self._next():
+                began = time.monotonic()
+                await self._served(batch)
+                if len(batch) > 1:
+                    await self._company(len(batch), time.monotonic() - began)
+        finally:
+            self._serving = None
+
+    def _next(self) -> list[tuple[Item, asyncio.Future[Result]]]:
+        there = [each for each in self._waiting if not each[1].done()]
+        self._waiting = there[self._most :]
+        return there[: self._most]
+
+    async def _company(self, wanted: int, took_s: float) -> None:
+        """Wait a little for as many as there were a moment ago."""
+        self._wanted = wanted
+        self._are_enough.clear()
+        if len(self._waiting) < wanted:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(took_s * _SHARE_OF_CALL, _LONGEST_S)):
+                    await self._are_enough.wait()
+
+    async def _served(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        try:
+            results = await self._work([item for item, _ in batch])
+        except BaseException as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for (_, future), result in zip(batch, results, strict=True):
+            if not future.done():
+                future.set_result(result)
 
 
 class Writer:
@@ -119,11 +219,7 @@ class Writer:
             async with self._restoring:  # else a copy would come back that was read before
                 return await self._removing.erase(index.root, ids, taking, earlier)
 
-    async def finish(self, done: Gone | Back) -> None:
-        """End a removal or return, so that the next daemon does not resume it."""
-        await self._removing.finish(done)
-
-    async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Back:
+    async def restore(self, index: RootIndex, some: Sequence[Trashed]) -> Intent:
         """Put files from the trash back into their root, as `Removing` does. Raises StoreError."""
         async with self._lock(index.root), self._restoring:
             left = await asyncio.to_thread(self.trash.left, some)

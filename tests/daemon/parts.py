@@ -17,10 +17,11 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
+from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites, Talks
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
+from forged.memories import MemoryParts
 from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
@@ -102,6 +103,21 @@ class Parts:
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             committer=Committer(self.indexer, writer, self.state),
         )
+        talks = Talks()
+        self.memories = MemoryParts(
+            config=config,
+            metrics=metrics,
+            indexer=self.indexer,
+            resolver=self.resolver,
+            writer=writer,
+            trust=self.trust,
+            state=self.state,
+            capture=self.capture,
+            retriever=self.retriever,
+            sessions=self.session_memories,
+            session_views=self.session_views,
+            transcripts=talks,
+        )
         self.daemon = Daemon(
             epoch=EPOCH,
             config=config,
@@ -117,8 +133,9 @@ class Parts:
             indexer=self.indexer,
             retriever=self.retriever,
             resolver=self.resolver,
-            writer=writer,
+            memories=self.memories,
             trust=self.trust,
+            talks=talks,
             capture=self.capture,
             governor=self.governor,
             state=self.state,
@@ -138,7 +155,8 @@ class Parts:
 
     def shares(self, shared: Shared) -> None:
         """Have a team's server, which somebody else runs."""
-        self.daemon = msgspec.structs.replace(self.daemon, shared=shared)
+        self.memories = msgspec.structs.replace(self.memories, shared=shared)
+        self.daemon = msgspec.structs.replace(self.daemon, shared=shared, memories=self.memories)
         self.handlers = Dispatcher(self.daemon)
 
     async def ask(self, request: wire.Request) -> wire.Reply:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.errors import MemoryFormatError
-from forged.files.frontmatter import parse, render
-from forged.files.relinked import relinked
+from forged.files.frontmatter import parse, relinked, render
 from tests.data.memories import memory
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data/samples").glob("*.md"))

@@ -97,7 +97,7 @@ def kernel_watches() -> int:
     """Directories that the kernel watches for this process.
 
     Those that have ended are among them for some milliseconds more: a thread of watchfiles' own closes them.
-    The marks (watch_mark.py) are on a device of their own, and no directories.
+    The marks (`Mark`) are on a device of their own, and no directories.
     """
     with open(os.memfd_create("beside"), "rb") as unnamed:
         marks = f"sdev:{os.fstat(unnamed.fileno()).st_dev:x} "

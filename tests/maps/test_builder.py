@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.files.pace import Pace
 from forged.files.roots import Root
+from forged.files.scan import Pace
 from forged.files.store import MemoryStore
 from forged.map.vector_map import Traits
 from forged.maps import rows

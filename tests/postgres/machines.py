@@ -17,7 +17,7 @@ from forged.memory import Memory, utc
 from forged.postgres.merging import FileVersion, Held, version_of
 from forged.postgres.replicating import Carried, FileChange, PushResult, RemoteChanges, Replication
 from forged.state import Mark, Replicas
-from forged.writing.relink import links_over
+from forged.writing.removing import links_over
 
 OWNER = ("user", "ada")
 START = 1_700_000_000.0

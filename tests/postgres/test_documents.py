@@ -12,9 +12,9 @@ import pytest
 
 from forged.config import Config
 from forged.config.values import SharedConfig
-from forged.daemon.handlers import follow_documents
 from forged.errors import MemoryNotFound
 from forged.maps import EmbeddingQueue
+from forged.memories.documents import follow_documents
 from forged.memory import Scope
 from forged_client import Document
 from forged_client import protocol as wire
@@ -46,7 +46,7 @@ async def machine(database: Database, place: Path, name: str) -> AsyncIterator[P
     ):
         parts.shares(shared)
         await until(lambda: shared.listening.is_connected)
-        following = asyncio.create_task(follow_documents(parts.daemon))
+        following = asyncio.create_task(follow_documents(parts.memories))
         try:
             yield parts
         finally:

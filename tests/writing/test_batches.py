@@ -13,7 +13,7 @@ from forged.files import NewFile, Root, atomic
 from forged.memory import Scope
 from forged.state.database import Database
 from forged.writing import Draft
-from forged.writing.ledger import Ledger
+from forged.writing.planning import Ledger
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S
 from tests.writing.conftest import bench_at, draft
@@ -196,15 +196,15 @@ async def test_what_was_forgotten_while_it_waited_is_not_written(bench):
 @pytest.fixture
 def looks(monkeypatch):
     """How many files each look of the ledger was about: None stands for all."""
-    from forged.writing import ledger
+    from forged.writing import planning
 
-    seen, real = [], ledger.scan
+    seen, real = [], planning.scan
 
     def scan(root, previous=None, files=None):
         seen.append(None if files is None else len(files))
         return real(root, previous, files or frozenset())
 
-    monkeypatch.setattr(ledger, "scan", scan)
+    monkeypatch.setattr(planning, "scan", scan)
     return seen
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from forged.writing import together
-from forged.writing.together import Together
+from forged.writing import writer
+from forged.writing.writer import Together
 from tests.support.clock import turns
 
 
@@ -41,8 +41,8 @@ async def test_those_who_come_during_a_call_are_the_next_one_in_their_order():
 
 
 async def test_who_was_served_together_is_waited_for(monkeypatch):
-    monkeypatch.setattr(together, "_LONGEST_S", 60.0)
-    monkeypatch.setattr(together, "_SHARE_OF_CALL", 1e9)
+    monkeypatch.setattr(writer, "_LONGEST_S", 60.0)
+    monkeypatch.setattr(writer, "_SHARE_OF_CALL", 1e9)
     work = Work()
     line = Together(work, most=10)
     await asyncio.gather(*(line.ask(number) for number in range(3)))

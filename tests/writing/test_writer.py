@@ -14,8 +14,9 @@ from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
-from forged.trust import TrustRegistry
-from forged.writing import TRASH_S, Taking, Writer
+from forged.trust import Trust
+from forged.writing import Taking, Writer
+from forged.writing.trash import TRASH_S
 from tests.data.memories import memory, put
 from tests.state.conftest import opened as state_in
 from tests.support.clock import PATIENCE_S
@@ -33,7 +34,7 @@ def writer(trash, repo):
     @contextlib.asynccontextmanager
     async def trusting():
         async with state_in(trash.parent) as state:
-            trust = TrustRegistry(state)
+            trust = Trust(state)
             await trust.trust(str(repo))
             yield Writer(str(trash), trust, state.requests, state.intents)
 
@@ -128,6 +129,17 @@ async def test_a_chain_is_looked_up_on_disk(repo, writer):
             ("mem_x",),
             (),
         ]
+
+
+async def test_removed_memories_wait_in_the_trash(repo, writer, trash):
+    put(repo, draft("mem_2"))
+    async with opened(repo) as index:
+        await writer.add(index, draft("mem_1"))  # a memory of a moment ago
+        gone = await writer.remove(index, ("mem_1",), Taking())
+
+    assert gone.ids == ("mem_1",)
+    assert on_disk(repo) == ["mem_2"]
+    assert [file.name for file in trash.rglob("*.md")] == ["mem_1.md"]
 
 
 # --- the trash ----------------------------------------------------------------------------------------

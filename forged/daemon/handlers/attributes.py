@@ -12,7 +12,7 @@ import msgspec
 from forged.attributes import Facts, FactsPatch, metadata_problem, patch_of
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import record
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memory import TYPES, Memory, Scope

@@ -1,11 +1,8 @@
-"""The verbs of capture: `capture`, `undo`, `pause`, `dead`, `cost`, and its part of `status`."""
+"""The verbs of capture: `capture`, `pause`, `dead`, `cost`, and its part of `status`."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import cast
@@ -14,27 +11,20 @@ import msgspec
 
 from forged import conversation
 from forged.capture import Submission
-from forged.daemon.handlers.attributes import full_record
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import BY_HAND, fitting, token_of
+from forged.daemon.handlers.convert import fitting
 from forged.daemon.handlers.heard import heard, unreadable
-from forged.daemon.handlers.memories import put_away
-from forged.daemon.handlers.naming import begun_by
-from forged.daemon.handlers.refusals import Disabled, InvalidRequest, NotReady
+from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.responses import remember_response
-from forged.daemon.handlers.restoring import roots_of
-from forged.daemon.handlers.reviewing import drop_proposals
+from forged.errors import InvalidRequest
 from forged.files import Root
-from forged.map import VectorMap
-from forged.maps import RootIndex
-from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.scopes import FIRST_BUILD, View, Workplace
+from forged.memories import ids, removal, restore
+from forged.memory import Scope
+from forged.scopes import Workplace
 from forged.state import DeadEvent, Kind
 from forged.trust import elsewhere
-from forged.writing import Taking, new_batch
 from forged_client import protocol as wire
 
-_CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
 _COUNTED_AS = {"proposal": "proposals", "remove": "steps", "restore": "steps", "move": "steps"}
 _MOST_DAYS = 90
 _MOST_NAME = 256
@@ -94,95 +84,6 @@ async def keep(
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
 
-async def undo(
-    context: Context, place: Workplace, request: wire.Undo
-) -> wire.Undone | tuple[wire.Undone, int]:
-    """Take back what the newest captured turn left: all that was said at one moment of a session."""
-    await context.resumed()
-    view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
-    if view.waiting:  # a newer batch may lie where nothing was read yet
-        raise NotReady(FIRST_BUILD)
-    planned = context.planned(wire.Undone)
-    if planned is not None:
-        batch = [item for each in planned.memories for item in view.find(each.id, each.scope)]
-        if not batch or (context.keyed is not None and context.keyed.is_given):
-            return await _undone_again(context, planned)
-    else:
-        batch = _newest_batch(view, request.session_id)
-    told = fitting([full_record(context, *item) for item in batch])
-    if request.ids and set(request.ids) != {found.id for _, found in batch}:
-        raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
-    if not batch or request.preview:
-        reason = "" if batch else "nothing that was captured is left to take back"
-        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
-    if planned is None:
-        planned = wire.Undone(memories=told, trash=context.daemon.writer.trash.path)
-        await context.plan(planned)
-    taking = Taking(why="undo", batch=_name_of_batch(context))
-    gone = [
-        await put_away(context, _index(context, place, home), ids, taking, purge=False)
-        for home in view.maps
-        if (ids := tuple(found.id for m, found in batch if m is home))
-    ]
-    context.daemon.metrics.undone += len(batch)
-    reply, _ = await _undone_again(context, planned)
-    return reply, gone[-1][2]
-
-
-def _name_of_batch(context: Context) -> str:
-    """A name for all that one undo takes away, which is the same when the request comes again."""
-    if context.keyed is None:
-        return new_batch()
-    return hashlib.blake2b(context.keyed.key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-async def _undone_again(context: Context, planned: wire.Undone) -> tuple[wire.Undone, int]:
-    """The reply about what was taken back; what the memories say is in the trash."""
-    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
-    texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
-    told = (
-        msgspec.structs.replace(each, content=found.content, cues=found.cues)
-        if not each.content and (found := texts.get((each.root, each.id))) is not None
-        else each
-        for each in planned.memories
-    )
-    return msgspec.structs.replace(planned, memories=tuple(told)), 0
-
-
-def _newest_batch(view: View, session_id: str) -> list[tuple[VectorMap, Memory]]:
-    """Return the memories of the newest turn, without those that a later turn has replaced.
-
-    Without it the chain would break, and what it had replaced would count as true again.
-    """
-    standing = [
-        (home, found)
-        for home in view.maps
-        for found in home.memories
-        if _was_captured(found)
-        and (not session_id or found.session_id == session_id)
-        and (head := home.find(home.chains.head(found.id))) is not None
-        and _batch(head) == _batch(found)
-    ]
-    newest = max(standing, key=lambda item: (time_ns(item[1].created_at), item[1].id), default=None)
-    return [item for item in standing if newest is not None and _batch(item[1]) == _batch(newest[1])]
-
-
-def _was_captured(found: Memory) -> bool:
-    """Whether it came out of a conversation; what a person or a program remembered is theirs to forget."""
-    if found.trigger == Trigger.EXPLICIT:
-        return found.origin == Origin.EXPLICIT and found.session_id != BY_HAND
-    return found.trigger in _CAPTURED
-
-
-def _batch(found: Memory) -> tuple[str, str]:
-    """The turn that a memory came of: captured memories are as old as the turn was heard."""
-    return found.session_id, found.created_at
-
-
-def _index(context: Context, place: Workplace, home: VectorMap) -> RootIndex:
-    return context.daemon.indexer.open(next(root for root in place.roots if root.top == home.root))
-
-
 async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     """Stop or resume capture and injection, of the workspace's repo or everywhere; it outlives restarts."""
     top = None
@@ -210,7 +111,7 @@ async def dead(context: Context, request: wire.Dead) -> wire.DeadEvents:
         await pipeline.look_again()
     given_up = {item.event.id: item for item in await events.dead()}
     others = {each.id: each for each in await waiting_elsewhere(context)}
-    wanted = (begun_by(given_up | others, each) or each for each in request.ids)
+    wanted = (ids.resolve_prefix(given_up | others, each) or each for each in request.ids)
     listed = (*given_up, *others) if request.action == "list" else tuple(given_up)
     asked = tuple(dict.fromkeys(wanted)) or listed
     chosen = [given_up[event_id] for event_id in asked if event_id in given_up]
@@ -258,7 +159,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
         found.append((shown, [(each.root, each.identity)]))
     for intent in daemon.state.intents.values():
         shown = wire.DeadEvent(id=intent.key, kind=intent.kind)
-        found.append((shown, roots_of(intent)))
+        found.append((shown, restore.roots_of(intent)))
     gone = await asyncio.to_thread(elsewhere, [pair for _, pairs in found for pair in pairs])
     waiting = ((shown, next((pair for pair in pairs if pair in gone), None)) for shown, pairs in found)
     return tuple(
@@ -288,7 +189,7 @@ async def _drop_waiting(context: Context, waiting_id: str) -> bool:
         await state.intents.drop(waiting_id)
         return True
     waiting = [each for each in state.to_review.of() if each.memory.id == waiting_id]
-    await drop_proposals(context.daemon, waiting)
+    await removal.drop_proposals(context.daemon.memories, waiting)
     return bool(waiting)
 
 

@@ -21,19 +21,19 @@ from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, without_texts
 from forged.daemon.handlers.notices import Notices
-from forged.daemon.handlers.refusals import NotReady
 from forged.daemon.handlers.sessions import Sessions
 from forged.daemon.handlers.talks import Talks
 from forged.daemon.handlers.turn import Lists
+from forged.errors import NotReady
 from forged.fair_queue import Activity
 from forged.files import Watcher
 from forged.maps import Indexer
+from forged.memories import PATIENCE_S, MemoryParts
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.state import Receipt, State
 from forged.trust import TrustRegistry
-from forged.writing import Writer
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
 
@@ -48,8 +48,6 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged_client import protocol as wire
 
-# Waiting for a map where no deadline comes with the request.
-PATIENCE_S = 5.0
 _ADDED_S = 1.0
 
 
@@ -82,8 +80,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
 
     `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
-    server, if there is one, and `machines` what keeps files in step with it. Documents are written and
-    removed by whoever holds `ingesting`.
+    server, if there is one, and `machines` what keeps files in step with it.
     """
 
     epoch: str
@@ -95,8 +92,8 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     indexer: Indexer
     watcher: Watcher
     retriever: Retriever
+    memories: MemoryParts
     resolver: Resolver
-    writer: Writer
     trust: TrustRegistry
     refused_writes: RefusedWrites
     notices: Notices = msgspec.field(default_factory=Notices)
@@ -114,7 +111,6 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     reload: Callable[[], Awaitable[bool]]
     shared: Shared | None = None
     machines: Machines | None = None
-    ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 R = TypeVar("R", bound=Reply)

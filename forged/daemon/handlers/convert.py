@@ -14,17 +14,14 @@ import msgspec
 
 from forged import memory
 from forged.attributes import UNKNOWN, Facts
-from forged.daemon.handlers.refusals import InvalidRequest, insist
 from forged.entities import spoken_by
-from forged.files import Root
+from forged.errors import InvalidRequest
 from forged.map import VectorMap
-from forged.memory import Memory, Origin, Related, Trigger, default_category
+from forged.memories import write
+from forged.memory import Memory, Origin
 from forged.scopes import Ranked, Stayed
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
-
-# The session of what was remembered outside of any.
-BY_HAND = "explicit"
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -39,30 +36,6 @@ def generation_of(epoch: str, token: str) -> int:
     theirs, _, number = token.partition(":")
     ours = theirs == epoch and number.isdecimal() and len(number) < 20
     return int(number) if ours else 0
-
-
-def draft(request: wire.Remember, root: Root) -> Memory:
-    """The new memory as the caller wants it; the writer sets its version, and what it keeps of an older one.
-
-    Raises InvalidRequest.
-    """
-    if not request.content.strip():
-        raise InvalidRequest("the content is blank; say what to remember")
-    now = memory.utc_now()
-    return Memory(
-        id=memory.new_id(),
-        content=request.content,
-        created_at=now,
-        updated_at=now,
-        version=1,
-        scope=root.scope,
-        category=request.category or ("" if request.supersedes else default_category(root.scope)),
-        session_id=request.session_id or BY_HAND,
-        trigger=Trigger.EXPLICIT,
-        supersedes=request.supersedes or None,
-        related=tuple(Related(edge.id, edge.relationship) for edge in request.related),
-        origin=request.origin,
-    )
 
 
 class _Words(NamedTuple):
@@ -98,7 +71,7 @@ def check_words(given: msgspec.Struct) -> None:
             if isinstance(each, msgspec.Struct):
                 check_words(each)
             elif each != default and each not in words:
-                insist(shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False))
+                write.insist(shapes_in(each[:INLINE_LENGTH]), allowed=getattr(given, "allow_secret", False))
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 

@@ -33,9 +33,9 @@ from forged import __version__
 from forged.conversation import Utterance
 from forged.daemon.handlers import capture
 from forged.daemon.handlers.context import Context, Daemon
-from forged.daemon.handlers.refusals import Disabled, InvalidRequest
+from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.talks import Talk
-from forged.errors import ForgedError, WorkspaceError
+from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
 from forged.scopes import Workplace
 from forged.text import tokens

@@ -12,9 +12,9 @@ from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
 from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
 from forged.daemon.handlers.trust import in_reply
+from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask, render

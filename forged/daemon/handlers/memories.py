@@ -1,195 +1,326 @@
-"""The verbs that show memories, and `forget`: `get`, `list` and `history`.
+"""The verbs on memories, between the wire and `forged.memories`.
 
-Each returns its reply and the generation that it speaks of: for a write the one that shows it. Raised are
-MemoryNotFound, InvalidRequest, NotReady and StoreError.
+Each returns its reply and the generation that it speaks of: for a write the one that shows it. Before a first
+step that a kill could cut short the reply is on record, and a request that comes again is answered by it.
+Raises MemoryNotFound, InvalidRequest, SecretFound, ForgottenText, NotReady, Conflict and StoreError.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import hashlib
+import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
-from forged import fair_queue
-from forged.daemon.handlers.attributes import full_record
-from forged.daemon.handlers.context import PATIENCE_S, Context, Daemon
-from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged import fair_queue, memory
+from forged.daemon.handlers import trust
+from forged.daemon.handlers.attributes import carried_over, full_record, names_in, patch_in
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, seconds_of, token_of, with_entities
 from forged.daemon.handlers.everywhere import everywhere
-from forged.daemon.handlers.forgetting import forget_in_session, of_session, with_sessions
-from forged.daemon.handlers.forgetting import purge as purge_texts
-from forged.daemon.handlers.naming import begun_by, in_view, is_whole, on_disk, the_one, unseen, within
-from forged.daemon.handlers.refusals import InvalidRequest, NotReady
-from forged.daemon.handlers.shared_documents import forget_pieces
+from forged.daemon.handlers.recall import is_this_user
+from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.trust import in_reply
-from forged.errors import MemoryNotFound, StoreError
-from forged.map import VectorMap, link, newest
-from forged.maps import RootIndex
-from forged.memory import Memory, Origin, Scope
+from forged.errors import InvalidRequest, MemoryNotFound, NotReady
+from forged.files import MemoryStore
+from forged.map import VectorMap, newest
+from forged.memories import PATIENCE_S, ids, removal, write
+from forged.memories import restore as restoring
+from forged.memories import review as reviewing
+from forged.memory import Memory, Origin, Related, Scope, Trigger
 from forged.scopes import FIRST_BUILD, View, Workplace
-from forged.state import CutCount, Rewrite
-from forged.writing import UNREACHABLE, Gone, Taking, Trashed
+from forged.state import Document
+from forged.writing import Taking, Trashed, Written, new_batch
 from forged_client import protocol as wire
 
 _MOST_IN_REPLY = 1000
+_UNREACHABLE = ("copies in version control history, clones and backups",)
+
+
+# --- written -------------------------------------------------------------------------------------------
+
+
+async def remember(
+    context: Context, place: Workplace, request: wire.Remember
+) -> wire.Remembered | tuple[wire.Remembered, int]:
+    """Write one memory."""
+    daemon = context.daemon
+    if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
+        raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
+    wanted = Memory(
+        id="",
+        content=request.content,
+        created_at="",
+        updated_at="",
+        version=1,
+        scope=request.scope,
+        category=request.category,
+        session_id=request.session_id,
+        trigger=Trigger.EXPLICIT,
+        supersedes=request.supersedes or None,
+        related=_edges(request.related),
+        origin=request.origin,
+        cues=request.cues,
+    )
+    written, reason = await write.remember(
+        daemon.memories,
+        place,
+        wanted,
+        partial(patch_in, request),
+        agent_id=request.agent_id,
+        evidence=request.evidence,
+        names=names_in(request),
+        allow_secret=request.allow_secret,
+        key=request.key,
+    )
+    reply = _remembered(written, reason)
+    return reply if request.scope == Scope.SESSION else (reply, written.generation)
+
+
+async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
+    """Write a new version with what is to be another."""
+    change = write.Revision(
+        content=request.content,
+        category=request.category,
+        cues=request.cues,
+        evidence=request.evidence,
+        relate=_edges(request.relate),
+        unrelate=request.unrelate,
+        origin=request.origin,
+        base=request.base,
+    )
+    written, reason = await write.edit(
+        context.daemon.memories,
+        place,
+        request.memory_id,
+        change,
+        scope=request.scope,
+        agent_id=request.agent_id,
+        allow_secret=request.allow_secret,
+        key=request.key,
+    )
+    return _remembered(written, reason), written.generation
+
+
+def _edges(given: Sequence[wire.Edge]) -> tuple[Related, ...]:
+    return tuple(Related(edge.id, edge.relationship) for edge in given)
+
+
+def _remembered(written: Written, reason: str) -> wire.Remembered:
+    return wire.Remembered(
+        memory_id=written.memory.id,
+        version=written.memory.version,
+        path=written.path,
+        replaced=written.replaced,
+        base_moved=written.base_moved,
+        existed=written.existed,
+        scope=written.memory.scope,
+        category=written.memory.category,
+        reason=reason,
+    )
+
+
+# --- taken away, moved, brought back -------------------------------------------------------------------
 
 
 async def forget(context: Context, place: Workplace, request: wire.Forget) -> tuple[wire.Forgotten, int]:
     """Take a chain (or one version) away, and answer when no retrieve can find it any more."""
-    if (in_session := await forget_in_session(context, request)) is not None:
-        return in_session, 0
+    memories = context.daemon.memories
+    if request.scope in {"", Scope.SESSION}:
+        cut = await removal.forget_in_session(memories, request.memory_id)
+        if cut is not None:
+            whole = (request.memory_id,)
+            return wire.Forgotten(ids=whole, cut_sentences=cut.sentences, cut_events=cut.events), 0
     await context.resumed()
-    place = await within(context, place, request.scope, request.agent_id)
+    place = await ids.within(memories, place, request.scope, request.agent_id)
     planned = context.planned(wire.Forgotten)
+    taking = Taking(erase=request.erase_now, whole=not request.version_only)
     try:
-        index, ids = await _meant(context, place, request)
+        index, named = await removal.meant_to_go(
+            memories,
+            place,
+            request.memory_id,
+            request.scope,
+            version_only=request.version_only,
+            erase=taking.erase,
+        )
     except MemoryNotFound:
         if planned is not None:  # a kill came, and what was begun was brought to its end
             return planned, 0
         raise
-    taking = Taking(erase=request.erase_now, whole=not request.version_only)
     if planned is None:
-        planned = receipt(context.daemon, ids, taking)
+        trash = "" if taking.erase else memories.writer.trash.path
+        planned = wire.Forgotten(ids=named, trash=trash, unreachable=_UNREACHABLE)
         await context.plan(planned)
-    gone, cut, generation = await put_away(context, index, planned.ids, taking, purge=True)
-    context.daemon.metrics.forgotten += len(gone.ids)
-    reply = msgspec.structs.replace(planned, cut_sentences=cut.sentences, cut_events=cut.events)
+    gone, cut, generation = await removal.put_away(memories, index, planned.ids, taking, purge=True)
+    memories.metrics.forgotten += len(gone)
+    return replace(planned, cut_sentences=cut.sentences, cut_events=cut.events), generation
+
+
+async def undo(
+    context: Context, place: Workplace, request: wire.Undo
+) -> wire.Undone | tuple[wire.Undone, int]:
+    """Take back what the newest captured turn left: all that was said at one moment of a session."""
+    await context.resumed()
+    memories = context.daemon.memories
+    view = await context.view(place, token_of(context.daemon.epoch, sys.maxsize // 2))
+    if view.waiting:  # a newer batch may lie where nothing was read yet
+        raise NotReady(FIRST_BUILD)
+    planned = context.planned(wire.Undone)
+    if planned is not None:
+        batch = [item for each in planned.memories for item in view.find(each.id, each.scope)]
+        if not batch or (context.keyed is not None and context.keyed.is_given):
+            return await _undone(context, planned), 0
+    else:
+        batch = removal.newest_batch(view, request.session_id)
+    told = fitting([full_record(context, *item) for item in batch])
+    if request.ids and set(request.ids) != {found.id for _, found in batch}:
+        raise InvalidRequest("something else was captured meanwhile; look at the newest batch again")
+    if not batch or request.preview:
+        reason = "" if batch else "nothing that was captured is left to take back"
+        return wire.Undone(status="ok" if batch else "empty", reason=reason, memories=told)
+    if planned is None:
+        planned = wire.Undone(memories=told, trash=memories.writer.trash.path)
+        await context.plan(planned)
+    taking, generation = Taking(why="undo", batch=_name_of_batch(context)), 0
+    for home in view.maps:
+        if gone := tuple(found.id for at, found in batch if at is home):
+            index = memories.indexer.open(next(root for root in place.roots if root.top == home.root))
+            *_, generation = await removal.put_away(memories, index, gone, taking, purge=False)
+    memories.metrics.undone += len(batch)
+    return await _undone(context, planned), generation
+
+
+def _name_of_batch(context: Context) -> str:
+    """Return a name for all that one undo takes away, which is the same when the request comes again."""
+    if context.keyed is None:
+        return new_batch()
+    return hashlib.blake2b(context.keyed.key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
+    """Return the reply about what was taken back; what the memories say is in the trash."""
+    held = await asyncio.to_thread(context.daemon.memories.writer.trash.held, time.time())
+    texts = {(each.note.top, each.note.id): each.memory for each in reversed(held)}
+    told = (
+        replace(each, content=found.content, cues=found.cues)
+        if not each.content and (found := texts.get((each.root, each.id))) is not None
+        else each
+        for each in planned.memories
+    )
+    return replace(planned, memories=tuple(told))
+
+
+async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
+    """Give a memory another scope."""
+    await context.resumed()
+    memories, planned = context.daemon.memories, context.planned(wire.Moved)
+    try:
+        moving = await restoring.planned_move(
+            memories,
+            place,
+            request.memory_id,
+            request.to,
+            scope=request.scope,
+            agent_id=request.agent_id,
+            allow_secret=request.allow_secret,
+            new_id=planned.memory_id if planned is not None else "",
+        )
+    except MemoryNotFound:
+        if planned is not None:  # a kill came, and what was begun was brought to its end
+            return planned, 0
+        raise
+    if planned is None:
+        planned = wire.Moved(
+            memory_id=moving.new.id,
+            path=MemoryStore(moving.target.root).path_of(moving.new.id),
+            scope=request.to,
+            category=moving.new.category,
+            ids=moving.ids,
+            trash=memories.writer.trash.path,
+            unlinked=moving.unlinked,
+        )
+        await context.plan(planned)
+    written, generation = await restoring.move(memories, moving, carried_over)
+    reply = replace(
+        planned,
+        memory_id=written.memory.id,
+        path=written.path,
+        category=written.memory.category,
+        reason="the same text was there already" if written.memory.id != moving.new.id else "",
+    )
     return reply, generation
 
 
-def receipt(daemon: Daemon, ids: tuple[str, ...], taking: Taking) -> wire.Forgotten:
-    """The receipt of memories that go, but for what is cut out of events."""
-    return wire.Forgotten(
-        ids=ids, trash="" if taking.erase else daemon.writer.trash.path, unreachable=UNREACHABLE
+async def restore(context: Context, place: Workplace, request: wire.Restore) -> tuple[wire.Restored, int]:
+    """Put back what went with a memory; without an id tell what could come back."""
+    await context.resumed()
+    memories = context.daemon.memories
+    place = await ids.within(memories, place, request.scope, request.agent_id)
+    trash = await restoring.restorable(memories, place)
+    if not request.memory_id:
+        listed = tuple(map(_trashed, trash.batches(request.scope)))
+        return wire.Restored(status="ok" if listed else "empty", restorable=fitting(listed)), 0
+    planned = context.planned(wire.Restored)
+    if planned is not None and context.keyed is not None and context.keyed.is_given:
+        return await _restored(context, place, planned, 0)
+    meant = trash.meant(request.memory_id, request.scope)
+    if not meant and planned is not None:  # a kill came, and what was begun was brought to its end
+        return await _restored(context, place, planned, 0)
+    if not meant:
+        trash.check_here(request.memory_id, request.scope)
+        await restoring.check_there(memories, place, request.memory_id, request.scope)
+        return wire.Restored(status="empty", reason="it is there already"), 0
+    if planned is None:
+        named = (wire.Trashed(id=each.note.id, scope=each.note.scope, root=each.note.top) for each in meant)
+        planned = wire.Restored(restorable=tuple(named))
+        await context.plan(planned)
+    generation = await restoring.restore(memories, place, meant)
+    return await _restored(context, place, planned, generation)
+
+
+async def _restored(
+    context: Context, place: Workplace, planned: wire.Restored, generation: int
+) -> tuple[wire.Restored, int]:
+    """Return the reply about what is back, as it is now; `planned` names it."""
+    named = [(each.id, each.scope) for each in planned.restorable]
+    named += [(each.id, each.scope) for each in planned.memories]
+    view = await place.files.view(generation, time.monotonic() + PATIENCE_S)
+    found = [(memory_id, view.find(memory_id, scope)) for memory_id, scope in named]
+    shown = fitting([full_record(context, *item) for _, items in found for item in items])
+    missing = ", ".join(memory_id for memory_id, items in found if not items)
+    reason = f"back, and withheld or not in use yet: {missing}" if missing else ""
+    return wire.Restored(memories=shown, reason=reason), generation
+
+
+def _trashed(group: Sequence[Trashed]) -> wire.Trashed:
+    newest = group[0]
+    return wire.Trashed(
+        id=newest.memory.id,
+        ids=tuple(each.memory.id for each in reversed(group)),
+        scope=newest.note.scope,
+        root=newest.note.top,
+        why=newest.note.why,
+        taken_at=memory.utc(newest.note.taken_at),
+        until=memory.utc(newest.note.until),
+        first_line=newest.memory.first_line,
     )
 
 
-async def _meant(
-    context: Context, place: Workplace, request: wire.Forget
-) -> tuple[RootIndex, tuple[str, ...]]:
-    """Return the root and the ids of what is to go; what is to be erased may lie in the trash already.
-
-    An id that is named whole and lies there is meant before one on disk that only begins so.
-    """
-    try:
-        at, memory_id = await on_disk(context, place, request.memory_id, request.scope)
-    except (MemoryNotFound, InvalidRequest) as error:
-        if found := await _in_trash(context, place, request, whole=isinstance(error, InvalidRequest)):
-            return found
-        raise
-    if not is_whole(request.memory_id, memory_id) and (
-        found := await _in_trash(context, place, request, whole=True)
-    ):
-        return found
-    if request.version_only:
-        return at.index, (memory_id,)
-    return at.index, await context.daemon.writer.chain(at.index, memory_id)
-
-
-async def _in_trash(
-    context: Context, place: Workplace, request: wire.Forget, *, whole: bool
-) -> tuple[RootIndex, tuple[str, ...]] | None:
-    """Return the root and the ids of what went into the trash with a memory; None if it is not there.
-
-    `whole`: only if it is named by its whole id. Raises MemoryNotFound if it is not to be erased.
-    """
-    held = await asyncio.to_thread(context.daemon.writer.trash.held, time.time())
-    if whole and not any(is_whole(request.memory_id, each.memory.id) for each in held):
-        return None
-    together = went_with(held, place.tops, request.memory_id, request.scope)
-    if not together:
-        return None
-    if not request.erase_now:
-        raise MemoryNotFound(
-            f"{request.memory_id[:80]!r} lies in the trash already; --now (erase_now) erases it there"
-        )
-    first, root = together[0], next(each for each in place.roots if each.top == together[0].note.top)
-    chain = link([each.memory for each in together if each.note.top == root.top]).chain(first.memory.id)
-    return context.daemon.indexer.open(root), chain if not request.version_only else (first.memory.id,)
-
-
-def went_with(held: Sequence[Trashed], tops: Collection[str], wanted: str, scope: str) -> tuple[Trashed, ...]:
-    """The memory that is named and behind it all that went with it, of several times the last time.
-
-    Raises InvalidRequest for the beginning of several ids.
-    """
-    seen = [each for each in held if each.note.top in tops and scope in {"", each.note.scope}]
-    meant = begun_by([each.memory.id for each in seen], wanted)
-    if not meant:
-        return ()
-    first = next(each for each in seen if each.memory.id == meant)
-    return (first, *(each for each in held if each.note.batch == first.note.batch and each is not first))
-
-
-async def put_away(
-    context: Context,
-    index: RootIndex,
-    ids: tuple[str, ...],
-    taking: Taking,
-    *,
-    purge: bool,
-    earlier: Sequence[Rewrite] = (),
-) -> tuple[Gone, CutCount, int]:
-    """Remove memories so that no retrieve finds them any more.
-
-    Returns the receipt, what was cut out of events and the generation. What they say is not captured again
-    from what was heard before. With `purge` the sentences of events that wait or were given up go too, if
-    they hold such a text. Raises StoreError.
-    """
-    daemon, cut = context.daemon, CutCount()
-    contents = await _announce(context, index, ids)
-    if purge and taking.erase:  # after a kill nobody would know these texts any more
-        cut = await purge_texts(daemon, contents)
-    gone = await daemon.writer.remove(index, ids, with_rows(daemon, index, ids, taking), earlier)
-    generation = index.mark()
-    try:
-        await daemon.state.forgotten.add(index.root.top, gone.contents, ids)
-        await daemon.state.removal.forgotten(await daemon.trust.ids(index.root.top), ids, gone.contents)
-        if index.root.scope is Scope.ORG:
-            await forget_pieces(daemon, ids)
-        if purge:
-            cut += await purge_texts(daemon, gone.contents)
-        else:
-            await daemon.state.erase_traces()
-        await daemon.writer.finish(gone)
-    finally:  # the files are gone, whatever else could not be done
-        await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-        daemon.retriever.turns.forget(index.root.top, ids)
-    return gone, cut, generation
-
-
-async def forgotten_elsewhere(daemon: Daemon, index: RootIndex, ids: tuple[str, ...]) -> None:
-    """Do here what the same user has had done on another machine. Raises StoreError."""
-    await daemon.state.intents.resumed.wait()
-    await put_away(Context(daemon, time.monotonic()), index, ids, Taking(), purge=True)
-
-
-def with_rows(daemon: Daemon, index: RootIndex, ids: tuple[str, ...], taking: Taking) -> Taking:
-    """What is known of the memories goes with them, and comes back with them."""
-    return msgspec.structs.replace(taking, rows=daemon.state.removal.trashed(index.root.top, ids))
-
-
-async def _announce(context: Context, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
-    """Make known what is about to be forgotten: a capture that comes between would write it again.
-
-    Returns the texts.
-    """
-    snapshot, _ = await context.daemon.trust.look(index.root)
-    contents = [found.content for found in snapshot.memories if found.id in ids]
-    with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
-        await context.daemon.state.forgotten.add(index.root.top, contents, ids)
-    return contents
+# --- shown ---------------------------------------------------------------------------------------------
 
 
 async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
-    """Memories by id, in the order asked, two where two roots have it; ids that are not visible are named."""
-    place = await within(context, place, request.scope, request.agent_id, sessions=True)
-    view = await context.view(place, request.min_generation)
-    view = with_sessions(context, view, request.ids[:_MOST_IN_REPLY], request.scope)
+    """Show memories by id, in the order asked, two where two roots have it; name ids that are not visible."""
+    place, view = await _seen(context, place, request)
+    asked = request.ids[:_MOST_IN_REPLY]
+    view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
     await fair_queue.turn()
-    found = [(wanted, in_view(view, wanted, request.scope)) for wanted in request.ids[:_MOST_IN_REPLY]]
+    found = [(wanted, ids.in_view(view, wanted, request.scope)) for wanted in asked]
     items = [item for _, holders in found for item in holders]
     missing = tuple(wanted for wanted, holders in found if not holders)
     reply = wire.Memories(
@@ -202,22 +333,14 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     return reply, view.generation
 
 
-async def _why_missing(context: Context, place: Workplace, ids: tuple[str, ...]) -> str:
-    """A sentence on those of the ids that are there and withheld, or nothing."""
-    withheld = {each.id for each in await context.daemon.trust.withheld(place.roots)} if ids else set[str]()
-    there = [each for each in ids if each in withheld]
-    why = context.daemon.state.trust.doubt() or "withheld until you decide"
-    return f"{why}: {', '.join(there)}" if there else ""
-
-
 async def list_page(
     context: Context, place: Workplace, request: wire.ListMemories
 ) -> tuple[wire.Memories, int]:
-    """One page of what the workspace sees, newest first."""
-    place = await within(context, place, request.scope, request.agent_id, sessions=True)
+    """Show one page of what the workspace sees, newest first."""
     since = seconds_of("since", request.since)
-    view = await context.view(place, request.min_generation)
-    view = of_session(context, view, request)
+    place, view = await _seen(context, place, request)
+    if request.scope == Scope.SESSION:
+        view = ids.of_session(context.daemon.memories, view, request.session_id)
     maps = view.maps if not request.all_repos else await everywhere(context, place)
     await fair_queue.turn()
     chosen = _chosen(maps, request, since)
@@ -225,7 +348,8 @@ async def list_page(
     rows = newest(chosen, start, count)
     told = [full_record(context, *item) for item in rows]
     if request.entities:
-        told = await asyncio.to_thread(_with_entities, told, [found for _, found in rows])
+        found = [each for _, each in rows]
+        told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
     page = fitting(told)
     reply = wire.Memories(
         status=_status(view, bool(page)),
@@ -237,8 +361,40 @@ async def list_page(
     return reply, view.generation
 
 
-def _with_entities(told: list[wire.MemoryRecord], memories: list[Memory]) -> list[wire.MemoryRecord]:
-    return list(map(with_entities, told, memories))
+async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
+    """Show a memory's version chain, oldest first, with what is odd about it."""
+    place, view = await _seen(context, place, request)
+    view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
+    found = ids.in_view(view, request.memory_id, request.scope)
+    if not found and view.waiting:
+        raise NotReady(FIRST_BUILD)
+    if not found:
+        raise await ids.unseen(context.daemon.memories, place, request.memory_id, request.scope)
+    home, meant = ids.require_one(found, request.memory_id, request.scope)
+    head = home.chains.head(meant.id)
+    reply = wire.Chain(
+        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
+        flags=home.chains.flags.get(head, ()),
+    )
+    return reply, view.generation
+
+
+async def _seen(
+    context: Context, place: Workplace, request: wire.GetMemories | wire.ListMemories | wire.History
+) -> tuple[Workplace, View]:
+    """Return the place that is meant, and what is visible of it."""
+    memories = context.daemon.memories
+    place = await ids.within(memories, place, request.scope, request.agent_id, sessions=True)
+    return place, await context.view(place, request.min_generation)
+
+
+async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...]) -> str:
+    """Return a sentence on those of the ids that are there and withheld, or nothing."""
+    memories = context.daemon.memories
+    withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
+    there = [each for each in named if each in withheld]
+    why = memories.state.trust.doubt() or "withheld until you decide"
+    return f"{why}: {', '.join(there)}" if there else ""
 
 
 def _status(view: View, found: bool) -> str:
@@ -269,20 +425,59 @@ def _chosen(
     ]
 
 
-async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
-    """A memory's version chain, oldest first, with what is odd about it."""
-    place = await within(context, place, request.scope, request.agent_id, sessions=True)
-    view = await context.view(place, request.min_generation)
-    view = with_sessions(context, view, (request.memory_id,), request.scope)
-    found = in_view(view, request.memory_id, request.scope)
-    if not found and view.waiting:
-        raise NotReady(FIRST_BUILD)
-    if not found:
-        raise await unseen(context, place, request.memory_id, request.scope)
-    home, meant = the_one(found, request.memory_id, request.scope)
-    head = home.chains.head(meant.id)
-    reply = wire.Chain(
-        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
-        flags=home.chains.flags.get(head, ()),
+# --- reviewed ------------------------------------------------------------------------------------------
+
+
+async def review(context: Context, request: wire.Review) -> wire.Reviewed:
+    """List what a person has to decide about, withheld files and proposals, after doing what is asked."""
+    memories = context.daemon.memories
+    await memories.trust.opened()
+    place = await memories.resolver.resolve(request.workspace)
+    planned = context.planned(wire.Reviewed)
+    waits, again = reviewing.proposals(memories, place), planned is not None
+    keep, drop = (reviewing.named(waits, names, again=again) for names in (request.keep, request.drop))
+    if planned is None:
+        planned = wire.Reviewed(
+            kept=tuple(each.memory.id for each in keep), dropped=tuple(each.memory.id for each in drop)
+        )
+        await context.plan(planned)
+    if request.text.strip() and len(planned.kept) != 1:
+        raise InvalidRequest("a text is for one proposal; name the one to keep")
+    for document in keep:
+        await reviewing.check_here(document)
+    if keep and place.off:
+        raise Disabled(place.off)
+    for document in keep:
+        await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
+    await reviewing.refuse_proposals(memories, drop)
+    waiting = await reviewing.proposals_here(memories, place)
+    # Where there is no repository, its files are not missed beside proposals.
+    is_repository = any(root.scope is Scope.REPO for root in place.roots)
+    are_needed = not (waiting or keep or drop) or request.accept or request.everything
+    files = await trust.review(context, request) if is_repository or are_needed else wire.Reviewed()
+    there = {document.root.top for document in memories.state.to_review.of()}
+    return replace(
+        files,
+        waiting=fitting([_proposed(each) for each in waiting]),
+        elsewhere=tuple(sorted(there - set(place.tops))),
+        kept=planned.kept,
+        dropped=planned.dropped,
+        accepted=tuple(dict.fromkeys((*planned.accepted, *files.accepted))),
     )
-    return reply, view.generation
+
+
+def _proposed(document: Document) -> wire.Proposed:
+    memory = document.memory
+    return wire.Proposed(
+        id=memory.id,
+        content=memory.content,
+        why=document.waits,
+        beside=document.beside,
+        scope=memory.scope,
+        category=memory.category,
+        root=document.root.top,
+        session_id=memory.session_id,
+        agent=document.agent,
+        created_at=memory.created_at,
+        supersedes=memory.supersedes or "",
+    )

@@ -21,8 +21,8 @@ from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import fitting, hit
 from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
+from forged.errors import InvalidRequest
 from forged.files import org_root
 from forged.memory import Scope
 from forged.retrieval import render

@@ -23,7 +23,7 @@ from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, page_of, seconds_of
 from forged.daemon.handlers.heard import heard
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
 from forged.scopes import Workplace

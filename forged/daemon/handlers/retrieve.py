@@ -17,7 +17,6 @@ from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.heard import asked, heard, without_echoes
-from forged.daemon.handlers.refusals import InvalidRequest
 from forged.daemon.handlers.sessions import (
     BLOCK_TOKENS,
     MODES,
@@ -31,6 +30,7 @@ from forged.daemon.handlers.sessions import (
 )
 from forged.daemon.handlers.trust import in_reply
 from forged.daemon.handlers.turn import key_of
+from forged.errors import InvalidRequest
 from forged.retrieval import (
     Answer,
     Ask,

@@ -16,12 +16,12 @@ import msgspec
 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.naming import begun_by
 from forged.daemon.handlers.notices import sentence
-from forged.daemon.handlers.refusals import Changed, InvalidRequest
-from forged.errors import MemoryNotFound
+from forged.daemon.handlers.refusals import Changed
+from forged.errors import InvalidRequest, MemoryNotFound
 from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
+from forged.memories import ids
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
 from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, TrustRegistry
@@ -154,7 +154,7 @@ def _chosen(
     chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
-        meant = "" if found else begun_by([each.id for each in withheld], name)
+        meant = "" if found else ids.resolve_prefix([each.id for each in withheld], name)
         found += [each for each in withheld if meant and each.id == meant]
         if not (found or again):
             raise MemoryNotFound(f"nothing {name[:80]!r} is withheld here; `forgectl review` shows what is")
@@ -171,7 +171,7 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
 
     Nobody waits for a scan: what the first one has not found yet is told by a later reply.
     """
-    if told := "; ".join(await git_news(context, *place.tops)):
+    if told := "; ".join(await context.daemon.trust.excluding.all_news(*place.tops)):
         return told
     for root in place.roots:
         index = context.daemon.indexer.open(root)
@@ -179,16 +179,6 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
             _, notice = await in_status(context, index)
             return notice
     return ""
-
-
-async def git_news(context: Context, *tops: str) -> tuple[str, ...]:
-    """Notice, given once, that git ignores what forged captures in these tops."""
-    registry = context.daemon.trust
-    excluding = registry.excluding
-    told = tuple(filter(None, map(excluding.news, tops)))
-    if told:
-        await excluding.save()
-    return told
 
 
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:

@@ -194,7 +194,7 @@ SAYINGS = [f"We use {word} for part {at}." for at, word in enumerate(WORDS)]
 
 async def judged(parts, contents):
     """Write what a classifier would propose of every event that waits, and end the events."""
-    keeper = Keeper(parts.indexer, parts.daemon.writer, parts.state.forgotten, parts.state.to_review)
+    keeper = Keeper(parts.indexer, parts.memories.writer, parts.state.forgotten, parts.state.to_review)
     for event in waiting(parts):
         said = " ".join(each.text for each in event.window)
         proposals = tuple(Proposal(each, category="patterns") for each in contents if each in said)
@@ -303,13 +303,13 @@ async def test_what_is_about_to_be_forgotten_is_known_before_its_file_is_gone(ho
     put(repo, memory("mem_1", "The harbour opens at noon."))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        known, remove = [], parts.daemon.writer.remove
+        known, remove = [], parts.memories.writer.remove
 
         async def removed(*args, **kwargs):
             known.append(parts.state.forgotten.since((str(repo),), "the harbour, opens at noon"))
             return await remove(*args, **kwargs)
 
-        monkeypatch.setattr(parts.daemon.writer, "remove", removed)
+        monkeypatch.setattr(parts.memories.writer, "remove", removed)
         await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1"))
 
     assert known == [pytest.approx(time.time(), abs=60)]

@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.attributes import Facts
 from forged.daemon.handlers.convert import (
     check_words,
-    draft,
     fitting,
     generation_of,
     record,
 )
 from forged.daemon.handlers.heard import heard
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files.roots import Root
-from forged.memory import Memory, Related, Scope, is_valid_id, time_ns
+from forged.memory import Memory, Scope
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from forged_client.messages import window
@@ -31,7 +29,6 @@ from tests.data.forms import FORMS, HIDDEN, SAID
 from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS
 from tests.data.memories import memory
 
-ROOT = Root("/repo", Scope.REPO)
 RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
 
 EPOCH = "e1"
@@ -103,19 +100,7 @@ def test_a_message_that_holds_nothing_else_is_left_out(text):
     assert utterances([wire.Message("assistant", text)], 0) == ()
 
 
-# --- new memories -------------------------------------------------------------------------------------
-
-
-def test_a_new_memory_is_explicit_version_one_of_its_roots_scope():
-    edges = (wire.Edge("mem_1", "refines"), wire.Edge("mem_2", "contradicts"))
-    made = draft(asked(scope="user", category="patterns", session_id="s", related=edges), ROOT)
-
-    assert (made.scope, made.version, made.trigger) == ("repo", 1, "explicit")
-    assert (made.category, made.session_id, made.supersedes) == ("patterns", "s", None)
-    assert made.related == (Related("mem_1", "refines"), Related("mem_2", "contradicts"))
-    assert is_valid_id(made.id)
-    assert time_ns(made.created_at) > 0
-    assert made.updated_at == made.created_at
+# --- words --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -143,7 +128,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
-    shown, older = (record(home, each, Facts()) for each in home.memories)
+    shown, older = (record(home, each) for each in home.memories)
 
     other = {"related", "extra", "origin", "entities", "relations", "piece"}
     for field in set(Memory.__struct_fields__) - other:

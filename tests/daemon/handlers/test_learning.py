@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memory import Memory, Scope, new_id, utc_now
 from forged.state import MOST_LEARNED, Document

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest, NotReady
-from forged.errors import ConfigError, ForgedError, MemoryExists, MemoryNotFound, StoreError, WorkspaceError
+from forged.errors import (
+    ConfigError,
+    ForgedError,
+    InvalidRequest,
+    MemoryExists,
+    MemoryNotFound,
+    NotReady,
+    StoreError,
+    WorkspaceError,
+)
 
 
 @pytest.mark.parametrize(

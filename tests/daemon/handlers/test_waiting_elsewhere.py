@@ -16,17 +16,17 @@ import pytest
 from msgspec.structs import replace
 
 from forged.conversation import Utterance
-from forged.daemon.handlers import resume
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files import Root, agent_root
+from forged.memories.restore import resume
 from forged.memory import Memory, Scope, new_id, utc_now
 from forged.state import Document, Event, Intent
 from forged.trust import stored_identity
 from forged_client import protocol as wire
 from tests.capture.pipeline import accept
-from tests.daemon.handlers.test_restoring import files
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
+from tests.memories.test_restoring import files
 from tests.support.clock import until
 
 TEXT = "The broker is called lou."
@@ -195,7 +195,7 @@ async def test_what_a_kill_interrupted_goes_on_in_its_own_folder_alone(home, rep
     before = files(repo), files(home)
     async with assembled(home) as parts:
         await parts.state.intents.begin(begun)
-        await resume(parts.daemon)
+        await resume(parts.memories)
         assert await elsewhere_of(parts) == [(why, 0, 0, 1)]
         assert (files(repo), files(home)) == before
         assert list(parts.state.intents) == ["k1"]

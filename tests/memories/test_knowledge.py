@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest
-from forged.errors import StoreError
+from forged.errors import InvalidRequest, StoreError
 from forged.files import parse
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
@@ -45,7 +44,7 @@ async def listed(parts: Parts) -> list[tuple[str, int, int]]:
     return [(each.source, each.pieces, each.of) for each in reply.documents]
 
 
-async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.MemoryRecord]:
+async def found(parts: Parts, query: str = "walrus", **fields) -> list[wire.RecalledMemory]:
     return list((await parts.ask(wire.Recall(query=query, scopes=("org",), **fields))).memories)
 
 
@@ -105,12 +104,12 @@ async def test_what_a_kill_left_of_a_document_is_completed_and_what_it_left_of_t
 async def test_the_old_text_stays_until_all_of_the_new_one_is_there(home, monkeypatch):
     async with assembled(home) as parts:
         await became(parts, doc(units(1200)))
-        old, write = files(home), parts.daemon.writer.add_all
+        old, write = files(home), parts.memories.writer.add_all
 
         async def full(index, drafts):
             return (*await write(index, drafts[:1]), *[StoreError("no space left")] * (len(drafts) - 1))
 
-        monkeypatch.setattr(parts.daemon.writer, "add_all", full)
+        monkeypatch.setattr(parts.memories.writer, "add_all", full)
         (fate,) = await ingested(parts, doc(units(1200, "otter")))
         left = files(home)
         monkeypatch.undo()
@@ -136,7 +135,7 @@ async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_co
         top = str(home / ".forge/org")
         gone = await parts.ask(wire.RemoveDocument(name="docs/a.md"))
         hits = await found(parts)
-        detail = parts.state.attributes.of(top, f"mem_{fate.document_id[4:]}_00000")
+        detail = parts.state.details.of(top, f"mem_{fate.document_id[4:]}_00000")
         back = await became(parts, doc(units(1200)))
         by_id = await parts.ask(wire.RemoveDocument(name=fate.document_id))
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from forged_client import protocol as wire
-from tests.daemon.handlers.test_versions import remembered, shown
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
+from tests.memories.test_versions import remembered, shown
 
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 

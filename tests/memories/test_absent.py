@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.daemon.handlers.absent import sweep_absent
+from forged.memories.removal import sweep_absent
 from forged.state.removal import GONE_DAYS, KEPT_DAYS
 from forged_client import protocol as wire
-from tests.daemon.handlers.test_nothing_left import CLEANED
 from tests.daemon.parts import Parts, assembled
 from tests.faults.amount import times
+from tests.memories.test_nothing_left import CLEANED
 from tests.state.conftest import names
 from tests.support.clock import run
 from tests.support.git import git
@@ -146,7 +146,7 @@ class World:
         for _ in range((1, GONE_DAYS, GONE_DAYS + 1, KEPT_DAYS, KEPT_DAYS + 1)[number % 5]):
             self.day += 1
             for _ in range(1 + number % 2):  # twice a day is one day
-                await sweep_absent(self.parts.daemon, self.day * DAY_S)
+                await sweep_absent(self.parts.memories, self.day * DAY_S)
             for each in self.kept:
                 if each.top == self.home or counted:
                     each.days = 0 if each.is_here else each.days + 1
@@ -289,7 +289,7 @@ async def test_what_is_deleted_by_hand_is_swept_after_seven_days_to_the_last_byt
         Path(first.path).unlink()
         await parts.loaded(repo)
         for day in range(1, GONE_DAYS + 1):
-            await sweep_absent(parts.daemon, day * DAY_S)
+            await sweep_absent(parts.memories, day * DAY_S)
         rows = await parts.state._database.run(_rows)
         assert "Acme GmbH" in rows["attributes"]
         assert second.memory_id not in "".join(rows[each] for each in CLEANED)
@@ -301,7 +301,7 @@ async def test_what_is_deleted_by_hand_is_swept_after_seven_days_to_the_last_byt
 
 
 async def _swept(parts: Parts, ids: tuple[str, ...]) -> None:
-    await sweep_absent(parts.daemon, (GONE_DAYS + 1) * DAY_S)
+    await sweep_absent(parts.memories, (GONE_DAYS + 1) * DAY_S)
     await parts.state._save()
     rows = await parts.state._database.run(_rows)
     assert [(each, table) for each in ids for table in CLEANED | {"absences"} if each in rows[table]] == []

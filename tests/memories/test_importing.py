@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from forged.daemon.handlers.refusals import InvalidRequest
+from forged.errors import InvalidRequest
 from forged.files import parse
 from forged.importing import copied
 from forged_client import protocol as wire

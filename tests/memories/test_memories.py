@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.daemon.handlers.refusals import NotReady
+from forged.errors import NotReady
 from forged.files import Root
 from forged.memory import Scope, utc_now
 from forged.state import Document, Event
@@ -328,6 +328,13 @@ async def test_before_the_first_build_nobody_is_told_that_there_is_nothing(home,
 
 
 # --- forget -------------------------------------------------------------------------------------------
+
+
+WALRUS = (
+    memory("m1", "walrus one"),
+    memory("m2", "walrus two", supersedes="m1", version=2),
+    memory("m3", "x"),
+)
 
 
 @pytest.mark.parametrize("failing", ["down", "hanging"])

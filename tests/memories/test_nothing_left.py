@@ -8,14 +8,13 @@ import time
 import msgspec
 import pytest
 
-from forged.attributes import FactsPatch
-from forged.daemon.handlers.memories import forgotten_elsewhere
 from forged.files import org_root, root_at
 from forged.files.roots import Root
+from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
-from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Write
+from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Said, Write
 from forged.state import tables as sql
-from forged.writing import TRASH_S
+from forged.writing.trash import TRASH_S
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_capture import captured
 from tests.daemon.parts import Parts, assembled
@@ -26,7 +25,7 @@ from tests.support.reading import bytes_of
 # Every table is in one of these two. What has ids of memories is cleaned by `state.removal`, or it
 # says here why it may keep them.
 CLEANED = {
-    *("own_files", "uses", "told", "to_review", "judged", "injections", "attributes", "accesses", "outbox"),
+    *("own_files", "uses", "told", "to_review", "judged", "injections", "details", "accesses", "outbox"),
     "requests",  # by the writer, before the file goes: the key stays, the id does not
 }
 OTHERS = {
@@ -53,7 +52,7 @@ OTHERS = {
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
-SAID = FactsPatch(metadata={"customer": "Acme no. 2"})
+SAID = Said(metadata={"customer": "Acme no. 2"})
 
 
 def test_every_table_is_cleaned_or_says_why_not():
@@ -97,8 +96,8 @@ async def _put(parts: Parts, root: Root, *ids: str) -> None:
     index = parts.indexer.open(root)
     for day, memory_id in enumerate(ids, 1):
         new = captured(memory_id, f"The walrus says {day}.", day, scope=root.scope)
-        about = FactsPatch(metadata={"customer": f"Acme no. {day}"})
-        await parts.daemon.writer.add(index, new, key=f"key of {day}", said=about)
+        about = Said(metadata={"customer": f"Acme no. {day}"})
+        await parts.memories.writer.add(index, new, key=f"key of {day}", said=about)
         await _known(parts, root, memory_id)
     await index.until_tried(index.mark(), float("inf"))
 
@@ -125,7 +124,7 @@ async def _move(parts, repo):
 
 async def _elsewhere(parts, repo):
     root = root_at(str(repo), parts.resolver.home)
-    await forgotten_elsewhere(parts.daemon, parts.indexer.open(root), (GONE,))
+    await forgotten_elsewhere(parts.memories, parts.indexer.open(root), (GONE,))
 
 
 WAYS = {
@@ -145,7 +144,7 @@ async def _from_trash(parts, repo):
 
 async def _trash_ends(parts, repo):
     await _undo(parts, repo)
-    trash = parts.daemon.writer.trash
+    trash = parts.memories.writer.trash
     await asyncio.to_thread(trash.empty, time.time() + TRASH_S + 60)
     assert not await asyncio.to_thread(trash.held, time.time())
 

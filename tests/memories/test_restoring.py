@@ -16,21 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.daemon.handlers import resume
-from forged.daemon.handlers.memories import put_away
 from forged.errors import MemoryNotFound
+from forged.memories.removal import put_away
+from forged.memories.restore import resume
 from forged.state import Intent
 from forged.state.forgotten import digest
 from forged.writing.trash import Trash
 from forged_client import protocol as wire
-from tests.daemon.handlers.test_versions import THREE, chain, forgotten, links, remembered, shown
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
 from tests.faults.amount import times
+from tests.memories.test_versions import THREE, chain, forgotten, links, remembered, shown
 from tests.support.clock import run, until
 
-SAMPLES = sorted((Path(__file__).parents[2] / "data/samples").glob("*.md"))
+SAMPLES = sorted((Path(__file__).parents[1] / "data/samples").glob("*.md"))
 WHOLE = [("mem_1", None), ("mem_2", "mem_1"), ("mem_3", "mem_2")]
 
 
@@ -225,15 +225,15 @@ async def test_erasing_erases_a_copy_that_went_between_the_look_and_the_write(ho
     put(repo, memory("mem_1", "goose"))
     async with assembled(home) as parts:
         await parts.loaded(repo)
-        chain = parts.daemon.writer.chain
+        chain = parts.memories.writer.chain
 
         async def late(index, memory_id):
             found = await chain(index, memory_id)
-            monkeypatch.setattr(parts.daemon.writer, "chain", chain)
+            monkeypatch.setattr(parts.memories.writer, "chain", chain)
             await away(parts, repo, "mem_1")
             return found
 
-        monkeypatch.setattr(parts.daemon.writer, "chain", late)
+        monkeypatch.setattr(parts.memories.writer, "chain", late)
         gone = await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_1", erase_now=True))
 
     assert gone.ids == ("mem_1",)
@@ -269,7 +269,7 @@ def test_erasing_beside_restores_never_fails_and_what_is_erased_last_is_nowhere(
             with contextlib.suppress(MemoryNotFound):
                 await parts.ask(wire.Forget(workspace=str(repo), memory_id=memory_id, erase_now=True))
         assert files(repo) == {}
-        assert list(Path(parts.daemon.writer.trash.path).glob("*")) == []
+        assert list(Path(parts.memories.writer.trash.path).glob("*")) == []
 
     with tempfile.TemporaryDirectory() as folder:
         home, repo = Path(folder, "home"), Path(folder, "repo")
@@ -282,15 +282,15 @@ async def test_a_restore_that_was_read_before_an_erase_brings_nothing_back(home,
     put(repo, memory("mem_1", "goose"))
     async with assembled(home) as parts:
         await away(parts, repo, "mem_1")
-        held = parts.daemon.writer.trash.held
+        held = parts.memories.writer.trash.held
 
         def late(now):
             found = held(now)
-            monkeypatch.setattr(parts.daemon.writer.trash, "held", held)
-            parts.daemon.writer.trash.erase(str(repo), ("mem_1",), ())
+            monkeypatch.setattr(parts.memories.writer.trash, "held", held)
+            parts.memories.writer.trash.erase(str(repo), ("mem_1",), ())
             return found
 
-        monkeypatch.setattr(parts.daemon.writer.trash, "held", late)
+        monkeypatch.setattr(parts.memories.writer.trash, "held", late)
         code, told = await parts.refusal(wire.Restore(workspace=str(repo), memory_id="mem_1"))
 
     assert (code, "erased meanwhile" in told) == ("not_found", True)
@@ -378,7 +378,7 @@ async def test_a_removal_that_stopped_after_the_link_is_finished_at_the_start(ho
         assert refused == "storage_error"
         assert len(parts.state.intents) == 1
     async with assembled(home) as parts:
-        await resume(parts.daemon)
+        await resume(parts.memories)
         found = await chain(parts, repo, "mem_3")
         assert links(found) == [("mem_1", None), ("mem_3", "mem_1")]
         assert dict(parts.state.intents) == {}
@@ -397,13 +397,13 @@ async def test_a_move_that_stopped_after_the_copy_is_finished_at_the_start(home,
 
     async with assembled(home) as parts:
         with monkeypatch.context() as broken:
-            broken.setattr("forged.daemon.handlers.moving.leave", killed)
+            broken.setattr("forged.memories.restore.leave", killed)
             broken.setattr(parts.state.intents, "drop", killed)
             with pytest.raises(Killed):
                 await parts.ask(wire.Move(workspace=str(repo), memory_id="mem_1", to="user"))
     assert (len(files(repo)), len(files(home))) == (3, 1)
     async with assembled(home) as parts:
-        await resume(parts.daemon)
+        await resume(parts.memories)
 
     assert (len(files(repo)), len(files(home))) == (0, 1)
 
@@ -432,10 +432,10 @@ async def test_requests_wait_for_what_a_kill_interrupted(home, repo, monkeypatch
             await answered.wait()
             return await put_away(*args, **fields)
 
-        monkeypatch.setattr("forged.daemon.handlers.restoring.put_away", slow)
+        monkeypatch.setattr("forged.memories.restore.put_away", slow)
         with monkeypatch.context() as impatient:
             impatient.setattr("forged.daemon.handlers.context.PATIENCE_S", 0.01)
-            resuming = asyncio.create_task(resume(parts.daemon))
+            resuming = asyncio.create_task(resume(parts.memories))
             await until(lambda: not parts.state.intents.resumed.is_set())
             refused = await parts.refusal(ask)
         asking = asyncio.create_task(parts.ask(ask))
@@ -462,7 +462,7 @@ async def test_what_came_back_is_not_taken_away_again_at_the_next_start(home, re
         await restored(parts, repo, "mem_2")
     put(home, memory("mem_9", "Its copy."))
     async with assembled(home) as parts:
-        await resume(parts.daemon)
+        await resume(parts.memories)
         assert links(await chain(parts, repo, "mem_3")) == WHOLE
         assert dict(parts.state.intents) == {}
 
@@ -482,7 +482,7 @@ async def test_what_was_taken_away_does_not_come_back_at_the_next_start(home, re
         )
         await forgotten(parts, repo, "mem_2", erase_now=erase_now)
     async with assembled(home) as parts:
-        await resume(parts.daemon)
+        await resume(parts.memories)
         assert links(await chain(parts, repo, "mem_3")) == [("mem_1", None), ("mem_3", "mem_1")]
         assert dict(parts.state.intents) == {}
 

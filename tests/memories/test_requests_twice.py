@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.daemon.handlers import resume
 from forged.errors import Conflict
 from forged.files import MemoryStore, root_at
+from forged.memories.restore import resume
 from forged.memory import Memory, utc_now
 from forged.state import Document
 from forged.state.database import Database
@@ -143,7 +143,7 @@ async def test_the_next_daemon_answers_as_the_first_one(home, repo, verb):
         first = await parts.ask(request)
         after = await _there(parts, home, repo)
     async with assembled(home) as parts:
-        await resume(parts.daemon)
+        await resume(parts.memories)
         again = await parts.ask(request)
 
         assert _plain(again) == _plain(first)
@@ -164,7 +164,7 @@ def test_a_request_that_a_kill_interrupted_comes_to_the_same(verb, step):
             with contextlib.suppress(Killed), _killing(parts.state._database, at):
                 await parts.ask(request)
         async with assembled(home) as parts:
-            await resume(parts.daemon)
+            await resume(parts.memories)
             return await parts.ask(request), await _there(parts, home, repo)
 
     with _homes() as (home, repo):

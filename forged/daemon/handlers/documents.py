@@ -1,0 +1,86 @@
+"""Imports and documents, between the wire and `forged.memories`.
+
+Each returns its reply and the generation that it speaks of. Raises InvalidRequest, MemoryNotFound and
+StoreError.
+"""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import check_words, page_of
+from forged.memories import PATIENCE_S, documents, imports
+from forged.scopes import Workplace
+from forged_client import protocol as wire
+
+
+async def import_(context: Context, place: Workplace, request: wire.Import) -> tuple[wire.Imported, int]:
+    """Write what can be written; with `look` only tell what would become of it."""
+    memories = context.daemon.memories
+    terms = imports.Terms(request.scope, request.own, request.allow_secret, request.allow_forgotten)
+    job = await imports.prepared(memories, place, request.drafts, terms, check_words)
+    fates, generation = job.fates(), job.index.generations.wanted
+    planned = context.planned(wire.Imported)
+    if not request.look:
+        if planned is None:
+            planned = wire.Imported(fates=fates)
+            await context.plan(planned)
+        fates, generation = await imports.write(memories, job)
+    if planned is not None:
+        fates = tuple(map(imports.as_planned, fates, planned.fates))
+    return wire.Imported(fates=fates, root=job.index.root.top, scope=job.index.root.scope), generation
+
+
+async def ingest(context: Context, place: Workplace, request: wire.Ingest) -> tuple[wire.Ingested, int]:
+    """Write what is not there yet, document by document; with `look` only tell what would become of them."""
+    fates, index, generation = await documents.ingest(
+        context.daemon.memories,
+        place,
+        request.documents,
+        documents.attributes_of(request.agent_id, request.metadata),
+        only_shows=request.look,
+        allow_secret=request.allow_secret,
+        allow_forgotten=request.allow_forgotten,
+    )
+    return wire.Ingested(fates=fates, root=index.root.top), generation
+
+
+async def list_documents(
+    context: Context, place: Workplace, request: wire.ListDocuments
+) -> tuple[wire.Documents, int]:
+    """List a page of the documents, by their sources."""
+    records, problem, index = await documents.list_documents(context.daemon.memories, place)
+    page = tuple(page_of(records, request.offset, request.limit))
+    reply = wire.Documents(
+        status="ok" if page else "empty",
+        reason=problem,
+        documents=page,
+        total=len(records),
+        root=index.root.top,
+    )
+    return reply, index.generations.visible
+
+
+async def remove_document(
+    context: Context, place: Workplace, request: wire.RemoveDocument
+) -> tuple[wire.DocumentRemoved, int]:
+    """Take every piece of a document away, and answer when no search can find one any more."""
+    await context.resumed()
+    memories, planned = context.daemon.memories, context.planned(wire.DocumentRemoved)
+    await memories.trust.opened()
+    async with memories.ingesting:
+        found = await documents.named(memories, place, request.name)
+        if not found.records and planned is not None:
+            return planned, found.index.generations.visible
+        if not found.records:
+            raise found.not_found(request.name)
+        if planned is None:
+            pieces = sum(each.pieces for each in found.records)
+            planned = wire.DocumentRemoved(documents=found.records, pieces=pieces)
+            await context.plan(planned)
+        waits, generation = await documents.remove_documents(memories, found)
+    await found.index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    return replace(planned, waits=waits), generation

@@ -1,0 +1,246 @@
+"""Imports of many memories at once out of files that a person names, each with a fate of its own.
+
+Imported texts pass the checks of every memory, draft by draft. A whole memory file is written as it is, bytes
+and id; its own origin is not believed, unless the person says that it is out of a root of their own. A draft
+has its id from the request, so that whatever is asked again is found and not done twice. Nothing that is
+there is overwritten, and what was forgotten lately comes back only where the person says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+
+import msgspec
+from msgspec.structs import replace
+
+from forged import memory
+from forged.errors import InvalidRequest, MemoryExists, MemoryFormatError, SecretFound, StoreError
+from forged.files import MAX_FILE_BYTES, files_of, parse
+from forged.maps import RootIndex
+from forged.memories.ids import Look, look
+from forged.memories.parts import MemoryParts
+from forged.memories.write import cues_of, fields_of, root_of, secrets_now
+from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
+from forged.scopes import Workplace
+from forged.text.private import without_private
+from forged.text.same_text import normalised
+from forged.writing import Draft, Written
+from forged_client.protocol import Draft as Asked
+from forged_client.protocol import Fate
+
+_MOST_SOURCE = 64
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Terms of an import: the scope, and permissions of the person.
+
+    `own`: what files say of their origin is believed.
+    """
+
+    scope: str
+    own: bool = False
+    allow_secret: bool = False
+    allow_forgotten: bool = False
+
+
+class _There(msgspec.Struct, frozen=True):
+    """Contents of a root: hashes of counting files by id, ids by text, names of all files.
+
+    `withheld` are ids of what does not count.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    by_text: Mapping[str, str]
+    names: frozenset[str]
+    withheld: frozenset[str]
+
+
+class ImportJob(msgspec.Struct, frozen=True):
+    """Drafts as they are to be written into a root, or their fates instead, in the order of the request."""
+
+    index: RootIndex
+    tops: tuple[str, ...]
+    made: Sequence[Draft | Fate]
+    there: _There
+    terms: Terms
+
+    @property
+    def drafts(self) -> list[Draft]:
+        return [each for each in self.made if isinstance(each, Draft)]
+
+    def fates(self, done: Sequence[Written | StoreError] = ()) -> tuple[Fate, ...]:
+        """Return the fates of all drafts, or without `done` those they would have."""
+        pairs = zip_longest(done, self.drafts)
+        ends = (_fate(end, draft, self.there) for end, draft in pairs)
+        return tuple(next(ends) if isinstance(each, Draft) else each for each in self.made)
+
+
+async def prepared(
+    memories: MemoryParts,
+    place: Workplace,
+    asked: Sequence[Asked],
+    terms: Terms,
+    check: Callable[[Asked], None],
+) -> ImportJob:
+    """Look at what is there, and make drafts; `check` refuses words that a draft must not have."""
+    await memories.trust.opened()
+    index = root_of(memories, place, terms.scope)
+    there = await asyncio.to_thread(_there, await look(memories, index))
+    # What is forgotten in the repository does not come back for its person everywhere, nor the other way.
+    tops = tuple(dict.fromkeys((index.root.top, *place.tops)))
+    made: Sequence[Draft | Fate] = await asyncio.to_thread(
+        lambda: [_made(each, terms, there, check) for each in asked]
+    )
+    if not terms.allow_forgotten:
+        since = partial(memories.state.forgotten.since, tops)
+        made = await asyncio.to_thread(_without_forgotten, made, since)
+    return ImportJob(index, tops, made, there, terms)
+
+
+async def write(memories: MemoryParts, job: ImportJob) -> tuple[tuple[Fate, ...], int]:
+    """Write the drafts durably; return all fates and the generation that shows them."""
+    done = await memories.writer.add_all(job.index, job.drafts)
+    fresh = [each for each in done if isinstance(each, Written) and not each.existed]
+    if job.terms.allow_forgotten:
+        for top in job.tops:
+            texts, ids = (each.memory.content for each in fresh), (each.memory.id for each in fresh)
+            await memories.state.forgotten.withdraw(top, texts, ids)
+    memories.metrics.remembered += len(fresh)
+    generation = max((each.generation for each in fresh), default=job.index.generations.wanted)
+    return job.fates(done), generation
+
+
+def as_planned(now: Fate, planned: Fate) -> Fate:
+    """Return the fate of a draft of a repeated request: what it wrote before a kill is still its own."""
+    is_ours = now.became == "there" and (planned.became, planned.memory_id) == ("new", now.memory_id)
+    return planned if is_ours else now
+
+
+def _there(seen: Look) -> _There:
+    files: dict[str, tuple[str, ...]] = {}
+    names = set[str]()
+    withheld = {each.path for each in seen.admitted.withheld}
+    for file in files_of(seen.snapshot):
+        names.add(one_form(file.path.rpartition("/")[2]))
+        if file.path not in withheld:
+            files[file.memory.id] = (*files.get(file.memory.id, ()), file.sha256)
+    texts = {normalised(each.content): each.id for each in seen.admitted.memories}
+    ids = frozenset(each.id for each in seen.admitted.withheld)
+    return _There(files, texts, frozenset(names), ids)
+
+
+def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], None]) -> Draft | Fate:
+    """Return the draft as it is written, or its fate instead."""
+    try:
+        new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
+    except (MemoryFormatError, InvalidRequest, SecretFound) as error:
+        return Fate(became="refused", memory_id=asked.memory_id, reason=str(error))
+    if known := _known(new, there):
+        return known
+    made = new.memory
+    fields = (made.id, new.name, made.supersedes or "", *fields_of(made), made.extra)
+    secrets = secrets_now(made.content, fields)
+    if secrets and not terms.allow_secret:
+        told = f"it holds what looks like a secret ({', '.join(secrets)})"
+        return Fate(became="secret", memory_id=made.id, reason=told)
+    return replace(new, insisted=bool(secrets))
+
+
+def _without_forgotten(
+    made: Iterable[Draft | Fate], since: Callable[[str, str], float | None]
+) -> list[Draft | Fate]:
+    """Leave out each whose text or id was forgotten, and versions of it that were written before that."""
+    made = list(made)
+    memories = [each.memory for each in made if isinstance(each, Draft)]
+    gone = {each.id: at for each in memories if (at := since(each.content, each.id)) is not None}
+    for each in sorted(memories, key=lambda each: each.age_key):
+        at = (gone.get(each.supersedes) or since("", each.supersedes)) if each.supersedes else None
+        if at is not None and memory.time_ns(each.created_at) / 1e9 < at:
+            gone.setdefault(each.id, at)
+    told = (
+        "it was forgotten in the last 7 days; `--allow-forgotten` imports it all the same, and "
+        "`forgectl restore` shows what lies in the trash"
+    )
+    return [
+        Fate(became="forgotten", memory_id=each.memory.id, reason=told)
+        if isinstance(each, Draft) and each.memory.id in gone
+        else each
+        for each in made
+    ]
+
+
+def _known(new: Draft, there: _There) -> Fate | None:
+    """Return the fate of a draft that is there already, as it is or as something else."""
+    wanted = new.memory.id
+    if wanted in there.withheld and wanted not in there.files:
+        told = "it lies here and is withheld; `forgectl review` shows it"
+        return Fate(became="refused", memory_id=wanted, reason=told)
+    if new.data:
+        if hashlib.sha256(new.data).hexdigest() in there.files.get(wanted, ()):
+            return Fate(became="there", memory_id=wanted)
+        if wanted in there.files or one_form(new.name) in there.names:
+            told = "this id is there with another content; it stays as it is"
+            return Fate(became="conflict", memory_id=wanted, reason=told)
+        return None
+    same = wanted if wanted in there.files else there.by_text.get(normalised(new.memory.content))
+    return Fate(became="there", memory_id=same) if same else None
+
+
+def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fate:
+    """Return the fate of a draft, or that it would have where nothing was done."""
+    older = draft.memory.supersedes or ""
+    if isinstance(done, StoreError):
+        became = "conflict" if isinstance(done, MemoryExists) else "refused"
+        return Fate(became=became, memory_id=draft.memory.id, reason=str(done), code=done.code)
+    if done is not None and done.existed:
+        return Fate(became="there", memory_id=done.memory.id)
+    return Fate(became="new", memory_id=draft.memory.id, replaces=older if older in there.files else "")
+
+
+# --- from the request to drafts ------------------------------------------------------------------------
+
+
+def _copied(asked: Asked, terms: Terms) -> Draft:
+    """Return a file as it is. Raises MemoryFormatError, InvalidRequest."""
+    name = asked.name or f"{asked.memory_id}.md"
+    if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
+        raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
+    found = parse(asked.file, terms.scope, name.removesuffix(".md"))
+    origin = found.origin if terms.own else Origin.IMPORT
+    return Draft(replace(found, origin=origin or Origin.FILE), verbatim=True, data=asked.file, name=name)
+
+
+def _is_file_name(name: str) -> bool:
+    is_plain = name.isprintable() and "/" not in name and not name.startswith(".")
+    return is_plain and name.endswith(".md") and 3 < len(name.encode("utf-8", "surrogateescape")) <= 255
+
+
+def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draft:
+    """Return a text as a new memory. Raises InvalidRequest, SecretFound."""
+    content = without_private(asked.content).strip()
+    if not content:
+        raise InvalidRequest("nothing is left of it without what is marked private")
+    if not memory.is_valid_id(asked.memory_id):
+        raise InvalidRequest(f"{asked.memory_id[:80]!r} is no id for a new memory")
+    check(asked)
+    now = memory.utc_now()
+    created = asked.created_at if memory.time_ns(asked.created_at) else now
+    new = Memory(
+        id=asked.memory_id,
+        content=content,
+        created_at=created,
+        updated_at=asked.updated_at if memory.time_ns(asked.updated_at) else created,
+        version=1,
+        scope=terms.scope,
+        category=asked.category or default_category(terms.scope),
+        session_id=f"import:{asked.source}"[:_MOST_SOURCE].rstrip(":"),
+        trigger=Trigger.EXPLICIT,
+        related=tuple({edge.id: Related(edge.id, edge.relationship) for edge in asked.related}.values()),
+        origin=Origin.IMPORT,
+        cues=cues_of(asked.cues),
+    )
+    return Draft(new)

@@ -1,0 +1,77 @@
+"""The parts of a daemon that verbs on memories share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from forged.capture import Pipeline
+from forged.config import Config
+from forged.counters import Metrics
+from forged.maps import Indexer
+from forged.memory import Scope
+from forged.retrieval import Retriever
+from forged.scopes import Resolver, SessionMemories, SessionViews
+from forged.state import State
+from forged.text.forgetting import Words
+from forged.trust import TrustRegistry
+from forged.writing import Writer
+
+if TYPE_CHECKING:
+    from forged.postgres import Shared
+
+# Patience of a verb with the map that shows its effect.
+PATIENCE_S = 5.0
+
+
+class Transcript(Protocol):
+    """Messages of one session that wait to be captured."""
+
+    session_id: str
+
+    @property
+    def waiting_prompts(self) -> tuple[str, ...]:
+        """Texts of the person that capture has not seen."""
+        ...
+
+
+class Transcripts(Protocol):
+    """Messages of all sessions that wait to be captured."""
+
+    def held(self, tops: Collection[str]) -> Sequence[Transcript]:
+        """Return those of sessions that work in one of these roots."""
+        ...
+
+    async def cut(self, unwanted: Sequence[Words]) -> None:
+        """Take sentences with these words out of all of them."""
+        ...
+
+
+class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
+    """One for the daemon. A task that writes or removes documents holds `ingesting`.
+
+    `shared` is the team's server, if there is one.
+    """
+
+    config: Config
+    metrics: Metrics
+    indexer: Indexer
+    resolver: Resolver
+    writer: Writer
+    trust: TrustRegistry
+    state: State
+    capture: Pipeline
+    retriever: Retriever
+    sessions: SessionMemories
+    session_views: SessionViews
+    transcripts: Transcripts
+    shared: Shared | None = None
+    ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+
+    @property
+    def documents_server(self) -> Shared | None:
+        """Return the server, if documents are shared."""
+        return self.shared if self.shared is not None and Scope.ORG in self.shared.scopes else None

@@ -1,0 +1,301 @@
+"""Moves between scopes, returns from the trash, and the rest of what a kill interrupted.
+
+A moved memory is copied first and taken away afterwards, so that a kill between leaves two and none is lost.
+All that one request took away comes back together, for 7 days. Raises MemoryNotFound, InvalidRequest,
+NotReady, SecretFound and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from forged import memory
+from forged.attributes import Facts, FactsPatch
+from forged.errors import InvalidRequest, MemoryNotFound, StoreError
+from forged.files import Root, root_at
+from forged.map import link
+from forged.maps import RootIndex
+from forged.memories.ids import check_changeable, check_scope, on_disk, within
+from forged.memories.parts import PATIENCE_S, MemoryParts
+from forged.memories.removal import leave, put_away, remove_pieces, went_with
+from forged.memories.write import BY_HAND, fields_of, insist, root_of, secrets_in
+from forged.memory import Memory, Scope, Trigger
+from forged.scopes import Workplace
+from forged.state import Became, Intent
+from forged.text.private import without_private
+from forged.trust import elsewhere, stored_identity
+from forged.writing import Taking, Trashed, Written, new_batch
+
+logger = logging.getLogger(__name__)
+
+
+# --- move ----------------------------------------------------------------------------------------------
+
+
+class Moving(msgspec.Struct, frozen=True):
+    """A move that is decided: where to, the new memory, and the ids of the chain that goes for it.
+
+    `unlinked` is how many links lead nowhere in the other root, and stay behind.
+    """
+
+    at: RootIndex
+    target: RootIndex
+    base: str
+    new: Memory
+    ids: tuple[str, ...]
+    unlinked: int
+    insisted: bool
+
+
+async def planned_move(
+    memories: MemoryParts,
+    place: Workplace,
+    memory_id: str,
+    to: str,
+    *,
+    scope: str = "",
+    agent_id: str = "",
+    allow_secret: bool = False,
+    new_id: str = "",
+) -> Moving:
+    """Decide what a move does; `new_id` is that of the new memory, where an earlier try has given it one."""
+    target, place = await _ends(memories, place, to, scope, agent_id)
+    at, named = await on_disk(memories, place, memory_id, scope)
+    if target is at.index:
+        raise InvalidRequest(f"it has scope {to} already")
+    base = at.base(named)
+    source = at.file(base.id).memory
+    new = replace(
+        source,
+        id=new_id or memory.new_id(),
+        content=without_private(source.content),
+        updated_at=memory.utc_now(),
+        version=1,
+        scope=to,
+        session_id=BY_HAND,
+        trigger=Trigger.EXPLICIT,
+        origin=base.origin,
+        # There are no versions before it, and its links and evidence would lead nowhere.
+        supersedes=None,
+        related=(),
+        evidence=(),
+    )
+    secrets = await secrets_in(new.content, fields_of(new))
+    insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
+    ids = link(at.admitted.memories).chain(base.id)
+    return Moving(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
+
+
+async def move(
+    memories: MemoryParts, moving: Moving, carried_over: Callable[[Facts, str], FactsPatch]
+) -> tuple[Written, int]:
+    """Write the newest version into the other root, and put the whole chain into the trash.
+
+    `carried_over` gives the attributes in a scope. Returns the generation that shows both, too.
+    """
+    at, target, new = moving.at, moving.target, moving.new
+    intent = await asyncio.to_thread(_intent, moving)
+    await memories.state.intents.begin(intent)
+    try:
+        said = carried_over(memories.state.attributes.of(at.root.top, moving.base), new.scope)
+        written = await memories.writer.add(target, new, insisted=moving.insisted, said=said)
+        became = Became(written.memory.id, written.memory.version, target.root.top, target.root.scope)
+        taking = Taking(why="move", became=became.id)
+        generation = await leave(memories, at, moving.ids, taking, became)
+    finally:
+        await memories.state.intents.drop(intent.key)
+    return written, max(written.generation, generation)
+
+
+async def _ends(
+    memories: MemoryParts, place: Workplace, to: str, scope: str, agent_id: str
+) -> tuple[RootIndex, Workplace]:
+    """Return the root to move to, and the place to look in: one of both may be the agent's that is named."""
+    check_scope(to)
+    for each in (to, scope):
+        check_changeable(each)
+    if to != Scope.AGENT:
+        return root_of(memories, place, to), await within(memories, place, scope, agent_id)
+    if scope == Scope.AGENT:
+        raise InvalidRequest("it has scope agent already, and stays with its agent")
+    there = await within(memories, place, to, agent_id)
+    if not there.roots:
+        there = await memories.resolver.within(place, to, agent_id, make=True)
+    return root_of(memories, there, to), place
+
+
+def _intent(moving: Moving) -> Intent:
+    at, to = moving.at.root, moving.target.root
+    return Intent(
+        key=new_batch(),
+        kind="move",
+        top=at.top,
+        scope=at.scope,
+        ids=moving.ids,
+        why="move",
+        became=moving.new.id,
+        to_top=to.top,
+        identity=stored_identity(at),
+        to_scope=to.scope,
+        to_identity=stored_identity(to),
+    )
+
+
+# --- restore -------------------------------------------------------------------------------------------
+
+
+class Restorable(msgspec.Struct, frozen=True):
+    """Files of a place in the trash, newest first; `gone` says which roots are other folders now, and why."""
+
+    here: tuple[Trashed, ...]
+    others: tuple[Trashed, ...]
+    gone: Mapping[tuple[Root, str], str]
+
+    def meant(self, memory_id: str, scope: str) -> tuple[Trashed, ...]:
+        """Return all that went with a memory, oldest versions first; of several times, the last."""
+        return _together(self.here, memory_id, scope)
+
+    def check_here(self, memory_id: str, scope: str) -> None:
+        """Refuse a memory that lay in a folder that is not at its path now. Raises InvalidRequest."""
+        if meant := _together(self.others, memory_id, scope):
+            raise InvalidRequest(
+                f"{memory_id[:80]!r} lay in another folder ({self.gone[_stored_root(meant[0])]}); "
+                "restore it with a daemon that runs where that folder is, such as its container"
+            )
+
+    def batches(self, scope: str) -> list[list[Trashed]]:
+        """Return what went together in one root, newest versions first."""
+
+        def together(each: Trashed) -> tuple[float, str, str]:
+            return -each.note.taken_at, each.note.batch, each.note.top
+
+        groups = (list(group) for _, group in groupby(sorted(self.here, key=together), together))
+        found = [sorted(group, key=lambda each: each.memory.age_key, reverse=True) for group in groups]
+        return [each for each in found if scope in {"", each[0].note.scope}]
+
+
+async def restorable(memories: MemoryParts, place: Workplace) -> Restorable:
+    """Return what can come back into a place, for 7 days."""
+    held = await asyncio.to_thread(memories.writer.trash.held, time.time())
+    named = [each for each in held if each.note.top in place.tops]
+    gone = await asyncio.to_thread(elsewhere, map(_stored_root, named))
+    here = tuple(each for each in named if _stored_root(each) not in gone)
+    return Restorable(here, tuple(each for each in named if _stored_root(each) in gone), gone)
+
+
+async def restore(memories: MemoryParts, place: Workplace, meant: Sequence[Trashed]) -> int:
+    """Put files back into their roots; return the generation that shows them."""
+    generation = 0
+    for root in place.roots:
+        if some := [each for each in meant if each.note.top == root.top]:
+            generation = max(generation, await _back(memories, memories.indexer.open(root), some))
+    return generation
+
+
+async def check_there(memories: MemoryParts, place: Workplace, memory_id: str, scope: str) -> None:
+    """Raise MemoryNotFound unless a memory is there already."""
+    try:
+        await on_disk(memories, place, memory_id, scope)
+    except MemoryNotFound as error:
+        raise MemoryNotFound(
+            f"no memory {memory_id[:80]!r} in the trash of this workspace; "
+            "`forgectl restore` lists what can come back, for 7 days"
+        ) from error
+
+
+async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[Trashed]) -> int:
+    """Put back files of one root; what they say may be captured again."""
+    rows = {each.note.id: each.note.rows for each in some}
+    await memories.state.removal.returned(index.root.top, rows)
+    intent = await memories.writer.restore(index, some)
+    generation = index.mark()
+    texts = [each.memory.content for each in some]
+    await memories.state.forgotten.withdraw(index.root.top, texts, rows)
+    await memories.state.intents.end(intent)
+    await index.until_tried(generation, time.monotonic() + PATIENCE_S)
+    memories.retriever.turns.purge()
+    return generation
+
+
+def _stored_root(each: Trashed) -> tuple[Root, str]:
+    return Root(each.note.top, Scope(each.note.scope)), each.note.identity
+
+
+def _together(there: Sequence[Trashed], memory_id: str, scope: str) -> tuple[Trashed, ...]:
+    found = went_with(there, {each.note.top for each in there}, memory_id, scope)
+    return tuple(sorted(found, key=lambda each: each.memory.age_key))
+
+
+# --- after a kill --------------------------------------------------------------------------------------
+
+
+async def resume(memories: MemoryParts) -> None:
+    """Bring to an end what an earlier daemon had begun; requests to forget, move or restore wait for that.
+
+    What cannot be done now waits for the next start. So does what was begun in a folder that is not at its
+    path now; status names it.
+    """
+    intents = memories.state.intents
+    intents.resumed.clear()
+    try:
+        await memories.state.opened()
+        for intent in tuple(intents.values()):
+            await _resume(memories, intent)
+    finally:
+        intents.resumed.set()
+
+
+async def _resume(memories: MemoryParts, intent: Intent) -> None:
+    intents = memories.state.intents
+    if gone := await asyncio.to_thread(elsewhere, roots_of(intent)):
+        logger.warning("waits for its folder kind=%s reason=%s", intent.kind, next(iter(gone.values())))
+        return
+    if not await asyncio.to_thread(os.path.isdir, intent.top) or intent.key not in intents:
+        return  # there is no folder, or a person dropped it meanwhile
+    try:
+        await _finish(memories, intent)
+        await intents.drop(intent.key)
+        logger.info("finished after a kill kind=%s ids=%d", intent.kind, len(intent.ids))
+    except StoreError as error:
+        logger.warning("cannot finish kind=%s error=%s", intent.kind, error)
+
+
+def roots_of(intent: Intent) -> list[tuple[Root, str]]:
+    """Return the roots in which a verb is half done, with the identities that they had."""
+    ends = ((intent.top, intent.scope, intent.identity), (intent.to_top, intent.to_scope, intent.to_identity))
+    return [(Root(top, Scope(scope)), identity) for top, scope, identity in ends if top]
+
+
+async def _finish(memories: MemoryParts, intent: Intent) -> None:
+    index = memories.indexer.open(await asyncio.to_thread(root_at, intent.top, memories.resolver.home))
+    taking = Taking(intent.erase, intent.why, intent.batch, became=intent.became)
+    if intent.kind == "remove" and intent.why == "document":
+        await remove_pieces(memories, index, intent.ids)
+    elif intent.kind == "remove" and any(
+        each.kind == "move" and each.top == intent.top and set(each.ids) >= set(intent.ids)
+        for each in memories.state.intents.values()
+    ):
+        return  # the move is brought to its end as a whole
+    elif intent.kind == "remove":
+        purge = intent.why == "forget"
+        await put_away(memories, index, intent.ids, taking, purge=purge, earlier=intent.rewrites)
+    elif intent.kind == "restore":
+        held = await asyncio.to_thread(memories.writer.trash.held, time.time())
+        of_intent = (intent.batch, intent.top)
+        if some := [each for each in held if (each.note.batch, each.note.top) == of_intent]:
+            await _back(memories, index, some)
+    else:
+        target = root_at(intent.to_top, memories.resolver.home)
+        _, there = await memories.trust.look(target)
+        for each in there.memories:
+            if each.id == intent.became:
+                became = Became(each.id, each.version, target.top, target.scope)
+                await leave(memories, index, intent.ids, taking, became)

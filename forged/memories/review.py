@@ -1,0 +1,106 @@
+"""Decisions of a person about proposals of capture: kept as a memory, or dropped.
+
+A kept proposal passes the checks of every memory, and is typed, for a person has read it. A past session's
+stays as old as what was said in it. A dropped one counts as forgotten, so that the messages it came from do
+not bring it again. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from forged.errors import InvalidRequest, MemoryNotFound
+from forged.memories.ids import resolve_prefix
+from forged.memories.parts import PATIENCE_S, MemoryParts
+from forged.memories.removal import drop_proposals
+from forged.memories.write import fields_of, insist, secrets_in
+from forged.memory import Memory, Origin, Scope, Trigger, utc_now
+from forged.scopes import Workplace
+from forged.state import Document
+from forged.text.private import without_private
+from forged.trust import elsewhere
+
+
+def proposals(memories: MemoryParts, place: Workplace) -> tuple[Document, ...]:
+    """Return proposals for the paths of a workspace's roots, and for any agent's: those have no workspace."""
+    waiting = memories.state.to_review.of()
+    return tuple(each for each in waiting if each.root in place.roots or each.root.scope is Scope.AGENT)
+
+
+async def proposals_here(memories: MemoryParts, place: Workplace) -> tuple[Document, ...]:
+    """Return proposals for a workspace, but for those of another folder at one of its paths."""
+    waiting = proposals(memories, place)
+    gone = await asyncio.to_thread(elsewhere, [(each.root, each.identity) for each in waiting])
+    return tuple(each for each in waiting if (each.root, each.identity) not in gone)
+
+
+def named(waiting: Sequence[Document], names: Sequence[str], *, again: bool) -> list[Document]:
+    """Return the proposals that ids, or beginnings of them, name; `again`: some may be decided on by now."""
+    by_id = {each.memory.id: each for each in waiting}
+    found: dict[str, Document] = {}
+    for name in names:
+        meant = resolve_prefix(by_id, name)
+        if not meant and again:
+            continue
+        if not meant:
+            raise MemoryNotFound(f"nothing {name[:80]!r} waits here; `forgectl review` shows what does")
+        found[meant] = by_id[meant]
+    return list(found.values())
+
+
+async def check_here(document: Document) -> None:
+    """Refuse a proposal for a folder that is not at its path now. Raises InvalidRequest."""
+    gone = await asyncio.to_thread(elsewhere, [(document.root, document.identity)])
+    if gone:
+        raise InvalidRequest(
+            f"{document.memory.id} was proposed for another folder ({next(iter(gone.values()))}); keep it "
+            "with a daemon that runs where that folder is, or erase it: "
+            f"`forgectl dead drop {document.memory.id}`"
+        )
+
+
+async def keep_proposal(memories: MemoryParts, document: Document, text: str, *, allow_secret: bool) -> None:
+    """Write a proposal, with another text if one is given; it is in force on return."""
+    memory = await _written(memories, document, text, allow_secret=allow_secret)
+    memories.state.judged.decide(document.memory.id, memory.content, memory_id=memory.id)
+    await memories.state.to_review.remove([document.memory.id])
+
+
+async def refuse_proposals(memories: MemoryParts, drop: Sequence[Document]) -> None:
+    """Forget proposals, so that their messages do not bring them again."""
+    for document in drop:
+        await memories.state.forgotten.add(document.root.top, [document.memory.content])
+        memories.state.judged.decide(document.memory.id, "", reason="you dropped it in `forgectl review`")
+    await drop_proposals(memories, drop)
+
+
+async def _written(memories: MemoryParts, document: Document, text: str, *, allow_secret: bool) -> Memory:
+    """Write one in the place of what it replaces, if that is still there; return the memory of now."""
+    before = document.memory
+    content = without_private(text if text.strip() else before.content).strip()
+    if not content:
+        raise InvalidRequest("the text is blank; say what to keep")
+    secrets = await secrets_in(content, fields_of(before))
+    insist(secrets, allowed=allow_secret)
+    index, now = memories.indexer.open(document.root), utc_now()
+    memory = replace(
+        before,
+        content=content,
+        created_at=before.created_at if document.learned_at else now,
+        updated_at=now,
+        trigger=Trigger.EXPLICIT,
+        origin=Origin.TYPED,
+    )
+    write, insisted = memories.writer.add, bool(secrets)
+    try:
+        written = await write(index, memory, insisted=insisted, said=document.said)
+    except MemoryNotFound:
+        alone = replace(memory, supersedes=None, version=1)
+        written = await write(index, alone, insisted=insisted, said=document.said)
+    memories.metrics.remembered += 1
+    await index.until_tried(written.generation, time.monotonic() + PATIENCE_S)
+    return written.memory
