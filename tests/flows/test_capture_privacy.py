@@ -27,9 +27,8 @@ import pytest
 from forged.capture.queue import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.files.roots import Root
-from forged.state import Document, Event, tables
+from forged.state import DeadEvent, Document, Event, tables
 from forged.state.database import connect, transaction
-from forged.state.event_rows import Dead
 from forged.text.redaction import redact
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import Capture, Captured, Message, Reply
@@ -647,7 +646,7 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
 
 def _give_up(state_dir: Path, event: Event, documents: tuple[Document, ...]) -> None:
     """What an earlier daemon gave up."""
-    row = Dead(event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents)
+    row = DeadEvent(event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents)
     with contextlib.closing(connect(str(state_dir / "state.db"))) as connection, transaction(connection):
         tables.put(connection, "dead", event.id, 0.0, msgspec.msgpack.encode(row))
 

@@ -18,7 +18,8 @@ from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
 from forged.memory import Scope
-from forged.trust import Admitted, Withheld
+from forged.trust import Admitted
+from forged_client.protocol import WithheldFile
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, run
@@ -32,7 +33,9 @@ def only(counts):
 
     def admit(_, snapshot):
         files = zip(snapshot.memories, snapshot.paths, snapshot.hashes, strict=True)
-        withheld = tuple(Withheld(each.id, path, sha, "") for each, path, sha in files if not counts(each))
+        withheld = tuple(
+            WithheldFile(id=each.id, path=path, sha256=sha) for each, path, sha in files if not counts(each)
+        )
         return Admitted(tuple(filter(counts, snapshot.memories)), withheld)
 
     return admit

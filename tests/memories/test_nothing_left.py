@@ -8,11 +8,12 @@ import time
 import msgspec
 import pytest
 
+from forged.attributes import FactsPatch
 from forged.files import org_root, root_at
 from forged.files.roots import Root
 from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
-from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Said, Write
+from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Write
 from forged.state import tables as sql
 from forged.writing.trash import TRASH_S
 from forged_client import protocol as wire
@@ -25,7 +26,7 @@ from tests.support.reading import bytes_of
 # Every table is in one of these two. What has ids of memories is cleaned by `state.removal`, or it
 # says here why it may keep them.
 CLEANED = {
-    *("own_files", "uses", "told", "to_review", "judged", "injections", "details", "accesses", "outbox"),
+    *("own_files", "uses", "told", "to_review", "judged", "injections", "attributes", "accesses", "outbox"),
     "requests",  # by the writer, before the file goes: the key stays, the id does not
 }
 OTHERS = {
@@ -52,7 +53,7 @@ OTHERS = {
     "receipts": "what a request came to, by its key, for a day: ids are what it told",
 }
 GONE, STAYS = "mem_gone", "mem_stays"
-SAID = Said(metadata={"customer": "Acme no. 2"})
+SAID = FactsPatch(metadata={"customer": "Acme no. 2"})
 
 
 def test_every_table_is_cleaned_or_says_why_not():
@@ -96,7 +97,7 @@ async def _put(parts: Parts, root: Root, *ids: str) -> None:
     index = parts.indexer.open(root)
     for day, memory_id in enumerate(ids, 1):
         new = captured(memory_id, f"The walrus says {day}.", day, scope=root.scope)
-        about = Said(metadata={"customer": f"Acme no. {day}"})
+        about = FactsPatch(metadata={"customer": f"Acme no. {day}"})
         await parts.memories.writer.add(index, new, key=f"key of {day}", said=about)
         await _known(parts, root, memory_id)
     await index.until_tried(index.mark(), float("inf"))

@@ -14,7 +14,7 @@ from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
-from forged.trust import Trust
+from forged.trust import TrustRegistry
 from forged.writing import Taking, Writer
 from forged.writing.trash import TRASH_S
 from tests.data.memories import memory, put
@@ -34,7 +34,7 @@ def writer(trash, repo):
     @contextlib.asynccontextmanager
     async def trusting():
         async with state_in(trash.parent) as state:
-            trust = Trust(state)
+            trust = TrustRegistry(state)
             await trust.trust(str(repo))
             yield Writer(str(trash), trust, state.requests, state.intents)
 
@@ -55,6 +55,10 @@ async def opened(top, embedder=None, *, lexical=True):
 
 def draft(memory_id, supersedes=None):
     return memory(memory_id, f"text of {memory_id}", supersedes=supersedes)
+
+
+def on_disk(repo):
+    return sorted(file.stem for file in (repo / ".forge/memory").iterdir())
 
 
 def versions(repo):

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from forged.capture.keeper import Keeper
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forged.capture.committer import Committer
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.daemon.handlers import talks
@@ -194,12 +194,12 @@ SAYINGS = [f"We use {word} for part {at}." for at, word in enumerate(WORDS)]
 
 async def judged(parts, contents):
     """Write what a classifier would propose of every event that waits, and end the events."""
-    keeper = Keeper(parts.indexer, parts.memories.writer, parts.state.forgotten, parts.state.to_review)
+    committer = Committer(parts.indexer, parts.memories.writer, parts.state)
     for event in waiting(parts):
         said = " ".join(each.text for each in event.window)
         proposals = tuple(Proposal(each, category="patterns") for each in contents if each in said)
-        documents, _ = await keeper.decide(event, Classified(proposals))
-        assert (await keeper.put(documents, event.tops)).written == len(documents)
+        documents, _ = await committer.decide(event, Classified(proposals))
+        assert (await committer.put(documents, event.tops)).written == len(documents)
         await parts.capture.drop(event.id)
 
 
