@@ -12,6 +12,8 @@ request waits for its connection's turn in the server's line, and for a peer tha
 leaves, what only asks is dropped if it has not begun; everything else is carried out.
 It is a `BufferedProtocol` that receives straight into its frame cutter: asyncio's streams and plain protocols
 allocate a quarter of a megabyte per read and take twice the time.
+
+What the system says about the other end of a Unix socket: whose process it is, and whether it has left.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
+import struct
 import sys
 import time
 from collections import deque
@@ -27,13 +31,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from typing import Any, Protocol
 
 from forged.counters import Metrics
-from forged.daemon import peer
 from forged.daemon.listening import BACKLOG
 from forged.errors import ForgedError
 from forged.fair_queue import FairQueue, QueueClient, logged
 from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, HandOver, Reply, Request
+
+
+def has_left(peer: socket.socket) -> bool:
+    """Whether the peer closed altogether, and not only the way from it to us."""
+    hung_up = select.poll()
+    hung_up.register(peer, 0)
+    return bool(hung_up.poll(0))
+
+
+def uid_of(peer: socket.socket) -> int:
+    """User id at the other end; -1 when the system cannot tell, which admits nobody."""
+    if hasattr(socket, "SO_PEERCRED"):
+        size = struct.calcsize("3i")
+        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+        return int(uid)
+    if hasattr(socket, "LOCAL_PEERCRED"):  # macOS: struct xucred, version and uid first
+        credentials = peer.getsockopt(0, socket.LOCAL_PEERCRED, 76)
+        return int(struct.unpack_from("Ii", credentials)[1])
+    return -1
+
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +167,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._ended, self._began = True, None
         if self._transport is None or not self.in_flight:
             return False
-        return not peer.has_left(self._transport.get_extra_info("socket"))
+        return not has_left(self._transport.get_extra_info("socket"))
 
     def pause_writing(self) -> None:
         self._stuck_since = time.monotonic()
@@ -465,7 +488,7 @@ class Server:
 
     def _admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
         """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""
-        if peer.uid_of(transport.get_extra_info("socket")) != self._uid:
+        if uid_of(transport.get_extra_info("socket")) != self._uid:
             self._metrics.foreign_peers_refused += 1
             return "foreign"
         if len(self.connections) >= MAX_CONNECTIONS:
