@@ -16,7 +16,7 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import State, database
-from forged.state.database import Database, connect
+from forged.state.database import Database, connect, in_use
 from tests.state.conftest import a_governor, event, opened
 from tests.support.clock import eventually, later
 
@@ -24,7 +24,7 @@ SOCKET = "/run/user/7/forged/forged.sock"
 UNKNOWN = "another program has "
 HOLDING = """
 import sys, time
-from forged.state.holder import Holder
+from forged.state.database import Holder
 holder = Holder(*sys.argv[1:])
 holder.sign()
 print("signed", flush=True)
@@ -93,13 +93,13 @@ def test_the_record_is_for_its_owner_alone_and_gone_with_it(path):
 
 def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(path):
     with holding(path, "/old.sock") as process:
-        assert f"(pid {process.pid}, socket /old.sock)" in database.in_use(str(path))
+        assert f"(pid {process.pid}, socket /old.sock)" in in_use(str(path))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert record(path).exists()
-        assert database.in_use(str(path)).startswith(UNKNOWN)
+        assert in_use(str(path)).startswith(UNKNOWN)
     with holding(path) as process:
-        assert f"(pid {process.pid}, socket {SOCKET})" in database.in_use(str(path))
+        assert f"(pid {process.pid}, socket {SOCKET})" in in_use(str(path))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_a_killed_daemon_left_is_not_believed_and_the_next_one_writes_anew(
 def test_a_record_that_says_less_or_something_odd_is_none(path, data):
     with holding(path):
         record(path).write_bytes(data)
-        assert database.in_use(str(path)).startswith(UNKNOWN)
+        assert in_use(str(path)).startswith(UNKNOWN)
 
 
 def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_path):
@@ -132,7 +132,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
         make()
         one = database.Holder(str(path), SOCKET)
         one.sign()
-        assert database.in_use(str(path)).startswith(UNKNOWN)
+        assert in_use(str(path)).startswith(UNKNOWN)
         one.release()
         assert victim.read_text() == "mine"
         record(path).unlink()
@@ -142,7 +142,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
 def test_where_pid_and_path_mean_something_else_that_is_said_and_the_page_named(path, monkeypatch, place):
     with holding(path) as process:
         monkeypatch.setattr(database, "_place", lambda: place)
-        told = database.in_use(str(path))
+        told = in_use(str(path))
     assert f"(pid {process.pid}, socket {SOCKET})" in told
     assert f"runs in another container or machine ({os.uname().nodename})" in told
     assert "`forgectl docs containers`" in told
@@ -153,10 +153,10 @@ async def test_a_record_that_could_not_be_written_at_first_is_written_later(path
     record(path).mkdir()
     database = Database(str(path), SOCKET)
     await database.open(connect, lambda _: None)
-    assert database.in_use(str(path)).startswith(UNKNOWN)
+    assert in_use(str(path)).startswith(UNKNOWN)
     record(path).rmdir()
     await database.sign()
-    assert SOCKET in database.in_use(str(path))
+    assert SOCKET in in_use(str(path))
     await database.close()
 
 
