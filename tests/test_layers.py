@@ -17,6 +17,7 @@ LAYERS = """
     integrations
     daemon
     memories
+    sessions
     retrieval | capture | postgres
     scopes
     writing
@@ -95,6 +96,7 @@ HOMES = {
             "forged.state.spending",
             "forged.trust.admission",
             "forged.trust.registry",
+            "forged.sessions",  # reads conversations as the contract has them
             "forged.daemon",
             "forged.memories.documents",  # takes and returns the contract's values of documents
             "forged.memories.imports",  # and of imports

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from forged.capture.committer import Committer
     from forged.capture.deciding import Promotion
     from forged.capture.gate import PROMPT_TOKENS
-    from forged.capture.intake import Submission, response_in
+    from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_refused
     from forged.capture.queue import WINDOW_LIMIT
     from forged.capture.service import Pipeline
@@ -35,6 +35,7 @@ __all__ = [
     "WINDOW_LIMIT",
     "Committer",
     "KnownMemory",
+    "Outcome",
     "Pipeline",
     "Promotion",
     "RememberedVectors",
@@ -50,7 +51,7 @@ __getattr__ = door(
     gate=("PROMPT_TOKENS",),
     committer=("Committer",),
     deciding=("Promotion",),
-    intake=("Submission", "response_in"),
+    intake=("Outcome", "Submission", "response_in"),
     queue=("WINDOW_LIMIT",),
     off_record=("is_refused",),
     service=("Pipeline",),

@@ -36,7 +36,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import DIGEST_BYTES, Event, Kind, Part, Progress, State, Watermark
+from forged.state import DIGEST_BYTES, CaptureCursor, Event, Kind, Part, Progress, State
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import INLINE_LENGTH, redact
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -108,7 +108,7 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
 
     events: tuple[Event, ...] = ()
     session: str = ""
-    cursor: Watermark | None = None
+    cursor: CaptureCursor | None = None
     capture_id: str = ""
     is_urgent: bool = True
     learned: Progress | None = None
@@ -296,13 +296,13 @@ class Intake:
         before = self._state.heard.of(key).heard_last
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
-    def _known(self, key: str) -> Watermark:
+    def _known(self, key: str) -> CaptureCursor:
         """What the session has said, live and as it was read afterwards."""
         live, learned = self._state.heard.of(key), self._state.learned.get(key)
         if learned is None:
             return live
         count = len(learned.digests) // DIGEST_BYTES
-        return Watermark(learned.digests + live.digests, ((count, learned.at), *live.runs))
+        return CaptureCursor(learned.digests + live.digests, ((count, learned.at), *live.runs))
 
     def _cursor(
         self, submission: Submission, key: str, new: Sequence[tuple[bytes, float]], now: float
@@ -357,7 +357,7 @@ def _messages(parts: Sequence[Part]) -> list[TimedMessage | None]:
     return found
 
 
-def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, Watermark]]) -> float:
+def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, CaptureCursor]]) -> float:
     """Return the last time (Unix seconds) another session said this prompt and reply; 0 for never."""
     newest = 0.0
     for key, known in others:

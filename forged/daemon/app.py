@@ -33,7 +33,7 @@ from forged.config import load as load_config
 from forged.daemon import handover, listening, systemd
 from forged.daemon.build import Models, build, choose_models, user_top
 from forged.daemon.connection import Server
-from forged.daemon.handlers import Dispatcher, follow_sessions, hand_over_all
+from forged.daemon.handlers import Dispatcher
 from forged.daemon.handover import FdStore, Successor
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
@@ -297,7 +297,7 @@ class DaemonRun:
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
-        self._begin(follow_sessions(daemon))
+        self._begin(daemon.sessions.run())
 
     def _seen(self, event: BuildEvent) -> None:
         """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
@@ -363,7 +363,7 @@ class DaemonRun:
 
     async def _close_parts(self) -> None:
         daemon = self._daemon
-        await hand_over_all(daemon)
+        await daemon.sessions.hand_over(all_of_them=True)
         await daemon.capture.close()
         await daemon.state.close()
         daemon.retriever.close()

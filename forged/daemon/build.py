@@ -39,7 +39,7 @@ from forged.config import (
 )
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, Probe, RefusedWrites, Talks
+from forged.daemon.handlers import About, Daemon, Probe, RefusedWrites
 from forged.errors import ConfigError, ProviderError
 from forged.fair_queue import Activity
 from forged.files import Root, Watcher
@@ -67,6 +67,7 @@ from forged.models import (
 )
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver, SecondModel, SessionMemories, SessionViews
+from forged.sessions import Sessions
 from forged.state import State
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -292,10 +293,10 @@ def build(
     state = State(address.state_dir(env), governor, address.socket_path(env))
     trust = TrustRegistry(state, mode=config.trust.mode, git=config.memory.git, home=user_top(env))
     indexer, watcher = _maps(config, models, metrics, governor, remembered=remembered, trust=trust, off=off)
-    sessions = SessionMemories(
+    session_memories = SessionMemories(
         ttl_s=config.scopes.session_ttl_minutes * 60.0, most=config.scopes.session_max_memories
     )
-    session_views = SessionViews(sessions, indexer)
+    session_views = SessionViews(session_memories, indexer)
     retriever = _retriever(config, models, metrics, governor, indexer.second)
     trust.join(indexer.follow, indexer.snapshot)
     epoch = secrets.token_hex(4)
@@ -304,8 +305,15 @@ def build(
     )
     trash, marks = os.path.join(address.state_dir(env), "trash"), make_marks(shared, state)
     writer = Writer(trash, trust, state.requests, state.intents, marks)
-    resolver = Resolver(user_top(env), config, indexer, state=state, sessions=(sessions, session_views))
-    talks = Talks()
+    resolver = Resolver(
+        user_top(env), config, indexer, state=state, sessions=(session_memories, session_views)
+    )
+    capture = _capture(
+        config, env, models, metrics, governor, state, indexer, retriever, writer, session_memories
+    )
+    sessions = Sessions(
+        config, state, capture, session_memories, retriever=retriever, resolver=resolver, metrics=metrics
+    )
     models.door.guard(
         partial(_refusal, state), governor.beyond_today, partial(_record, state, governor), metrics
     )
@@ -318,11 +326,10 @@ def build(
         writer=writer,
         trust=trust,
         state=state,
-        capture=_capture(config, env, models, metrics, governor, state, indexer, retriever, writer, sessions),
-        retriever=retriever,
+        capture=capture,
         sessions=sessions,
+        session_memories=session_memories,
         session_views=session_views,
-        transcripts=talks,
         shared=shared,
     )
     return Daemon(
@@ -338,11 +345,11 @@ def build(
         memories=memories,
         resolver=resolver,
         trust=trust,
-        talks=talks,
+        sessions=sessions,
         refused_writes=RefusedWrites(metrics, state),
-        session_memories=sessions,
+        session_memories=session_memories,
         session_views=session_views,
-        capture=memories.capture,
+        capture=capture,
         governor=governor,
         healths=models.healths.each,
         probes=tuple(

@@ -28,11 +28,13 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     `compaction` is about to be, `compacted` is done. `source` is what a session started from, what asked for
     a compaction, or why a session ended. A `prompt` comes with its own event, where the harness says it again
-    with the end of the turn as well; the `reply` comes with that.
+    with the end of the turn as well; the `reply` comes with that. `parent` is the session that it was
+    forked from, where the harness says so.
     """
 
     kind: EventKind
     name: str
+    agent: str
     session_id: str
     turn_id: str = ""
     workspace: str = ""
@@ -41,6 +43,7 @@ class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     transcript_path: str = ""
     version: str = ""
+    parent: str = ""
 
 
 def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
@@ -56,6 +59,7 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
     return HookEvent(
         kind=kind,
         name=name,
+        agent=row.called,
         session_id=session_id,
         turn_id=_text(fields, row.turn, _MOST_NAME),
         workspace=_text(fields, row.workspace, _MOST_PATH),
@@ -64,6 +68,7 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
         source=source,
         transcript_path=_text(fields, ("transcript_path",), _MOST_PATH),
         version=_text(fields, row.version, _MOST_NAME),
+        parent=_text(fields, row.parent, _MOST_NAME),
     )
 
 

@@ -158,7 +158,7 @@ def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, 
 
 def with_sessions(memories: MemoryParts, view: View, ids: Collection[str], scope: str = "") -> View:
     """Return a view that shows memories of sessions as well, if they are named by their whole id."""
-    rows = map(memories.sessions.find, ids) if scope in {"", Scope.SESSION} else ()
+    rows = map(memories.session_memories.find, ids) if scope in {"", Scope.SESSION} else ()
     sessions = dict.fromkeys(row.session_id for row in rows if row is not None)
     maps = (home for each in sessions for home in memories.session_views.view(each).maps)
     return replace(view, maps=(*view.maps, *maps)) if sessions else view

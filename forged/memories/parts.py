@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,10 +12,9 @@ from forged.config import Config
 from forged.counters import Metrics
 from forged.maps import Indexer
 from forged.memory import Scope
-from forged.retrieval import Retriever
 from forged.scopes import Resolver, SessionMemories, SessionViews
+from forged.sessions import Sessions
 from forged.state import State
-from forged.text.forgetting import Words
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 
@@ -25,29 +23,6 @@ if TYPE_CHECKING:
 
 # Patience of a verb with the map that shows its effect.
 PATIENCE_S = 5.0
-
-
-class Transcript(Protocol):
-    """Messages of one session that wait to be captured."""
-
-    session_id: str
-
-    @property
-    def waiting_prompts(self) -> tuple[str, ...]:
-        """Texts of the person that capture has not seen."""
-        ...
-
-
-class Transcripts(Protocol):
-    """Messages of all sessions that wait to be captured."""
-
-    def held(self, tops: Collection[str]) -> Sequence[Transcript]:
-        """Return those of sessions that work in one of these roots."""
-        ...
-
-    async def cut(self, unwanted: Sequence[Words]) -> None:
-        """Take sentences with these words out of all of them."""
-        ...
 
 
 class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +39,9 @@ class MemoryParts(msgspec.Struct, frozen=True, kw_only=True):
     trust: TrustRegistry
     state: State
     capture: Pipeline
-    retriever: Retriever
-    sessions: SessionMemories
+    sessions: Sessions
+    session_memories: SessionMemories
     session_views: SessionViews
-    transcripts: Transcripts
     shared: Shared | None = None
     ingesting: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 

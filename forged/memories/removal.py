@@ -86,7 +86,7 @@ async def forgotten_elsewhere(memories: MemoryParts, index: RootIndex, ids: tupl
 
 async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount | None:
     """Forget a memory of a session, by its whole id; None if no session has it. It was never on a disk."""
-    row = memories.sessions.remove(memory_id)
+    row = memories.session_memories.remove(memory_id)
     if row is None:
         return None
     contents = (row.memory.content,)
@@ -101,8 +101,8 @@ async def forget_in_session(memories: MemoryParts, memory_id: str) -> CutCount |
 async def purge_texts(memories: MemoryParts, contents: Collection[str]) -> CutCount:
     """Take texts out of all that waits to become a memory, and out of the memories of sessions."""
     texts = await asyncio.to_thread(lambda: [words for words in map(words_of, contents) if words])
-    await memories.transcripts.cut(texts)
-    for row in memories.sessions.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
+    await memories.sessions.held.cut(texts)
+    for row in memories.session_memories.remove_saying(lambda text: without_sentences(text, texts)[1] > 0):
         await _drop_of_session(memories, row, contents)
     cut = await memories.capture.purge(texts)
     await memories.state.erase_traces()
@@ -132,7 +132,7 @@ async def _announce(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...
 async def _drop_of_session(memories: MemoryParts, row: SessionMemory, contents: Collection[str]) -> None:
     top = root_of_session(row.session_id)
     await memories.state.removal.forgotten(RootIds(top), (row.id,), contents)
-    memories.retriever.turns.forget(top, (row.id,))
+    memories.sessions.forget(top, (row.id,))
 
 
 # --- moved, and pieces of documents --------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def _remove(
     finally:  # the files are gone, whatever else could not be done
         if waits:
             await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-        memories.retriever.turns.forget(index.root.top, ids)
+        memories.sessions.forget(index.root.top, ids)
     return gone.ids, generation
 
 
@@ -326,7 +326,7 @@ async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float)
     due = removal.due(look, await memories.trust.tracked(root, removal.in_question(look)))
     if due:
         await removal.forgotten(ids, due)
-        memories.retriever.turns.forget(root.top, due)
+        memories.sessions.forget(root.top, due)
     return len(due)
 
 

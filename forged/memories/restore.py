@@ -221,7 +221,7 @@ async def _back(memories: MemoryParts, index: RootIndex, some: Sequence[Trashed]
     await memories.state.forgotten.withdraw(index.root.top, texts, rows)
     await memories.state.intents.end(intent)
     await index.until_tried(generation, time.monotonic() + PATIENCE_S)
-    memories.retriever.turns.purge()
+    memories.sessions.purge()
     return generation
 
 

@@ -197,7 +197,7 @@ def _in_session(
     memories: MemoryParts, place: Workplace, new: Memory, said: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
     """Keep a text in the daemon, until its session ends or its time is over; say so."""
-    sessions = memories.sessions
+    sessions = memories.session_memories
     now = sessions.clock()
     kept = in_session(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
@@ -496,7 +496,7 @@ async def check_wanted(
     """
     if origin == Origin.EXPLICIT:
         return
-    held = memories.transcripts.held(tops)
+    held = memories.sessions.held.held(tops)
     sessions = {session_id, *(each.session_id for each in held)} - {""}
     refused = memories.capture.off_record.of_all(sessions)
     prompts = [text for each in held for text in each.waiting_prompts]

@@ -19,41 +19,43 @@ from forged.errors import ProviderError
 from forged.fair_queue import retrieved
 from forged.models import RetryBudget
 from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
-from forged.retrieval.turns import Course, Flight, TurnKey, Turns
+from forged.retrieval.turns import Course, Flight, Flights, KeptAnswer
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, left, near, reserve
 from forged.scopes import FIRST_BUILD
 
 
 class Retriever:
-    """Answers asks; shared by all connections of the daemon. `turns` is what it keeps of them.
+    """Answers asks; shared by all connections of the daemon. `flights` are its pipelines under way.
 
     `recall` searches the stores of a recall, by the same models.
     """
 
     def __init__(self, *, models: ModelsInUse, tuning: Tuning, metrics: Metrics) -> None:
-        self.turns = Turns()
+        self.flights = Flights()
         self._pipeline = Pipeline(models=models, tuning=tuning, metrics=metrics)
         self._falls_back = self._pipeline.falls_back
         self._looking: asyncio.Task[Answer] | None = None
         self.recall = self._pipeline.recall
 
-    async def retrieve(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> tuple[Answer, bool]:
-        """Answer by `ask.deadline`; the flag tells whether it is what the turn was answered before.
+    async def retrieve(
+        self, ask: Ask, sources: Sources, kept: KeptAnswer | None = None
+    ) -> tuple[Answer, bool]:
+        """Answer by `ask.deadline`; the flag says that `kept` had the answer.
 
-        Without a `key` it is a turn that nobody asks for again.
+        Without `kept` nobody asks for this turn again.
         """
         if not ask.hypotheses and not ask.window:
             return Answer(status="empty", reason="empty_window"), False
-        if key is None:
+        if kept is None:
             return await self._alone(ask, sources), False
-        known = self.turns.get(key, ask.min_generation)
+        known = kept.get(ask.min_generation)
         if known is not None:
             return known, True
-        flight = self.turns.under_way(key, ask.min_generation)
+        flight = self.flights.under_way(kept, ask.min_generation)
         if flight is None:
-            self._look(ask, sources, key)
+            self._look(ask, sources, kept)
             flight = self._launch(ask, sources)
-            self.turns.begin(key, ask.min_generation, flight)
+            self.flights.begin(kept, ask.min_generation, flight)
         else:
             flight.course.join(near(ask.deadline), ask.deadline)
         return await self._shared(flight, ask, sources), False
@@ -84,13 +86,13 @@ class Retriever:
 
     def close(self) -> None:
         """Stop what runs late."""
-        self.turns.close()
+        self.flights.close()
         if self._looking is not None:
             self._looking.cancel()
         self._pipeline.close()
 
     async def _alone(self, ask: Ask, sources: Sources) -> Answer:
-        """A turn without a key is answered once and never kept, so nobody waits for it late."""
+        """A turn that nobody asks for again is answered once and never kept, so nobody waits for it late."""
         self._look(ask, sources)
         flight = self._launch(ask, sources)
         try:
@@ -105,12 +107,12 @@ class Retriever:
             answer = await self._by_deadline(flight, ask, sources)
         except asyncio.CancelledError:
             if flight.waiters == 1:
-                self.turns.abandon(flight)
+                self.flights.abandon(flight)
             raise
         finally:
             flight.waiters -= 1
         if not (flight.task.done() or flight.waiters):
-            self.turns.left(flight)
+            self.flights.left(flight)
         return answer
 
     def _launch(self, ask: Ask, sources: Sources) -> Flight:
@@ -120,15 +122,15 @@ class Retriever:
         task.add_done_callback(retrieved)
         return Flight(task, course)
 
-    def _look(self, ask: Ask, sources: Sources, key: TurnKey | None = None) -> None:
+    def _look(self, ask: Ask, sources: Sources, kept: KeptAnswer | None = None) -> None:
         """Have a look beside the turn whether a model that is skipped is back, if it is time for one."""
         under_way = self._looking is not None and not self._looking.done()
         if under_way or not self._pipeline.should_look(left(ask.deadline)):
             return
         self._looking = asyncio.create_task(self._pipeline.run(ask, sources, Course()))
         self._looking.add_done_callback(retrieved)
-        if key is not None:
-            self.turns.fill(key, self._looking)
+        if kept is not None:
+            self.flights.fill(kept, self._looking)
 
     async def _by_deadline(self, flight: Flight, ask: Ask, sources: Sources) -> Answer:
         """The flight's answer, or at the deadline the best that can be had without it."""

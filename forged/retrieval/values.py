@@ -1,18 +1,47 @@
-"""What a retrieval is asked, what it may search and what it answers, and what shapes all retrievals."""
+"""What a retrieval is asked, what it may search and what it answers: the values of the pipeline.
+
+`before` is the text that the newest message is asked together with: the user's previous message, the end of
+the assistant's answer without its code, and the message again; nothing for a message that says for itself
+what it is about, that says nothing ("ok, thanks"), that begins with laughter, or where nothing was said
+before. "do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. A
+pasted error says for itself what it is about. Of a long message before, which mostly is a pasted error or a
+log, the words at both ends count, and the names between them: of files, functions, exceptions.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
+from typing import Any
 
 import msgspec
 
-from forged.conversation import Utterance
+from forged.conversation import Utterance, last_user_text
 from forged.models import ChatModel, Embedder, Health
-from forged.retrieval.continuing import only_goes_on, says_nothing
 from forged.scopes import Ranked, SecondModel, Stayed, Store, View
+from forged.text.pieces import CJK
+from forged.text.word_lists import lines, words
 
+_ALONG = frozenset(words("along"))
+_ALONG_CJK = frozenset(lines("along_cjk"))
+_GOES_ON = frozenset(words("goes_on"))
+_LEADS_ON = frozenset(words("leads_on"))
+_CJK_LEADS = tuple(words("leads_on_cjk"))
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_NAMED = re.compile(r"\w[./_:\\]\w|\d{2,}|[a-z][A-Z]|[(){}<>=`]")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LAUGHS = re.compile(r"\W*(?:(?:lol|lmao|rofl|(?:ha|he|ja|ah){2,}h?|k{3,})\b|哈哈|呵呵|笑)", re.IGNORECASE)
+_SEES = re.compile(r"\W*(?:ah|oh)+\W+(?:yes|yeah|yep|ja|sí|si|oui|sim)\W*", re.IGNORECASE)
+_BETWEEN_CJK = re.compile(r"[\s、。,，.!！?？~〜…]+")
+# Words of a message that are too few to say what it is about, and of one that leans on what was said.
+_SHORT, _SHORT_CJK, _LEANING, _LEANING_CJK = 5, 8, 25, 40
+# Characters of what the assistant said last, and of each end of what the user said before; names between
+# these, and characters of one.
+_END, _SIDE, _NAMES, _LONGEST_NAME = 300, 300, 8, 80
+_NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\w*|[^\W\d_]+(?:_\w+)+)")
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
 _RESERVE, _RESERVE_S = 0.25, 0.5
 # Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
@@ -55,6 +84,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     heard: Mapping[tuple[str, str], str] = {}
     rated: bool = False
 
+    @classmethod
+    def about(cls, window: tuple[Utterance, ...], **fields: Any) -> Ask:
+        """Ask about the newest message of a window; `fields` are the other ones."""
+        message = last_user_text(window)
+        return cls(window=window, message=message, before=before(window), goes_on=goes_on(window), **fields)
+
     @property
     def own_queries(self) -> tuple[str, ...]:
         """The caller's own hypotheses, and the message if it says something or there is nothing else."""
@@ -78,36 +113,6 @@ class Sources(msgspec.Struct, frozen=True, eq=False):
     tops: tuple[str, ...]
     see: See
     others: tuple[Store, ...] = ()
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, whatever of it has room in a prompt.
-
-    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` holds everything found, best first. `stayed` was
-    near the top and is not among them.
-    `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
-    answer is kept for its turn like a whole one.
-    """
-
-    status: str
-    reason: str = ""
-    ranked: tuple[Ranked, ...] = ()
-    stayed: tuple[Stayed, ...] = ()
-    strategy: str = ""
-    legs: tuple[str, ...] = ()
-    hypotheses: tuple[str, ...] = ()
-    generation: int = 0
-    degraded: bool = False
-    partial: str = ""
-
-    def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `stayed` at once."""
-        if self.stayed:
-            came = {each.key for each in self.ranked}
-            stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
-            left = [each for key, each in reversed(stayed.items()) if key not in came]
-            msgspec.structs.force_setattr(self, "stayed", tuple(left))
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +145,36 @@ class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
     cjk: SecondModel | None = None
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, whatever of it has room in a prompt.
+
+    `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
+    or another source could not be searched. `ranked` holds everything found, best first. `stayed` was
+    near the top and is not among them.
+    `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
+    answer is kept for its turn like a whole one.
+    """
+
+    status: str
+    reason: str = ""
+    ranked: tuple[Ranked, ...] = ()
+    stayed: tuple[Stayed, ...] = ()
+    strategy: str = ""
+    legs: tuple[str, ...] = ()
+    hypotheses: tuple[str, ...] = ()
+    generation: int = 0
+    degraded: bool = False
+    partial: str = ""
+
+    def __post_init__(self) -> None:
+        """Let no memory be among `ranked` and `stayed` at once."""
+        if self.stayed:
+            came = {each.key for each in self.ranked}
+            stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
+            left = [each for key, each in reversed(stayed.items()) if key not in came]
+            msgspec.structs.force_setattr(self, "stayed", tuple(left))
+
+
 def near(deadline: float) -> float:
     """From when on a deadline is near: what is not there then is done without."""
     return deadline - _NEAR * reserve(deadline)
@@ -152,3 +187,64 @@ def reserve(deadline: float) -> float:
 
 def left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.0)
+
+
+# --- follow-ups -----------------------------------------------------------------------------------------
+
+
+def says_nothing(message: str) -> bool:
+    """Whether a message has no content that a memory could be about: thanks, consent, a greeting."""
+    if _SEES.fullmatch(message):
+        return True
+    if CJK.search(message):
+        return all(not part or part.lower() in _ALONG_CJK for part in _BETWEEN_CJK.split(message))
+    return all(word in _ALONG for word in _words(message))
+
+
+def only_goes_on(message: str) -> bool:
+    """Whether a message only asks for more of the same: "go on", "yes, do it"."""
+    return all(word in _ALONG or word in _GOES_ON for word in _words(message)) and not CJK.search(message)
+
+
+def before(window: Sequence[Utterance]) -> str:
+    """What the newest user message goes on from, the message included; "" where it stands alone."""
+    place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
+    if place < 1 or not leans(message := window[place].text):
+        return ""
+    answers = [each.text for each in window[:place] if each.role == "assistant"][-1:]
+    asked = [each.text for each in window[:place] if each.role == "user"][-1:]
+    ends = [_CODE.sub(" ", text).strip()[-_END:] for text in answers]
+    return "\n".join((*map(_shortened, asked), *ends, message))
+
+
+def _shortened(text: str) -> str:
+    """Both ends of a long text, and the names between them."""
+    if len(text) <= 2 * _SIDE:
+        return text
+    found = _NAME.findall(text[_SIDE:-_SIDE])
+    names = dict.fromkeys(name for name in found if len(name) <= _LONGEST_NAME)
+    return "\n".join((text[:_SIDE], *list(names)[:_NAMES], text[-_SIDE:]))
+
+
+def goes_on(window: Sequence[Utterance]) -> bool:
+    """Whether the user said something before the newest message."""
+    return sum(each.role == "user" for each in window) > 1
+
+
+def leans(message: str) -> bool:
+    """Whether a message can only be understood by what was said before it."""
+    if says_nothing(message) or _LAUGHS.match(message):
+        return False
+    if CJK.search(message):
+        size = len(_BETWEEN_CJK.sub("", message))
+        leads = message.lstrip().startswith(_CJK_LEADS)
+        return size <= _SHORT_CJK or (leads and size <= _LEANING_CJK)
+    said = [*islice(_words(message), _LEANING + 1)]
+    if len(said) <= _SHORT:
+        return True
+    return len(said) <= _LEANING and not _NAMED.search(message) and not _LEADS_ON.isdisjoint(said[:3])
+
+
+def _words(message: str) -> Iterator[str]:
+    """Yield the words of a message, of which most are never asked for: a log may be pasted into it."""
+    return (found[0].lower().replace("’", "'") for found in _WORD.finditer(message))

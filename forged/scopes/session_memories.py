@@ -166,11 +166,11 @@ class SessionMemories:
         said = [row for row in self.all() if says(row.memory.content)]
         return tuple(row for row in said if self.remove(row.id) is not None)
 
-    def end(self, session_id: str) -> None:
-        """The session is over, and what it remembered with it."""
+    def end(self, session_id: str, agent_id: str) -> None:
+        """Drop the memories of an agent's session; those of another agent with the same id stay."""
         session = self._sessions.get(session_id)
         if session is not None:
-            for memory_id in list(session.rows):
+            for memory_id in [each.id for each in session.rows.values() if each.facts.agent_id == agent_id]:
                 self._drop(session, memory_id)
             self._leave(session_id, session)
 

@@ -19,12 +19,12 @@ from forged.state.event_values import DeadEvent, Document, Event, Kind, new_even
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes, NewFacts
+    from forged.state.capture_cursors import DIGEST_BYTES, CaptureCursor
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
-    from forged.state.heard import DIGEST_BYTES, Watermark
-    from forged.state.injections import Given, InjectedTurn
+    from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.learned import Progress
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from forged.state.requests import Begun, Known, Receipt, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
-    from forged.state.told import Entry, HeardList, Place, Told
     from forged.state.trust import Looked, OwnFile, RootRecord, TrustRecords
 
 __all__ = [
@@ -45,18 +44,19 @@ __all__ = [
     "Attributes",
     "Became",
     "Begun",
+    "CaptureCursor",
     "Change",
     "CutCount",
     "CutEvent",
     "DeadEvent",
     "Document",
-    "Entry",
     "Event",
     "Exclude",
     "Excludes",
     "Forgotten",
     "Given",
-    "HeardList",
+    "InjectedEntry",
+    "InjectedSet",
     "InjectedTurn",
     "Intent",
     "Intents",
@@ -69,7 +69,6 @@ __all__ = [
     "NewFacts",
     "OwnFile",
     "Part",
-    "Place",
     "Progress",
     "Receipt",
     "Replica",
@@ -80,11 +79,10 @@ __all__ = [
     "RootIds",
     "RootLook",
     "RootRecord",
+    "SetKey",
     "State",
     "ToReview",
-    "Told",
     "TrustRecords",
-    "Watermark",
     "Write",
     "WriteKind",
     "cut",
@@ -99,8 +97,8 @@ __getattr__ = door(
     attributes=("Attributes", "NewFacts"),
     excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
-    heard=("DIGEST_BYTES", "Watermark"),
-    injections=("Given", "InjectedTurn"),
+    capture_cursors=("DIGEST_BYTES", "CaptureCursor"),
+    injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     learned=("Progress",),
@@ -111,6 +109,5 @@ __getattr__ = door(
     requests=("Begun", "Known", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
-    told=("Entry", "HeardList", "Place", "Told"),
     trust=("Looked", "OwnFile", "RootRecord", "TrustRecords"),
 )

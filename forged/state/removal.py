@@ -21,12 +21,11 @@ from forged.state.absences import Absences
 from forged.state.accesses import Access, Accesses
 from forged.state.attributes import Attributes
 from forged.state.database import Database
-from forged.state.injections import Injections
+from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.judged import Judged
 from forged.state.outbox import Outbox
 from forged.state.rows import Rows
 from forged.state.to_review import ToReview
-from forged.state.told import Told
 from forged.state.trust import TrustRecords
 
 # Days of absence that a row outlives: where git may bring the file back, and where nothing can.
@@ -81,7 +80,7 @@ class Removal:
         *,
         attributes: Attributes,
         accesses: Accesses,
-        told: Told,
+        injected_sets: InjectedSets,
         injections: Injections,
         judged: Judged,
         to_review: ToReview,
@@ -90,7 +89,7 @@ class Removal:
         absences: Absences,
     ) -> None:
         self._attributes, self._accesses, self._absences = attributes, accesses, absences
-        self._told, self._injections, self._judged = told, injections, judged
+        self._injected_sets, self._injections, self._judged = injected_sets, injections, judged
         self._to_review, self._outbox, self._trust = to_review, outbox, trust
         self._database = database
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
@@ -101,7 +100,7 @@ class Removal:
     async def forgotten(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
         """Erase all rows of memories, and the texts that nobody may keep."""
         await self._injections.forget(root.top, ids)
-        await self._told.forget(root.top, ids)  # uses, too
+        await self._injected_sets.forget(root.top, ids)  # uses, too
         await self._accesses.forget(root.top, ids)
         await self._judged.forget(ids, contents)
         await self._rest_forgotten(root, ids)
@@ -109,7 +108,7 @@ class Removal:
     def trashed(self, top: str, ids: Collection[str]) -> dict[str, Returnable]:
         """Return the rows of memories by id, for the trash to hold; `forgotten` erases them then."""
         facts, accesses = self._attributes.trashed(top, ids), self._accesses.trashed(top, ids)
-        uses = self._told.uses.trashed(top, ids)
+        uses = self._injected_sets.uses.trashed(top, ids)
         return {
             each: Returnable(facts.get(each, UNKNOWN), accesses.get(each, Access()), uses.get(each, 0))
             for each in ids
@@ -122,7 +121,7 @@ class Removal:
         uses = {each: row.sessions for each, row in rows.items() if row.sessions}
         await self._database.commit(
             self._accesses.returned(top, found),
-            self._told.uses.returned(top, uses),
+            self._injected_sets.uses.returned(top, uses),
             self._absences.forgotten(top, rows),
         )
 
@@ -132,10 +131,10 @@ class Removal:
         Its attributes went with its text, as its scope may have no such type.
         """
         await self._injections.moved(root.top, ids, became.top, became.id, became.version)
-        await self._told.moved(root.top, ids, became.top, became.id, became.version)
+        await self._injected_sets.moved(root.top, ids, became.top, became.id, became.version)
         await self._database.commit(
             self._accesses.moved(root.top, ids, became.top, became.id),
-            self._told.uses.moved(root.top, ids, became.top, became.id),
+            self._injected_sets.uses.moved(root.top, ids, became.top, became.id),
         )
         await self._judged.moved(ids, became.id, became.top, became.scope)
         await self._rest_forgotten(root, ids)
@@ -155,10 +154,10 @@ class Removal:
         What is on record of files alone is under the root's identity: `known_as` has these.
         """
         found: dict[str, set[str]] = {each.top: set() for each in self._trust.roots()}
-        for key in chain(self._attributes, self._accesses, self._told.uses, self._absences):
+        for key in chain(self._attributes, self._accesses, self._injected_sets.uses, self._absences):
             top, _, memory_id = key.rpartition("\n")
             found.setdefault(top, set()).add(memory_id)
-        for top, memory_id in chain(self._told.memories(), self._injections.memories()):
+        for top, memory_id in chain(self._injected_sets.memories(), self._injections.memories()):
             found.setdefault(top, set()).add(memory_id)
         return {top: ids for top, ids in found.items() if os.path.isabs(top)}
 

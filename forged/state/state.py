@@ -27,13 +27,13 @@ from forged.state.absences import Absences
 from forged.state.accesses import Accesses
 from forged.state.agents import Agents
 from forged.state.attributes import Attributes
+from forged.state.capture_cursors import CaptureCursors
 from forged.state.database import Database, explained
 from forged.state.events import Events
 from forged.state.excludes import Excludes
 from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
-from forged.state.heard import Heard
-from forged.state.injections import Injections
+from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
 from forged.state.judged import Judged
 from forged.state.learned import Learned
@@ -46,7 +46,6 @@ from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
 from forged.state.spending import Spending
 from forged.state.to_review import ToReview
-from forged.state.told import Told
 from forged.state.trust import TrustRecords
 
 if TYPE_CHECKING:
@@ -86,9 +85,9 @@ class State:
         self.attributes = Attributes(self._database)
         self.requests = Requests(self._database, self.trust, self.attributes)
         self.receipts = Receipts(self._database)
-        self.heard = Heard(self._database)
+        self.heard = CaptureCursors(self._database)
         self.parts = Parts(self._database)
-        self.told = Told(self._database)
+        self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
@@ -103,7 +102,7 @@ class State:
             self._database,
             attributes=self.attributes,
             accesses=self.accesses,
-            told=self.told,
+            injected_sets=self.injected_sets,
             injections=self.injections,
             judged=self.judged,
             to_review=self.to_review,

@@ -27,7 +27,7 @@ Columns = tuple[str | int | float | bytes | None, ...]
 
 # Older files are set aside, newer ones are refused. The order of the tables is part of it: their first pages
 # lie in it, so a table that is new is made behind the others.
-FORMAT = 9
+FORMAT = 10
 _CHECKSUM_BYTES = 8
 
 

@@ -56,6 +56,7 @@ class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reply: tuple[str, ...] = ("last_assistant_message",)
     source: tuple[str, ...] = ("source", "trigger", "reason")
     version: tuple[str, ...] = ()
+    parent: tuple[str, ...] = ()
     skipped: dict[str, tuple[str, ...]] = {}
 
     @property

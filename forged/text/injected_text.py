@@ -1,8 +1,8 @@
 r"""Cuts out of a text what forged itself has injected, so that no memory is learnt from a memory.
 
 Agents show injections to the model, log them, quote them; without this every injection would come back as
-something that was said. Two things are cut: blocks between the markers of an injection (whose form is fixed
-in `retrieval/injection.py`), also as harnesses escape them (`\u003cforged-memories ...`, `&lt;forged-memories
+something that was said. Two things are cut: blocks between the markers of an injection (their form is in
+`sessions/injected_set.py`), also as harnesses escape them (`\u003cforged-memories ...`, `&lt;forged-memories
 ...`), and the rest of one whose beginning was cut off; and paragraphs that are, but for white space and marks
 of a quotation, a memory that was injected into this session. In an assistant's text a memory of some length
 is found within a paragraph as well. What somebody wrote in his own words is left: that is the classifier's to

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from forged.capture.intake import digests, places
 from forged.conversation import Utterance
-from forged.state import DIGEST_BYTES, Watermark
-from forged.state.heard import MOST_MESSAGES
+from forged.state import DIGEST_BYTES, CaptureCursor
+from forged.state.capture_cursors import MOST_MESSAGES
 
 
 def row(letters: str) -> bytes:
@@ -42,7 +42,7 @@ def test_what_is_new(name):
 
 @given(st.lists(st.text("abcde", max_size=6), max_size=6))
 def test_every_message_of_every_window_is_heard_as_often_as_it_was_said(windows):
-    known = Watermark()
+    known = CaptureCursor()
     for window in windows:
         stands = places(known.digests, row(window))
         new = "".join(letter for letter, place in zip(window, stands, strict=True) if place is None)
@@ -53,7 +53,7 @@ def test_every_message_of_every_window_is_heard_as_often_as_it_was_said(windows)
 
 
 def test_of_too_many_messages_the_newest_are_known_and_when_they_were_heard():
-    mark = Watermark().grown(row("a") * (MOST_MESSAGES - 1), 1).grown(row("bcd"), 2)
+    mark = CaptureCursor().grown(row("a") * (MOST_MESSAGES - 1), 1).grown(row("bcd"), 2)
 
     assert len(mark.digests) == MOST_MESSAGES * DIGEST_BYTES
     assert mark.digests.endswith(row("bcd"))

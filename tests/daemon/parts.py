@@ -17,7 +17,7 @@ from forged.capture.values import WorkerSettings
 from forged.config import Config
 from forged.counters import Metrics
 from forged.daemon import known_memories
-from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites, Talks
+from forged.daemon.handlers import About, Daemon, Dispatcher, RefusedWrites
 from forged.errors import WorkspaceError
 from forged.files import resolve
 from forged.maps.indexer import Indexer
@@ -28,6 +28,7 @@ from forged.models.budget import Governor
 from forged.postgres import Shared
 from forged.retrieval import ModelsInUse, Retriever, Tuning
 from forged.scopes import Resolver, SessionMemories, SessionViews
+from forged.sessions import Sessions
 from forged.state import State
 from forged.trust import TrustRegistry
 from forged.writing import Writer
@@ -103,7 +104,15 @@ class Parts:
             rank=lambda event: known_memories.nearest(event, self.indexer, self.retriever),
             committer=Committer(self.indexer, writer, self.state),
         )
-        talks = Talks()
+        self.sessions = Sessions(
+            config,
+            self.state,
+            self.capture,
+            self.session_memories,
+            retriever=self.retriever,
+            resolver=self.resolver,
+            metrics=metrics,
+        )
         self.memories = MemoryParts(
             config=config,
             metrics=metrics,
@@ -113,10 +122,9 @@ class Parts:
             trust=self.trust,
             state=self.state,
             capture=self.capture,
-            retriever=self.retriever,
-            sessions=self.session_memories,
+            sessions=self.sessions,
+            session_memories=self.session_memories,
             session_views=self.session_views,
-            transcripts=talks,
         )
         self.daemon = Daemon(
             epoch=EPOCH,
@@ -135,13 +143,13 @@ class Parts:
             resolver=self.resolver,
             memories=self.memories,
             trust=self.trust,
-            talks=talks,
             capture=self.capture,
             governor=self.governor,
             state=self.state,
             connections=lambda: 3,
             watcher=self.watcher,
             refused_writes=RefusedWrites(metrics, self.state),
+            sessions=self.sessions,
             session_memories=self.session_memories,
             session_views=self.session_views,
             reload=_never,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forged.memory import Memory
-from forged.retrieval.injection import render
 from forged.scopes import Ranked
+from forged.sessions.injected_set import render
 from tests.evaluation.dataset import Item
 from tests.evaluation.heard import Parts, Reader, beyond
 

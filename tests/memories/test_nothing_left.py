@@ -13,7 +13,7 @@ from forged.files import org_root, root_at
 from forged.files.roots import Root
 from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
-from forged.state import Document, Entry, Given, HeardList, InjectedTurn, Judgement, Place, Write
+from forged.state import Document, Given, InjectedEntry, InjectedSet, InjectedTurn, Judgement, SetKey, Write
 from forged.state import tables as sql
 from forged.writing.trash import TRASH_S
 from forged_client import protocol as wire
@@ -26,7 +26,17 @@ from tests.support.reading import bytes_of
 # Every table is in one of these two. What has ids of memories is cleaned by `state.removal`, or it
 # says here why it may keep them.
 CLEANED = {
-    *("own_files", "uses", "told", "to_review", "judged", "injections", "attributes", "accesses", "outbox"),
+    *(
+        "own_files",
+        "uses",
+        "injected_sets",
+        "to_review",
+        "judged",
+        "injections",
+        "attributes",
+        "accesses",
+        "outbox",
+    ),
     "requests",  # by the writer, before the file goes: the key stays, the id does not
 }
 OTHERS = {
@@ -41,7 +51,7 @@ OTHERS = {
     "approvals": "hashes of files",
     "outbound": "counts by day",
     "intents": "go when what they tell of is done",
-    "heard": "digests of messages",
+    "capture_cursors": "digests of messages",
     "parts": "what was said; a forgotten text is cut out",
     "agents": "counts by day",
     "learned": "digests of messages",
@@ -75,11 +85,13 @@ async def _known(parts: Parts, root: Root, memory_id: str) -> None:
     turn = InjectedTurn(at=4e9, memories=(Given(top, memory_id, 1), Given(top, f"{STAYS} beside", 1)))
     state.injections.add(turn)
     entries = (
-        Entry(top, memory_id, 1, b"d"),
-        Entry(top, f"{STAYS} {len(memory_id)}", 1, b"d", "replaces", memory_id),
+        InjectedEntry(top, memory_id, 1, b"d"),
+        InjectedEntry(top, f"{STAYS} {len(memory_id)}", 1, b"d", "replaces", memory_id),
     )
-    state.told.put(Place("a", f"of {top}{len(memory_id)}", (top,)), HeardList("t", 4e9, entries=entries))
-    state.told.used(top, memory_id)
+    state.injected_sets.put(
+        SetKey("a", f"of {top}{len(memory_id)}", (top,)), InjectedSet("t", 4e9, entries=entries)
+    )
+    state.injected_sets.used(top, memory_id)
     state.accesses.hit([(top, memory_id)])
     state.judged.add(
         memory_id, Judgement(at=4e9, text="kept", memory_id=memory_id, top=top, untold=True, session_id="s")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forged.conversation import Utterance
-from forged.retrieval import continuing
-from forged.retrieval.continuing import before, leans, only_goes_on, says_nothing
+from forged.retrieval import values
+from forged.retrieval.values import before, leans, only_goes_on, says_nothing
 
 
 def talk(*texts):
@@ -134,8 +134,8 @@ class Counting:
 
 @pytest.mark.parametrize("asks", [says_nothing, only_goes_on, leans])
 def test_of_a_log_in_a_message_no_more_words_are_read_than_tell(asks, monkeypatch):
-    counting = Counting(continuing._WORD)
-    monkeypatch.setattr(continuing, "_WORD", counting)
+    counting = Counting(values._WORD)
+    monkeypatch.setattr(values, "_WORD", counting)
 
     assert not asks("deploy of the gateway failed with a timeout\n" * 20_000)
     assert counting.found < 100

@@ -16,7 +16,7 @@ from forged.map import Baseline, gate
 from forged.models import Completion, Health
 from forged.retrieval import ModelsInUse, Retriever, Tuning, pipeline
 from forged.retrieval.pipeline import CHAT
-from forged.retrieval.turns import TurnKey
+from forged.retrieval.turns import KeptAnswer
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.scopes import Question, Ranked, Rows, View
 from tests.data.maps import vector_map
@@ -115,7 +115,7 @@ def retriever(
 def retrieve(of: Retriever, view: View, **options) -> Answer:
     async def run() -> Answer:
         try:
-            return (await of.retrieve(ask(**options), seeing(view), turn()))[0]
+            return (await of.retrieve(ask(**options), seeing(view), KeptAnswer()))[0]
         finally:
             of.close()
 
@@ -129,8 +129,17 @@ def seeing(view: View, *others, top: str = "/repo") -> Sources:
     return Sources((top,), see, others)
 
 
-def turn(name: str = "t", top: str = "/repo") -> TurnKey:
-    return ("s", (top,), name, b"what is asked")
+_TURNS: dict[str, KeptAnswer] = {}
+
+
+@pytest.fixture(autouse=True)
+def no_turns() -> None:
+    _TURNS.clear()
+
+
+def turn(name: str = "t") -> KeptAnswer:
+    """A turn, the same for the same name in one test."""
+    return _TURNS.setdefault(name, KeptAnswer())
 
 
 def ids(answer: Answer) -> list[str]:
@@ -241,7 +250,7 @@ def test_the_best_that_there_is_answers_and_says_what_was_wrong(chat, embedder, 
     assert (*told(answer), answer.degraded) == answered
     assert bool(answer.ranked) == (answer.status == "ok")
     assert (answer.status, answer.legs) != ("ok", BY_WORDS) or ids(answer) == ["a"]
-    assert answer.status != "not_ready" or of.turns.get(turn(), 0) is None
+    assert answer.status != "not_ready" or turn().get(0) is None
 
 
 @pytest.mark.parametrize(
@@ -466,7 +475,7 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
     await of.retrieve(ask(), seeing(FULL), turn("other"))
     assert chat.calls == 1  # one look at a time
     chat.answer("h")
-    found = await until(lambda: (kept := of.turns.get(turn(), 0)) is not None and not kept.degraded and kept)
+    found = await until(lambda: (kept := turn().get(0)) is not None and not kept.degraded and kept)
 
     assert (found.strategy, found.reason) == ("hyde", "")
     of.close()
@@ -476,14 +485,14 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
 async def test_a_flight_that_saw_what_was_purged_is_not_kept_nor_joined(chat, of, asked_after):
     before = asyncio.create_task(of.retrieve(ask(), seeing(FULL), turn()))
     await asyncio.sleep(0)
-    of.turns.purge()
+    of.flights.purge()
     after = asyncio.create_task(of.retrieve(ask(), seeing(READ), turn())) if asked_after else None
     await asyncio.sleep(0)
     chat.answer("h")
 
     assert told((await before)[0]) == ("ok", "hyde", "", BOTH_LEGS)
     assert after is None or (await after)[0].legs == BY_WORDS
-    kept = of.turns.get(turn(), 0)
+    kept = turn().get(0)
     assert kept.legs == BY_WORDS if asked_after else kept is None
 
 
@@ -569,7 +578,7 @@ def beside(*others: Scripted, view: View | None = None, **options) -> Answer:
         of = retriever(strategy=options.pop("strategy", "auto"))
         try:
             sources = seeing(READ if view is None else view, *others)
-            answer, _ = await of.retrieve(ask(**options), sources, turn())
+            answer, _ = await of.retrieve(ask(**options), sources, KeptAnswer())
             await asyncio.sleep(0)  # what was given up hears of it
             return answer
         finally:

@@ -77,11 +77,13 @@ def test_a_session_that_ends_remembers_nothing_however_young_it_is():
     memories.add(row("one"))
     memories.add(row("two", session="s2"))
 
-    memories.end("s1")
+    memories.add(msgspec.structs.replace(row("of another"), agent_id="another"))
 
-    assert texts(memories) == []
+    memories.end("s1", "claude")
+
+    assert texts(memories) == ["of another"]
     assert texts(memories, "s2") == ["two"]
-    assert memories.sessions == 1
+    assert memories.sessions == 2
 
 
 def test_of_101_memories_of_a_session_the_first_is_gone():

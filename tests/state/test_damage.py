@@ -22,9 +22,10 @@ from forged.counters import Departure
 from forged.memory import utc_now
 from forged.state import (
     Begun,
+    CaptureCursor,
     Document,
     Given,
-    HeardList,
+    InjectedSet,
     InjectedTurn,
     Intent,
     Judgement,
@@ -32,13 +33,12 @@ from forged.state import (
     Looked,
     OwnFile,
     Part,
-    Place,
     Progress,
     Receipt,
     RootIds,
     RootLook,
     RootRecord,
-    Watermark,
+    SetKey,
     Write,
 )
 from forged.state.database import connect, transaction
@@ -90,7 +90,7 @@ async def filled(directory: Path) -> None:
         await state.trust.approve("1:2:3", [f"f00d{number}" for number in range(9)])
         found = Looked(TRUSTED, brought=frozenset(f"b20d{n}" for n in range(9)))
         assert state.trust.note(found)
-        state.heard.update({"of-a-session": Watermark(b"12345678", ((1, 7),))})
+        state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
         await state.events.put_all([], state.heard.pending())
         await state.parts.put("a-capture", 0, Part((), b""))
         governor.spend("hyde", prompt_tokens=5)
@@ -99,8 +99,8 @@ async def filled(directory: Path) -> None:
         rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
-        state.told.put(Place("agent", "told-session", (TOP,)), HeardList("0123abcd", 1.0))
-        state.told.used(TOP, "mem_used7")
+        state.injected_sets.put(SetKey("agent", "told-session", (TOP,)), InjectedSet("0123abcd", 1.0))
+        state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
@@ -152,9 +152,9 @@ def a_byte_of(directory: Path, table: str) -> int:
         "outbound": b"models.example build",
         "requests": b"key-of-7",
         "intents": b"intent-7",
-        "heard": b"of-a-session",
+        "capture_cursors": b"of-a-session",
         "parts": b"a-capture/0",
-        "told": b"told-session",
+        "injected_sets": b"told-session",
         "uses": b"mem_used7",
         "to_review": b"mem_waits7",
         "judged": b"mem_judged7",

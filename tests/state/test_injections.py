@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from forged.state import Given, InjectedTurn
 from forged.state.database import Database
-from forged.state.injections import KEPT_S, Injections
+from forged.state.injected_sets import KEPT_S, Injections
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.injection import render
-from forged.retrieval.session_form import Names, Note, closing, entry, opening
 from forged.scopes import Ranked
+from forged.sessions.injected_set import Names, Note, closing, line_of, opening, render
 from forged.text.injected_text import InjectedText
 from tests.data.memories import memory
 
@@ -22,8 +21,8 @@ BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "W
 
 # As a session gets it.
 SHORT = (
-    f"{opening('0123abcd')}{entry(Note(memory('mem_1', CONTENT)), Names())}"
-    f"{entry(Note(memory('mem_2', 'WALRUS'), 'replaces', 'mem_1'), Names())}{closing('0123abcd', 2, 1)}"
+    f"{opening('0123abcd')}{line_of(Note(memory('mem_1', CONTENT)), Names())}"
+    f"{line_of(Note(memory('mem_2', 'WALRUS'), 'replaces', 'mem_1'), Names())}{closing('0123abcd', 2, 1)}"
 )
 FORMS = pytest.mark.parametrize("block", [BLOCK, SHORT], ids=["plain", "session"])
 

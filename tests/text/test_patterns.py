@@ -11,7 +11,7 @@ import pytest
 from forged.capture.rules.patterns import scope_of
 from forged.capture.rules.replacement import replaced_by
 from forged.entities import spoken_of
-from forged.retrieval.continuing import leans, only_goes_on, says_nothing
+from forged.retrieval.values import leans, only_goes_on, says_nothing
 from forged.state.forgotten import digest
 from forged.text.dates import _named
 from forged.text.injected_text import InjectedText

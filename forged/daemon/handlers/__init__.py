@@ -7,8 +7,6 @@ the errors they share. `RefusedWrites` are what a disk did not take.
 
 from forged.daemon.handlers.context import About, Daemon, Probe, RefusedWrites
 from forged.daemon.handlers.dispatch import Dispatcher
-from forged.daemon.handlers.hook import follow_sessions, hand_over_all
-from forged.daemon.handlers.talks import Talks
 
 __all__ = [
     "About",
@@ -16,7 +14,4 @@ __all__ = [
     "Dispatcher",
     "Probe",
     "RefusedWrites",
-    "Talks",
-    "follow_sessions",
-    "hand_over_all",
 ]

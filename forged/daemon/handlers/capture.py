@@ -10,76 +10,49 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.capture import Submission
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.heard import heard, unreadable
 from forged.daemon.handlers.refusals import Disabled
-from forged.daemon.handlers.responses import remember_response
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
 from forged.scopes import Workplace
+from forged.sessions import unreadable
 from forged.state import DeadEvent, Kind
 from forged.trust import elsewhere
 from forged_client import protocol as wire
 
 _COUNTED_AS = {"proposal": "proposals", "remove": "steps", "restore": "steps", "move": "steps"}
 _MOST_DAYS = 90
-_MOST_NAME = 256
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take a finished turn for the worker; the outcome is a word that says what is promised.
+    """Take messages for the worker; the outcome is a word that says what is promised.
 
-    After a compaction and at its end a session has nothing in context of what it has heard.
+    A compaction or an end of session ends what the session has in context, whatever capture says.
     """
-    if request.kind in ("compaction", "session_end") and request.part == 0 and not place.off:
-        state, ends = context.daemon.state, context.daemon.sessions.end
-        ends(state, request.session_id, request.agent, compacts=request.kind == "compaction")
-    answer = await keep(context, place, request)
-    if request.kind == "session_end":
-        context.daemon.session_memories.end(request.session_id)
-    return answer
-
-
-async def keep(
-    context: Context,
-    place: Workplace,
-    request: wire.Capture,
-    said_at: Sequence[float] = (),
-    *,
-    headless: bool = False,
-) -> wire.Captured:
-    """Capture of a session with its injections still in context; `headless`: a script runs it.
-
-    `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
-    """
-    metrics = context.daemon.metrics
+    daemon = context.daemon
     if place.off:
-        metrics.captures_rejected += 1
+        daemon.metrics.captures_rejected += 1
         raise Disabled(place.off)
-    found = await heard(request.messages, request.last_summary_index)
-    spoken = Submission(
-        kind=cast("Kind", request.kind),
-        session_id=request.session_id[:_MOST_NAME],
-        roots=place.roots,
-        said=found.said,
-        injected=context.daemon.retriever.turns.injected(request.session_id, place.tops),
+    session = daemon.sessions.open(request)
+    if request.kind == "compaction" and request.part == 0:
+        session.compacted()
+    elif request.kind == "session_end" and request.part == 0:
+        session.end()
+    outcome = await daemon.sessions.capture(
+        session,
+        place,
+        cast("Kind", request.kind),
+        request.messages,
+        summary=request.last_summary_index,
         event_id=request.event_id,
         part=request.part,
         parts=request.parts,
         begun=request.begun,
         goes_on=request.goes_on,
-        agent=request.agent[:_MOST_NAME],
-        said_at=tuple(said_at[at] for at in found.places) if said_at else (),
-        headless=headless,
     )
-    outcome = await context.daemon.capture.hear(spoken)
-    metrics.echoes_removed += found.echoes
-    if outcome.word != "rejected":
-        await remember_response(context.daemon, place, spoken)
     unread = unreadable(request.messages, request.last_summary_index)
     return wire.Captured(outcome=outcome.word, reason=outcome.reason, slices=outcome.slices, unread=unread)
 
@@ -95,7 +68,7 @@ async def pause(context: Context, request: wire.Pause) -> wire.Paused:
     await context.daemon.state.opened()
     await context.daemon.state.pauses.set(top, request.paused)
     if request.paused:
-        context.daemon.talks.clear(top)
+        context.daemon.sessions.pause(top)
     context.daemon.capture.resumed()
     context.daemon.indexer.mark_all()
     return wire.Paused(paused=context.daemon.state.pauses.listed())

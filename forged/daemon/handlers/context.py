@@ -20,10 +20,6 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, without_texts
-from forged.daemon.handlers.notices import Notices
-from forged.daemon.handlers.sessions import Sessions
-from forged.daemon.handlers.talks import Talks
-from forged.daemon.handlers.turn import Lists
 from forged.errors import NotReady
 from forged.fair_queue import Activity
 from forged.files import Watcher
@@ -32,6 +28,7 @@ from forged.memories import PATIENCE_S, MemoryParts
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workplace
+from forged.sessions import Sessions
 from forged.state import Receipt, State
 from forged.trust import TrustRegistry
 from forged_client.framing import HEADER_BYTES, encode
@@ -96,10 +93,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     resolver: Resolver
     trust: TrustRegistry
     refused_writes: RefusedWrites
-    notices: Notices = msgspec.field(default_factory=Notices)
-    lists: Lists = msgspec.field(default_factory=Lists)
-    sessions: Sessions = msgspec.field(default_factory=Sessions)
-    talks: Talks = msgspec.field(default_factory=Talks)
+    sessions: Sessions
     session_memories: SessionMemories
     session_views: SessionViews
     capture: Pipeline

@@ -131,20 +131,10 @@ class Dispatcher:
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """A reply was handed to the network, or not all of it."""
-        session_id, captured = self._sessions.sent(self._state, request, whole=whole)
-        if captured:
-            self._daemon.capture.news.told(session_id, captured)
+        self._sessions.sent(request, whole=whole)
 
     async def _answer_hook(self, request: wire.Hook) -> wire.Hooked:
-        """What a hook asked for on its way is heard when the hook's own reply is."""
-
-        async def ask(asked: wire.Request[Any]) -> wire.Reply:
-            reply = await self._answer(asked)
-            self._sessions.carried(asked, request)
-            return reply
-
-        reply = await hook.hook(Context(self._daemon, monotonic()), request, ask)
-        return replace(reply, id=request.id)
+        return replace(await hook.hook(Context(self._daemon, monotonic()), request), id=request.id)
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         try:

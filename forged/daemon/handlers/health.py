@@ -94,7 +94,13 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
     )
     await refused.try_again()
     identity = indexer.identity
-    warnings = about.warnings + about.lacking + state.warnings + daemon.talks.warnings + await state.foreign()
+    warnings = (
+        about.warnings
+        + about.lacking
+        + state.warnings
+        + daemon.sessions.held.warnings
+        + await state.foreign()
+    )
     embedder = identity.embedder if identity is not None else None
     if identity is not None:
         warnings += tuple(told for told in (identity.told, identity.embedder.told) if told)

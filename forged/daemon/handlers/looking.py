@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
-from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sentences_of, sources
+from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sources
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
-from forged.retrieval import Answer, Ask, render
+from forged.retrieval import Answer, Ask
 from forged.scopes import Workplace, root_of_session
+from forged.sessions import asked, render, sentences_of
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100
@@ -82,16 +82,16 @@ async def why(
         answer = await context.daemon.retriever.search(ask, sources(place, ask), inject=True)
         block = render(answer.ranked, place.settings.injection_token_budget)
         return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
-    found = context.daemon.retriever.turns.last(request.session_id, place.tops)
-    if found is None:
+    found = context.daemon.sessions.last(request.session_id, place.tops)
+    if found is None or found.reply is None:
         return wire.Explained(status="empty", reason="no injection is on record", notice=notice)
-    answer, included = _of_whoever_asks(found.answer, found.included, request)
+    answer, included = _of_whoever_asks(found.reply.answer, found.reply.block.included, request)
     reply, generation = _explained(answer, included, at=memory.utc(found.at), notice=notice)
     if found.cleared:
         reply = replace(reply, reason="; ".join(filter(None, (reply.reason, _cleared(found.cleared)))))
         if not reply.memories:
             reply = replace(reply, status="empty")
-    return replace(reply, session_id=found.session_id, turn_id=found.turn_id), generation
+    return replace(reply, session_id=found.session_id, turn_id=found.name), generation
 
 
 def _cleared(count: int) -> str:

@@ -20,12 +20,10 @@ from forged.attributes import metadata_problem
 from forged.config import Config
 from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import fitting, hit
-from forged.daemon.handlers.heard import asked
-from forged.daemon.handlers.retrieve import budget_of, deadline_of, elapsed_ms
+from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
 from forged.errors import InvalidRequest
 from forged.files import org_root
 from forged.memory import Scope
-from forged.retrieval import render
 from forged.scopes import (
     FIRST_BUILD,
     Limits,
@@ -36,6 +34,7 @@ from forged.scopes import (
     is_asked_for,
     root_of_session,
 )
+from forged.sessions import asked, budget_of, render
 from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"

@@ -22,12 +22,12 @@ from forged.capture import PROMPT_TOKENS, WINDOW_LIMIT, Pipeline, Submission
 from forged.counters import Metrics
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, page_of, seconds_of
-from forged.daemon.handlers.heard import heard
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
 from forged.scopes import Workplace
-from forged.state import MOST_LEARNED, InjectedTurn, Judgement, State, Told
+from forged.sessions import clean_transcript
+from forged.state import MOST_LEARNED, InjectedTurn, Judgement, State
 from forged_client import protocol as wire
 
 _WITHIN_S = 2.0
@@ -58,7 +58,7 @@ async def _refusal(
     """Hand over what was said; why it was not taken, or nothing."""
     if state.to_review.learned >= MOST_LEARNED:
         return f"{MOST_LEARNED:,} proposals wait already; decide about some of them in `forgectl review`"
-    found = await heard(request.messages, 0)
+    found = await clean_transcript(request.messages)
     metrics.echoes_removed += found.echoes
     if not found.said:
         return ""
@@ -117,7 +117,7 @@ async def list_injections(context: Context, request: wire.ListInjections) -> wir
 
     page, total = await _page(context, request, listed)
     state = context.daemon.state
-    told = fitting([_injected(each, state.told) for each in page])
+    told = fitting([_injected(each, state) for each in page])
     return wire.InjectionsPage(status="ok" if told else "empty", injections=told, total=total)
 
 
@@ -154,7 +154,7 @@ def _judged(each: Judgement, is_there: bool) -> wire.Judged:
     return wire.Judged(**fields, **own)
 
 
-def _injected(each: InjectedTurn, told: Told) -> wire.InjectedTurn:
+def _injected(each: InjectedTurn, state: State) -> wire.InjectedTurn:
     return wire.InjectedTurn(
         at=utc(each.at),
         roots=each.tops,
@@ -169,7 +169,7 @@ def _injected(each: InjectedTurn, told: Told) -> wire.InjectedTurn:
                 version=one.version,
                 via=one.via,
                 came=one.came,
-                sessions=told.uses.of(one.root, one.id) or 0,
+                sessions=state.injected_sets.uses.of(one.root, one.id) or 0,
             )
             for one in each.memories
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
@@ -16,7 +17,6 @@ import msgspec
 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.notices import sentence
 from forged.daemon.handlers.refusals import Changed
 from forged.errors import InvalidRequest, MemoryNotFound
 from forged.files import Root, Snapshot, files_of, repo_root
@@ -24,6 +24,7 @@ from forged.maps import RootIndex
 from forged.memories import ids
 from forged.memory import Memory, Scope
 from forged.scopes import Workplace
+from forged.sessions import Session
 from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, TrustRegistry
 from forged_client import protocol as wire
 
@@ -140,7 +141,7 @@ async def _roots(context: Context, workspace: str) -> tuple[tuple[Root, ...], Ro
 
 def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
     """No turn is answered as before something was decided."""
-    context.daemon.retriever.turns.purge()
+    context.daemon.sessions.purge()
     return known
 
 
@@ -166,7 +167,7 @@ def _is_hash(name: str, sha256: str) -> bool:
     return len(name) >= _SHORTEST_HASH and sha256.startswith(name)
 
 
-async def in_reply(context: Context, place: Workplace, session_id: str = "") -> str:
+async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
     """The sentence about what is withheld in a workspace, or nothing; a session gets it once for each root.
 
     Nobody waits for a scan: what the first one has not found yet is told by a later reply.
@@ -175,10 +176,37 @@ async def in_reply(context: Context, place: Workplace, session_id: str = "") -> 
         return told
     for root in place.roots:
         index = context.daemon.indexer.open(root)
-        if index.builder.withheld and context.daemon.notices.is_first(session_id, root.top):
+        if index.builder.withheld and (session is None or session.is_first_notice(root.top)):
             _, notice = await in_status(context, index)
             return notice
     return ""
+
+
+def sentence(known: KnownRoot, count: int) -> str:
+    """Why `count` memories of a root are not used, and the command that mends it."""
+    if known.state == "unread":
+        what = "1 memory" if count == 1 else f"{count:,} memories"
+        return f"{what} in {known.top} cannot be used now: {known.reason}"
+    what = "1 memory is" if count == 1 else f"{count:,} memories are"
+    told, top = f"{what} withheld in {known.top}", shlex.quote(known.top)
+    if known.state == "trusted":
+        return f"{told}: what you trusted there does not cover them; `forgectl review {top}` shows them"
+    if "`forgectl " in known.reason:  # it names what has to come first
+        return f"{told}: {known.reason}"
+    if known.reason:
+        return f"{told}: {known.reason}; `forgectl trust {top}` shows them and asks"
+    these = "it" if count == 1 else "these"
+    if known.state == "own":
+        return (
+            f"{told}: no record that forged or you wrote {these}: brought by git, reinstalled or restored? "
+            f"Yes is safe if you know who wrote {these}; `forgectl trust {top}` shows them and asks once"
+        )
+    return (
+        f"{told}: no record that forged wrote {these}: reinstalled, restored or cloned? A repository that "
+        "comes with memories, hand-written ones included, is asked about once. Yes is safe if you know who "
+        "wrote in it, and `--under DIR` takes every repository below DIR; "
+        f"`forgectl trust {top}` shows them and asks once"
+    )
 
 
 async def in_status(context: Context, index: RootIndex) -> tuple[str, str]:

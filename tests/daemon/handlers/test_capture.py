@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from forged.capture.committer import Committer
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
-from forged.daemon.handlers import talks
 from forged.errors import StoreError
 from forged.files.roots import Root
 from forged.memory import Scope
+from forged.sessions import messages
 from forged.state import Event
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Session
@@ -242,7 +242,7 @@ async def test_undo_takes_back_one_turn_of_a_harness_though_some_were_interrupte
     home, repo, ends, clock, monkeypatch
 ):
     """A prompt without an end is captured with the next turn, or with the one after it."""
-    monkeypatch.setattr(talks, "time", SimpleNamespace(time=clock))
+    monkeypatch.setattr(messages, "time", SimpleNamespace(time=clock))
     async with assembled(home) as parts:
         claude = Session(parts, repo)
         said = SAYINGS[: len(ends) + 1]

@@ -16,10 +16,10 @@ from forged.daemon.handlers.convert import (
     generation_of,
     record,
 )
-from forged.daemon.handlers.heard import heard
 from forged.errors import InvalidRequest
 from forged.files.roots import Root
 from forged.memory import Memory, Scope
+from forged.sessions import clean_transcript
 from forged_client import protocol as wire
 from forged_client.framing import encode
 from forged_client.messages import window
@@ -35,7 +35,7 @@ EPOCH = "e1"
 
 
 def utterances(messages, start):
-    return asyncio.run(heard(messages, start)).said
+    return asyncio.run(clean_transcript(messages, start)).said
 
 
 def asked(**fields):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from forged.capture.intake import take_in
-from forged.daemon.handlers.heard import heard
+from forged.sessions.transcript import clean_transcript
 from forged_client import protocol as wire
 
 _BYTES = 900_000
@@ -53,7 +53,7 @@ def test_other_threads_go_on_while_it_is_read(kind, quick_switches):
     )
 
     def read():
-        take_in(asyncio.run(heard([message], 0)).said, ("a memory that was injected before",))
+        take_in(asyncio.run(clean_transcript([message], 0)).said, ("a memory that was injected before",))
 
     assert any(_longest_wait(read) <= _LONGEST_S for _ in range(8))
 
@@ -71,17 +71,17 @@ def _longest_wait(read) -> float:
 
 async def test_a_long_message_is_read_in_a_thread(monkeypatch):
     readers = []
-    from forged.daemon.handlers import heard as module
+    from forged.sessions import transcript as module
 
-    real = module._heard
+    real = module._cleaned
 
     def noting(*given):
         readers.append(threading.current_thread())
         return real(*given)
 
-    monkeypatch.setattr(module, "_heard", noting)
-    await heard([wire.Message("user", "<tool_use>" * 90_000)], 0)
-    await heard([wire.Message("user", "word " * 225) for _ in range(225)], 0)
-    await heard([wire.Message("user", "short")], 0)
+    monkeypatch.setattr(module, "_cleaned", noting)
+    await clean_transcript([wire.Message("user", "<tool_use>" * 90_000)], 0)
+    await clean_transcript([wire.Message("user", "word " * 225) for _ in range(225)], 0)
+    await clean_transcript([wire.Message("user", "short")], 0)
     main = threading.main_thread()
     assert [each is main for each in readers] == [False, False, True]

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from forged.capture.intake import Outcome
 from msgspec.structs import replace
 
 from forged.capture import Submission
-from forged.capture.intake import Outcome
 from forged.config import Config, MemoryConfig
-from forged.config.values import CaptureConfig
-from forged.daemon.handlers.talks import BEFORE, CHARACTERS, SESSIONS
 from forged.memory import Trigger
+from forged.sessions.messages import BEFORE
 from forged.transcripts import read_tail
 from forged_client import protocol as wire
 from forged_client.envelope import identity_of
@@ -316,9 +315,7 @@ async def test_what_is_private_is_in_no_request_and_in_nothing_that_is_held(home
         await claude.ends("Gladly.", "2")
 
         assert "7391" not in str(ear.windows)
-        assert "7391" not in str(
-            [each for talk in parts.daemon.talks._talks.values() for each in talk.messages]
-        )
+        assert "7391" not in str([each for held in parts.daemon.sessions.held for each in held.messages])
         assert [text.strip() for text in ear.windows[-1]] == [
             *("Deploy on Fridays.", "Thanks for the train.", "Gladly.")
         ]
@@ -767,20 +764,6 @@ async def test_status_says_what_each_agent_told_and_got(home, store):
         assert (report.failed_today, report.last_failure) == (0, "")
 
 
-async def test_sessions_and_their_messages_are_bounded(home, repo):
-    async with assembled(home, config=Config(capture=CaptureConfig(tell=False))) as parts:
-        Ear(parts)
-        long = Session(parts, repo, session="long")
-        for at in range(20):
-            await long.ends("x" * 20_000, prompt=f"p{at}")
-        held = parts.daemon.talks.of("claude", "long").messages
-        assert sum(len(each.content) for each in held) <= CHARACTERS
-        for at in range(SESSIONS + 5):
-            await Session(parts, repo, session=str(at)).asks("hello", "1")
-
-        assert len(parts.daemon.talks._talks) == SESSIONS
-
-
 async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(home, repo):
     """In the turn that says so and in later ones, in any words; a person's own word is kept."""
     async with assembled(home) as parts:
@@ -792,7 +775,7 @@ async def test_an_agent_writes_nothing_that_its_person_does_not_want_remembered(
             assert (code, "Zoltan" in reason) == ("forgotten", False)
             await session.ends("Done.", "t1")
             await session.asks("And now the lint.", "t2")
-        (talk,) = parts.daemon.talks.held((str(repo),))
+        (talk,) = parts.daemon.sessions.held.held((str(repo),))
         assert not any("Zoltan" in each for each in talk.waiting_prompts)  # capture has looked through it
 
         fits = [

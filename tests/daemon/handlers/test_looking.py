@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from forged.retrieval.turns import Turns
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_capture import captured
 from tests.daemon.parts import assembled
@@ -148,13 +147,16 @@ async def test_why_tells_afterwards_what_it_told_before_or_what_was_cleared(home
         await _given(parts, other, "far")
         before = {session: await _why(parts, repo, session) for session in ("one", "two")}
         far = await _why(parts, other, "far")
-        turns: Turns = parts.retriever.turns
-        known = [turns._last[each].contents for each in ("one", "two", "far")]
+
+        def contents(session: str, top: object) -> tuple[str, ...]:
+            return parts.daemon.sessions.last(session, (str(top), str(home))).reply.contents
+
+        known = contents("one", repo), contents("two", repo), contents("far", other)
 
         await does(parts, repo, "mem_gone")
 
         after = {session: await _why(parts, repo, session) for session in ("one", "two")}
-        assert [turns._last[each].contents for each in ("one", "two", "far")] == known
+        assert (contents("one", repo), contents("two", repo), contents("far", other)) == known
         assert [each.id for each in (await _why(parts, other, "far")).memories] == [
             each.id for each in far.memories
         ]

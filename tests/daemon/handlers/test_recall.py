@@ -317,7 +317,7 @@ async def test_a_session_that_ends_is_over_for_recall_as_well(home, repo, way):
         said(parts, "a walrus")
         said(parts, "a walrus", "s2")
         if way == "capture":
-            ending = wire.Capture(workspace=str(repo), session_id="s1", kind="session_end")
+            ending = wire.Capture(workspace=str(repo), session_id="s1", kind="session_end", agent="claude")
         else:
             event = {"session_id": "s1", "cwd": str(repo), "hook_event_name": "SessionEnd"}
             ending = wire.Hook(harness="claude", payload=json.dumps(event).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.daemon.handlers.notices import MOST_KEPT, Notices, sentence
+from forged.daemon.handlers.trust import sentence
 from forged.trust import KnownRoot
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
@@ -90,15 +90,6 @@ def test_what_is_withheld_is_told_with_one_command_that_mends_it(known, told):
     assert found.startswith("2 memories are withheld in /r: ")
     assert found.endswith(told)
     assert found.count("`forgectl ") == 1
-
-
-def test_only_so_many_sessions_are_remembered():
-    notices = Notices()
-    firsts = [notices.is_first(f"s{number}", "/r") for number in range(MOST_KEPT + 1)]
-
-    assert all(firsts)
-    assert notices.is_first("s0", "/r")
-    assert not notices.is_first(f"s{MOST_KEPT}", "/r")
 
 
 async def test_a_file_that_is_withheld_does_not_come_between_a_person_and_a_memory(home, repo):

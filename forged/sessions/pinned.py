@@ -1,12 +1,11 @@
-"""Memories that come once with a session and without a search: what holds whatever is said.
+"""Pinned memories: they come once, at the start of a session, without a search.
 
-A rule such as "answer briefly" resembles no message, so no search finds it. In go the maps that a session
-sees, out come the heads that stand, first what matters most: corrections, then the user's preferences, then
-the repository's conventions; within each what most sessions have searched for, then the newest. When all
-visible heads fit into the budget, all of them stand. Only what a person typed or asked for does, and files of
-a root that a person trusts or that is their own: nothing that was imported or that a program or a model made.
-What an agent was told about itself (`personas`) comes behind all that, to that agent alone.
-Nothing is raised.
+A rule such as "answer briefly" resembles no message, so no search finds it. Input: the maps of a session.
+Output: the pinned heads, in order of weight: corrections, then the user's preferences, then the repository's
+conventions; within each by how many sessions found them by search, then the newest. If all visible heads fit
+into the budget, all are pinned. Only what a person typed or asked for counts, and files of a root that is
+trusted or own: nothing imported, nothing that a program or a model made. An agent's personas come last, to
+that agent alone. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -15,9 +14,14 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
-from forged.retrieval.session_form import most_bytes
+from forged.scopes import Ranked, Workplace
+from forged.sessions.injected_set import most_bytes
+from forged.state import State
+from forged.text.tokens import BYTES_PER_TOKEN
 
 Head = tuple[VectorMap, Memory]
 Uses = Callable[[VectorMap], Mapping[str, int]]
@@ -34,15 +38,56 @@ _KINDS = (
 )
 
 
-def standing(
+class Pinned(msgspec.Struct, frozen=True):
+    """Pinned memories, and the maps that they were chosen from."""
+
+    maps: tuple[VectorMap, ...] = ()
+    ranked: tuple[Ranked, ...] = ()
+
+
+def pinned_in(state: State, place: Workplace, limit: int) -> Pinned:
+    """Return the pinned memories of a workspace, of at most `limit` bytes."""
+    maps, own = place.maps(), place.files.maps()
+    budget = min(place.settings.standing_token_budget * BYTES_PER_TOKEN, limit)
+    trusted = {record.top for record in state.trust.roots() if record.trusted_at}
+    trusted |= {root.top for root in place.roots if root.is_own}
+    heads = pinned(own, trusted, budget, partial(_uses, state))
+    if place.others:
+        heads = (*heads, *personas(_personas_of(place, state), budget, heads))
+    ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
+    return Pinned(maps, tuple(ranked))
+
+
+def _personas_of(place: Workplace, state: State) -> list[Head]:
+    """Return an agent's memories about itself."""
+    homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.maps())
+    return [
+        (home, each)
+        for home in homes
+        for each in home.memories
+        if home.chains.is_head(each.id) and state.attributes.of(home.root, each.id).memory_type == "persona"
+    ]
+
+
+def _uses(state: State, home: VectorMap) -> dict[str, int]:
+    """Return how many sessions found each head, or a memory that it replaced, by search."""
+    found: dict[str, int] = {}
+    for memory_id, count in state.injected_sets.uses.of_root(home.root).items():
+        head = home.chains.head(memory_id)
+        for each in (head, *home.chains.rivals.get(head, ())):
+            found[each] = found.get(each, 0) + count
+    return found
+
+
+def pinned(
     maps: Sequence[VectorMap], trusted: Collection[str], budget: int, uses: Uses, cost: Cost = most_bytes
 ) -> tuple[Head, ...]:
-    """The heads that stand, of which `cost` adds up to `budget` at most; `trusted` are tops of roots.
+    """Return the pinned heads, of which `cost` adds up to at most `budget`; `trusted` are tops of roots.
 
     `uses` tells of a map how many sessions searched for its heads; what is not named was not used. No memory
     costs less than its text has characters.
     """
-    may = partial(_may_stand, trusted)
+    may = partial(_may_be_pinned, trusted)
     if (every := _all(maps, budget, cost)) is not None:
         return tuple(filter(may, every))
     chosen, left = list[Head](), budget
@@ -84,13 +129,13 @@ def _all(maps: Sequence[VectorMap], budget: int, cost: Cost) -> list[Head] | Non
     return found
 
 
-def _may_stand(trusted: Collection[str], head: Head) -> bool:
+def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
     home, memory = head
     return memory.origin in _BY_A_PERSON or (memory.origin in _BY_NOBODY_KNOWN and home.root in trusted)
 
 
 def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
-    """The heads of the kinds that stand, of each kind first those that were used most.
+    """Yield the heads of the pinned kinds, of each kind first those that were used most.
 
     Where the text of one is more than there is `room` for it may be passed over: of a large store most is.
     """

@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.retrieval.injection import render
-from forged.retrieval.sessions import Turn, said
 from forged.scopes import Ranked
-from forged.state import HeardList
+from forged.sessions.injected_set import Content, compose, render
+from forged.state import InjectedSet
 from forged.text import quoted
 from forged.text.injected_text import InjectedText
 from tests.data.maps import vector_map
@@ -202,11 +201,14 @@ def test_what_an_agent_repeats_of_it_is_no_news(body, mark):
 @pytest.mark.parametrize("body", BODIES)
 def test_no_body_forges_anything_in_the_form_of_a_session(body):
     store = memory("m1", body), memory("m2", "second")
-    turn = Turn(
-        stood=False, found=tuple(Ranked(each, 0.9, root="/repo") for each in store), limit=16_000, whole=True
+    turn = Content(
+        has_pinned=False,
+        found=tuple(Ranked(each, 0.9, root="/repo") for each in store),
+        limit=16_000,
+        whole=True,
     )
 
-    text = said(HeardList("0123abcd", 1.0), (vector_map(store),), turn).text
+    text = compose(InjectedSet("0123abcd", 1.0), (vector_map(store),), turn).text
 
     assert frame_of(text) == [
         "<forged-memories 0123abcd>",
@@ -226,9 +228,9 @@ def test_no_body_forges_anything_in_the_form_of_a_session(body):
 @pytest.mark.parametrize("body", BODIES)
 def test_no_id_or_category_forges_anything_in_the_form_of_a_session(body):
     odd = replace(memory(f"m1] {body}", "x"), category=body)
-    turn = Turn(stood=False, found=(Ranked(odd, 0.9, root="/repo"),), limit=16_000, whole=True)
+    turn = Content(has_pinned=False, found=(Ranked(odd, 0.9, root="/repo"),), limit=16_000, whole=True)
 
-    frame = frame_of(said(HeardList("0123abcd", 1.0), (vector_map((odd,)),), turn).text)
+    frame = frame_of(compose(InjectedSet("0123abcd", 1.0), (vector_map((odd,)),), turn).text)
 
     assert [line[:4] for line in frame] == ["<for", "Note", frame[2][:4], "1 no", "</fo"]
     assert frame[2].count("[") == frame[2].count("]") == 1

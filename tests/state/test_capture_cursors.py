@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import State
-from forged.state import heard as module
+from forged.state import capture_cursors as module
+from forged.state.capture_cursors import DIGEST_BYTES, NOTHING, CaptureCursors
 from forged.state.database import Database
-from forged.state.heard import DIGEST_BYTES, NOTHING, Heard
 from tests.state.conftest import event, opened
 
 
-def hears(heard: Heard, session: str, at: float, messages: int = 1) -> None:
+def hears(heard: CaptureCursors, session: str, at: float, messages: int = 1) -> None:
     heard.update({session: heard.of(session).grown(bytes(messages * DIGEST_BYTES), at)})
 
 
@@ -33,7 +33,7 @@ async def test_how_far_a_session_was_heard_is_known_after_a_restart(directory):
         assert state.heard.of("t") == NOTHING
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 2 * DIGEST_BYTES)])
+@pytest.mark.parametrize(("limit", "value"), [("MOST_CURSORS", 2), ("MOST_BYTES", 2 * DIGEST_BYTES)])
 async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_file(
     directory, monkeypatch, limit, value
 ):
@@ -51,7 +51,7 @@ async def test_of_too_many_sessions_the_oldest_are_known_no_more_also_in_the_fil
 async def test_a_session_that_made_room_goes_from_the_file_also_when_that_was_not_written_at_once(
     directory, monkeypatch
 ):
-    monkeypatch.setattr(module, "MOST_SESSIONS", 1)
+    monkeypatch.setattr(module, "MOST_CURSORS", 1)
     async with opened(directory) as state:
         hears(state.heard, "old", 1.0)
         await state.events.put_all([], state.heard.pending())
@@ -73,9 +73,9 @@ def test_what_is_known_is_bounded_and_what_the_file_is_told_is_what_is_known(
 ):
     file = dict[str, bytes]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MOST_SESSIONS", most_sessions)
+        patch.setattr(module, "MOST_CURSORS", most_sessions)
         patch.setattr(module, "MOST_BYTES", most_messages * DIGEST_BYTES)
-        heard = Heard(Database(""))
+        heard = CaptureCursors(Database(""))
         for at, (session, messages) in enumerate(said):
             hears(heard, session, float(at), messages)
             for each in heard._unsaved:

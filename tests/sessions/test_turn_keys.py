@@ -1,44 +1,41 @@
-"""What tells one turn from another, and that a list which goes on is not read again."""
+"""Keys of turns: which requests are of one turn, and that a list which goes on is not read again."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from forged.config import MemoryConfig
-from forged.daemon.handlers import heard
-from forged.daemon.handlers.turn import LISTS, Lists, key_of
-from forged.map import VectorMap, link
 from forged.scopes import Workplace
-from forged_client.protocol import Message, Part, Retrieve
+from forged.sessions import TurnRequest, transcript
+from forged.sessions.turns import TurnKeys
+from forged_client.protocol import Message, Part
+from tests.sessions.made import workplace
 
 QUESTION = Message("user", "What does the walrus eat?")
 ANSWER, RESULT = Message("assistant", "I look."), Message("user", (Part("tool_result", "output"),))
 REMINDER = Message("user", (Part(text="<system-reminder>The file changed.</system-reminder>"),))
 
 
-class StandInFiles:
-    """Maps that say what they are."""
-
-    def __init__(self, *shown: int) -> None:
-        self._shown = shown
-
-    def maps(self) -> tuple[VectorMap, ...]:
-        return tuple(VectorMap("/repo", "repo", each, (), (), link(())) for each in self._shown)
-
-
-def place(*shown: int, tops: tuple[str, ...] = ("/repo", "/home"), **settings: object) -> Workplace:
-    return Workplace((), StandInFiles(*shown), tops, MemoryConfig(**settings))
+def place(*shown: int, **fields: object) -> Workplace:
+    return workplace(shown=shown, **fields)
 
 
 HERE = place(1, 2)
-NAMED = Retrieve(workspace="/repo", session_id="s", turn_id="t", messages=(QUESTION,))
+NAMED = TurnRequest(turn_id="t", messages=(QUESTION,), deadline=1.0)
 UNNAMED = replace(NAMED, turn_id="")
 
 
-def key(request: Retrieve, *messages: Message, where: Workplace = HERE, **fields: object):
+def a_session(session_id: str = "s") -> TurnKeys:
+    return TurnKeys(session_id)
+
+
+def key_of(request: TurnRequest, where: Workplace, keys: TurnKeys):
+    return keys.of(request, where)
+
+
+def key(request: TurnRequest, *messages: Message, where: Workplace = HERE, **fields: object):
     asked = replace(request, messages=messages or request.messages, **fields)
-    return key_of(asked, where, Lists())
+    return key_of(asked, where, a_session())
 
 
 @pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
@@ -58,10 +55,15 @@ def test_what_assistant_tools_and_harness_add_asks_for_the_same(request_, added)
 
 
 @pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
+@pytest.mark.parametrize("fields", [{"deadline": 9.0}, {"min_generation": 1}])
+def test_deadline_and_generation_are_no_part_of_the_question(request_, fields):
+    assert key(request_, **fields) == key(request_)
+
+
+@pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
 @pytest.mark.parametrize(
     "other",
     [
-        {"session_id": "s2"},
         {"turn_id": "t2"},
         {"hypotheses": ("a",)},
         {"messages": (Message("user", "And its tusks?"),)},
@@ -69,8 +71,8 @@ def test_what_assistant_tools_and_harness_add_asks_for_the_same(request_, added)
         {"messages": (QUESTION, ANSWER, Message("user", (Part("tool_result"), Part(text="no, stop"))))},
     ],
 )
-def test_another_message_session_or_question_is_another_turn(request_, other):
-    assert key_of(replace(request_, **other), HERE, Lists()) != key(request_)
+def test_another_message_or_question_is_another_turn(request_, other):
+    assert key_of(replace(request_, **other), HERE, a_session()) != key(request_)
 
 
 @pytest.mark.parametrize("request_", [NAMED, UNNAMED], ids=["named", "unnamed"])
@@ -109,15 +111,14 @@ def test_of_an_unnamed_turn_place_what_was_said_before_and_the_maps_count():
 @pytest.mark.parametrize(
     "asked",
     [
-        replace(NAMED, session_id="", turn_id=""),
         replace(UNNAMED, messages=(ANSWER,)),
         replace(UNNAMED, messages=(), hypotheses=("a",)),
-        replace(UNNAMED, messages=(QUESTION, ANSWER), last_summary_index=1),
+        replace(UNNAMED, messages=(QUESTION, ANSWER), summary=1),
     ],
-    ids=["no name", "nothing typed", "no messages", "typed before the summary"],
+    ids=["nothing typed", "no messages", "typed before the summary"],
 )
 def test_nothing_is_kept_of_what_cannot_be_told_apart(asked):
-    assert key_of(asked, HERE, Lists()) is None
+    assert key_of(asked, HERE, a_session()) is None
 
 
 def test_a_turn_that_is_named_may_bring_hypotheses_alone():
@@ -131,18 +132,18 @@ def test_a_turn_that_is_named_may_bring_hypotheses_alone():
 def read(monkeypatch) -> list[str]:
     """Texts that were looked through for what a person typed."""
     texts: list[str] = []
-    look = heard.without_tool_text
+    look = transcript.without_tool_text
 
     def counted(text: str, *more: object) -> str:
         texts.append(text)
         return look(text, *more)
 
-    monkeypatch.setattr(heard, "without_tool_text", counted)
+    monkeypatch.setattr(transcript, "without_tool_text", counted)
     return texts
 
 
 def test_of_a_list_that_grows_only_what_is_new_is_looked_through(read):
-    lists, said = Lists(), [QUESTION]
+    lists, said = a_session(), [QUESTION]
     keys = set()
     for _ in range(20):
         keys.add(key_of(replace(UNNAMED, messages=tuple(said)), HERE, lists))
@@ -163,16 +164,16 @@ def test_of_a_list_that_grows_only_what_is_new_is_looked_through(read):
     ids=["other message", "other end", "shorter", "longer"],
 )
 def test_a_list_that_does_not_go_on_is_looked_through_anew(other):
-    lists = Lists()
+    lists = a_session()
     key_of(replace(NAMED, messages=(QUESTION, ANSWER, REMINDER)), HERE, lists)
     asked = replace(NAMED, messages=other)
 
-    assert key_of(asked, HERE, lists) == key_of(asked, HERE, Lists()) != key(NAMED)
+    assert key_of(asked, HERE, lists) == key_of(asked, HERE, a_session()) != key(NAMED)
 
 
-def test_lists_of_the_newest_256_turns_are_known(read):
-    lists, asked = Lists(), replace(NAMED, messages=(QUESTION, ANSWER))
-    for number in range(LISTS):
+def test_lists_of_the_newest_8_turns_are_known(read):
+    lists, asked = a_session(), replace(NAMED, messages=(QUESTION, ANSWER))
+    for number in range(8):
         key_of(replace(asked, turn_id=str(number)), HERE, lists)
     read.clear()
 
@@ -181,3 +182,8 @@ def test_lists_of_the_newest_256_turns_are_known(read):
     assert len(read) == 1
     key_of(replace(asked, turn_id="0"), HERE, lists)
     assert len(read) == 2
+
+
+def test_nothing_is_kept_of_a_turn_without_a_name_outside_a_session():
+    assert key_of(UNNAMED, HERE, a_session("")) is None
+    assert key_of(NAMED, HERE, a_session("")) is not None

@@ -1,9 +1,8 @@
-"""How far each session has been heard: the digests of its messages in their order, and when they were heard.
+"""Capture cursors: which messages of each session were judged, by their digests in order, and when.
 
-What is known of a session is a Watermark. It is in memory first, and in the file with the transaction that
-also stores the messages themselves: what counts as heard is never less durable than what was said. Bounded:
-of a session the newest messages are known, and of all sessions those that were heard last; what is known no
-more is heard once more.
+A cursor is in memory first, and in the file with the transaction that stores the messages as events: it is
+never more durable than they are. Bounded: a cursor keeps its newest messages, the table its newest cursors;
+a message beyond a bound is judged once more.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from forged.state.database import Database
 from forged.state.rows import Rows
 
 DIGEST_BYTES = 8
-MOST_MESSAGES, MOST_SESSIONS, MOST_BYTES = 1 << 15, 1024, 8 << 20
+MOST_MESSAGES, MOST_CURSORS, MOST_BYTES = 1 << 15, 20_000, 32 << 20
 
 # How many messages were first heard at a time, in Unix seconds; 0: nobody knows when.
 Run = tuple[int, float]
 
 
-class Watermark(msgspec.Struct, frozen=True):
-    """The digests of what a session has said, one after the other, and runs of messages heard together."""
+class CaptureCursor(msgspec.Struct, frozen=True):
+    """Digests of the judged messages of a session, in order, and runs of messages judged together."""
 
     digests: bytes = b""
     runs: tuple[Run, ...] = ()
@@ -35,7 +34,7 @@ class Watermark(msgspec.Struct, frozen=True):
     def heard_last(self) -> float:
         return max((at for _, at in self.runs), default=0.0)
 
-    def grown(self, digests: bytes, at: float) -> Watermark:
+    def grown(self, digests: bytes, at: float) -> CaptureCursor:
         """With messages that were heard now; of too many the newest are left."""
         if not digests:
             return self
@@ -46,26 +45,26 @@ class Watermark(msgspec.Struct, frozen=True):
             if count > too_many:
                 runs.insert(0, (count - too_many, first))
             too_many -= count
-        return Watermark((self.digests + digests)[-MOST_MESSAGES * DIGEST_BYTES :], tuple(runs))
+        return CaptureCursor((self.digests + digests)[-MOST_MESSAGES * DIGEST_BYTES :], tuple(runs))
 
 
-NOTHING = Watermark()
+NOTHING = CaptureCursor()
 
 
-class Heard(Rows[Watermark]):
+class CaptureCursors(Rows[CaptureCursor]):
     """One for the daemon; `pending` is what the transaction that stores events has to write."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(
             database,
-            "heard",
-            Watermark,
-            most=MOST_SESSIONS,
+            "capture_cursors",
+            CaptureCursor,
+            most=MOST_CURSORS,
             most_bytes=MOST_BYTES,
-            weigh=lambda watermark: len(watermark.digests),
+            weigh=lambda cursor: len(cursor.digests),
         )
 
-    def of(self, session: str) -> Watermark:
+    def of(self, session: str) -> CaptureCursor:
         return self.get(session, NOTHING)
 
     async def save(self) -> None:

@@ -1,15 +1,15 @@
-"""From a conversation as it comes off the wire to what was said in it: all that any part of the daemon sees.
+"""Clean transcript of a conversation: the only form in which any part of the daemon sees one.
 
-In go messages of any client and the place where the newest summary ends; out comes user and assistant text as
-it may be remembered or sent to a model. Private spans, blocks of our own injections, tool content, thoughts
-and what a harness put there are left out, in this order, so that nothing in one can hide the other. Nothing
-is raised.
+Input: messages of any client, and the index after the newest summary. Output: user and assistant text as it
+may be remembered or sent to a model, without private spans, own injections, tool content, thoughts and text
+of the harness. They are cut in this order, so that nothing in one can hide another. Nothing is raised.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -38,29 +38,30 @@ _SPEAKERS: dict[str, Speaker] = {"user": "user", "assistant": "assistant", **har
 _INLINE_LENGTH = 64_000
 # Characters of a query or hypothesis that count.
 _MOST_ASKED = 16_000
+_MOST_HYPOTHESES = 32
 
 
-class Heard(msgspec.Struct, frozen=True):
-    """What was said, how many blocks of our own injections stood in it, and of which messages it is left."""
+class CleanTranscript(msgspec.Struct, frozen=True):
+    """Utterances, how many blocks of own injections were cut out, and which messages they are of."""
 
     said: tuple[Utterance, ...]
     echoes: int
     places: tuple[int, ...] = ()
 
 
-async def heard(messages: Sequence[wire.Message], start: int) -> Heard:
-    """What was said since the summary; messages that are blank are left out.
+async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> CleanTranscript:
+    """Return the utterances since the summary; blank messages are left out.
 
     The client has cut private spans already, but not every client is ours. A `start` that is no place in
     `messages` means all of them, as it does in the client's window. A long conversation is read in a thread,
     so that nobody waits for it.
     """
     if sum(len(text_of(message)) for message in messages) < _INLINE_LENGTH:
-        return _heard(messages, start)
-    return await asyncio.to_thread(_heard, messages, start)
+        return _cleaned(messages, start)
+    return await asyncio.to_thread(_cleaned, messages, start)
 
 
-def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
+def _cleaned(messages: Sequence[wire.Message], start: int) -> CleanTranscript:
     spans = open_before((message.role, (text_of(message),)) for message in messages)
     first = window_start(messages, start)
     found, kept, echoes = [], [], 0
@@ -73,7 +74,7 @@ def _heard(messages: Sequence[wire.Message], start: int) -> Heard:
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
             kept.append(place)
-    return Heard(tuple(found), echoes, tuple(kept))
+    return CleanTranscript(tuple(found), echoes, tuple(kept))
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
@@ -138,6 +139,11 @@ def asked(text: str) -> str:
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public
+
+
+def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
+    """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
+    return tuple(islice((text for each in hypotheses if (text := asked(each)).strip()), _MOST_HYPOTHESES))
 
 
 def text_of(message: wire.Message) -> str:

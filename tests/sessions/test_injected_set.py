@@ -10,35 +10,35 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Memory, Related, Scope
-from forged.retrieval import Said, Turn, said
 from forged.scopes import Ranked
-from forged.state import HeardList
+from forged.sessions.injected_set import Composed, Content, compose
+from forged.state import InjectedSet
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
-NEW = HeardList("0123abcd", 1.0)
+NEW = InjectedSet("0123abcd", 1.0)
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories 0123abcd>\n\Z")
 
 
-def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Turn:
-    return Turn(
-        stands=tuple(Ranked(each, 0.0, via="standing", root="/repo") for each in stands),
-        stood=bool(stands),
+def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[Memory, ...] = ()) -> Content:
+    return Content(
+        pinned=tuple(Ranked(each, 0.0, via="standing", root="/repo") for each in stands),
+        has_pinned=bool(stands),
         found=tuple(Ranked(each, 0.5, root="/repo") for each in found),
         limit=limit,
         whole=whole,
     )
 
 
-def of(before: HeardList, store: tuple[Memory, ...], asked: Turn) -> Said:
-    return said(before, (vector_map(store, lexical=False),), asked)
+def of(before: InjectedSet, store: tuple[Memory, ...], asked: Content) -> Composed:
+    return compose(before, (vector_map(store, lexical=False),), asked)
 
 
 def before_tail(text: str) -> str:
     return text[: _TAIL.search(text).start()] if text else ""
 
 
-def told(reply: Said) -> list[str]:
+def told(reply: Composed) -> list[str]:
     return [each.memory.id for each in reply.ranked]
 
 
@@ -107,7 +107,7 @@ def test_rivals_stand_beside_each_other():
 def test_what_nobody_can_see_just_now_stays_on_the_list():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
-        unread = said(first.after, (), turn(whole=whole))
+        unread = compose(first.after, (), turn(whole=whole))
         again = of(unread.after, (ONE, TWO, THREE), turn(ONE, THREE, whole=whole))
         assert (unread.text, unread.after.entries) == ("", first.after.entries)
         assert told(again) == (["mem_one", "mem_two", "mem_three"] if whole else ["mem_three"])

@@ -7,15 +7,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from forged.capture.intake import Outcome
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forged.capture.intake import Outcome
 from forged.config import Config
 from forged.config.values import CaptureConfig
-from forged.daemon.handlers import hand_over_all, talks
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.hook import hand_over_due
+from forged.sessions import messages
 from forged.text.forgetting import words_of
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Ear, Session
@@ -40,7 +38,7 @@ class Day:
         self.agent = agent
         self.clock = Clock(1_000.0)
         self.asked: dict[str, str] = {}
-        parts.daemon.talks.clock = self.clock
+        parts.daemon.sessions.held.clock = self.clock
         self._hear = parts.capture.hear
         self._places = {name: folder / name for name in PLACES}
         self._names = {name: name for name in SESSIONS}
@@ -74,7 +72,7 @@ class Day:
         elif what == "new":
             self._names[name] = f"{name}-{next(_numbers)}"
         elif what == "silence":
-            self.clock.now += talks.SILENT_S
+            self.clock.now += messages.SILENT_S
             await self._waits()
         elif what == "full":
             self.parts.capture.hear = self._refuses
@@ -83,12 +81,12 @@ class Day:
         elif what == "pause elsewhere":
             await self.parts.ask(wire.Pause(workspace=str(self._places[OFF])))
         elif what == "forget":
-            await self.parts.daemon.talks.cut([words_of("An old rule that nobody says.")])
+            await self.parts.daemon.sessions.held.cut([words_of("An old rule that nobody says.")])
 
     async def ends(self) -> dict[str, list[tuple[str, ...]]]:
         """Stop the daemon that has room again; the roots of each event in which a request waits."""
         self.parts.capture.hear = self._hear
-        await hand_over_all(self.parts.daemon)
+        await self.parts.daemon.sessions.hand_over(all_of_them=True)
         found: dict[str, list[tuple[str, ...]]] = {text: [] for text in self.asked}
         for event in self.parts.capture.waiting():
             for said in event.window:
@@ -103,7 +101,7 @@ class Day:
         return any(top.startswith(str(self._places[self.asked[text]])) for top in tops)
 
     async def _waits(self) -> None:
-        await hand_over_due(Context(self.parts.daemon, 0.0), again=True)
+        await self.parts.daemon.sessions.hand_over(again=True)
 
     async def _refuses(self, spoken: object) -> Outcome:
         return Outcome("rejected", "spool_full: many")
@@ -125,15 +123,15 @@ def test_each_request_is_captured_once_where_it_was_said(steps, agent, tmp_path_
 
             assert {text: len(events) for text, events in found.items()} == its.wanted()
             assert all(its.is_in_place(text, tops) for text, each in found.items() for tops in each)
-            assert parts.daemon.talks.lost == 0
+            assert parts.daemon.sessions.held.lost == 0
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(talks, "SESSIONS", 2)  # the bound is reached by a few steps
+        patched.setattr(messages, "MOST_BYTES", 64)  # the bound is reached by a few steps
         run(day())
 
 
 async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
-    monkeypatch.setattr(talks, "SESSIONS", 2)
+    monkeypatch.setattr(messages, "MOST_BYTES", 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         for name in ("1", "2", "3"):
@@ -141,26 +139,53 @@ async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
         (warning,) = (await parts.ask(wire.Status())).warnings[1:]
 
         assert ear.windows == [["Remember that rule 1 holds."]]
-        assert warning.startswith("1 turns were captured before their end, because at most 64 sessions")
+        assert warning.startswith("1 turns were captured before their end, because at most 32 MB")
 
 
 @pytest.mark.parametrize("over", [False, True])
 async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, monkeypatch, over):
     """Of a session that goes on, and of sessions that are over."""
-    monkeypatch.setattr(talks, "SESSIONS", 2)
-    monkeypatch.setattr(talks, "_MOST_LEAVING", 2)
+    monkeypatch.setattr(messages, "MOST_BYTES", 64)
+    monkeypatch.setattr(messages, "MOST_REFUSED_BYTES", 128 if over else 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         ear.word = Outcome("rejected", "spool_full: many")
-        for number in range(5 if over else 8):
+        for number in range(4):
             session = Session(parts, repo, session=str(number) if over else "s")
-            await session.asks(
-                f"Rule {number}. " + "x " * (0 if over else talks.CHARACTERS // 4), str(number)
-            )
+            await session.asks(f"Rule {number}. " + "x " * (24 if over else 16), str(number))
         told = (await parts.ask(wire.Status())).warnings
 
         assert any("1 messages were lost, because capture refused them" in each for each in told)
         assert any("2 sessions that are over wait for capture: spool_full" in each for each in told) == over
+
+
+async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(home, repo, monkeypatch):
+    monkeypatch.setattr(messages, "MOST_BYTES", 96)
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        for name in ("quiet", "also quiet"):
+            span = "<private> 7391" if name == "quiet" else ""
+            await Session(parts, repo, session=name).asks(f"Rule of {name}. {'x ' * 12} {span}", "1")
+        for number in range(2):
+            await Session(parts, repo, session="loud").asks(f"Rule {number}. {'x ' * 8}", str(number))
+        await Session(parts, repo, session="quiet").asks("7391 </private> Thanks.", "2")
+
+        assert [window[0][:18] for window in ear.windows] == ["Rule of also quiet"]
+        assert "7391" not in str([each.messages for each in parts.daemon.sessions.held])
+
+
+async def test_a_private_span_stays_open_although_its_session_made_room(home, repo, monkeypatch):
+    monkeypatch.setattr(messages, "MOST_BYTES", 32)
+    async with assembled(home) as parts:
+        ear = Ear(parts)
+        await Session(parts, repo, session="one").asks("Deploy on Fridays. <private> 7391", "1")
+        await Session(parts, repo, session="two").asks("Rule 2. <private> " + "x " * 8, "1")
+        await Session(parts, repo, session="three").asks("Rule 3. " + "x " * 12, "1")
+        await Session(parts, repo, session="one").asks("7391 </private> Thanks for the train.", "2")
+        await parts.daemon.sessions.hand_over(all_of_them=True)
+
+        assert "7391" not in str(ear.windows)
+        assert "Thanks for the train." in str(ear.windows)
 
 
 async def test_what_capture_refused_is_handed_over_when_it_has_room(home, repo, tmp_path):
@@ -172,8 +197,8 @@ async def test_what_capture_refused_is_handed_over_when_it_has_room(home, repo, 
         ear.word = Outcome("rejected", "spool_full: many")
         await claude.asks("And another matter.", "2", cwd=str(other))
         ear.word = Outcome("accepted")
-        await hand_over_due(Context(parts.daemon, 0.0), again=True)
-        await hand_over_due(Context(parts.daemon, 0.0), again=True)
+        await parts.daemon.sessions.hand_over(again=True)
+        await parts.daemon.sessions.hand_over(again=True)
 
         assert ear.windows == [["Remember that rule 1 holds."]] * 2
         assert all(spoken.roots[0].top == str(repo) for spoken in ear.heard)
@@ -182,14 +207,14 @@ async def test_what_capture_refused_is_handed_over_when_it_has_room(home, repo, 
 async def test_a_session_that_is_silent_for_an_hour_is_captured(home, repo):
     async with assembled(home) as parts:
         ear, clock = Ear(parts), Clock(1_000.0)
-        parts.daemon.talks.clock = clock
+        parts.daemon.sessions.held.clock = clock
         await Session(parts, repo, session="silent").asks("Remember that rule 1 holds.", "1")
-        clock.now += talks.SILENT_S - 1
+        clock.now += messages.SILENT_S - 1
         await Session(parts, repo, session="awake").asks("Go on.", "1")
-        await hand_over_due(Context(parts.daemon, 0.0), again=True)
+        await parts.daemon.sessions.hand_over(again=True)
         assert ear.windows == []
         clock.now += 1
-        await hand_over_due(Context(parts.daemon, 0.0), again=True)
+        await parts.daemon.sessions.hand_over(again=True)
 
         assert ear.windows == [["Remember that rule 1 holds."]]
 

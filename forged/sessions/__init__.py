@@ -1,0 +1,25 @@
+"""Sessions of agents: what each was injected, what it said, and how it ends.
+
+`Sessions` opens a `Session`, a `Session` its `Turn`s. `clean_transcript` is the only form in which the daemon
+sees a conversation, `render` a block of memories without a session.
+"""
+
+from forged.sessions.injected_set import render
+from forged.sessions.registry import Sessions
+from forged.sessions.session import MODES, Session, Turn, budget_of
+from forged.sessions.transcript import asked, clean_transcript, sentences_of, unreadable
+from forged.sessions.turns import TurnRequest
+
+__all__ = [
+    "MODES",
+    "Session",
+    "Sessions",
+    "Turn",
+    "TurnRequest",
+    "asked",
+    "budget_of",
+    "clean_transcript",
+    "render",
+    "sentences_of",
+    "unreadable",
+]

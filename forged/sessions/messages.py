@@ -1,0 +1,366 @@
+"""Messages that hooks tell of sessions, since the newest summary of each, in memory alone.
+
+A hook tells one thing at a time, and a prompt may lean on what was said before it ("yes, do that"); a turn is
+captured with its prompt, and before a compaction all messages since the last one. Input: prompts and replies
+of `HookEvent`s. Private spans are cut out. A turn is known by its id, or by its prompt where its harness has
+none, so nothing that its end tells again is new. `captured` says how far capture has taken the messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+
+import msgspec
+
+from forged.conversation import Utterance
+from forged.hooks import HookEvent
+from forged.scopes import Workplace
+from forged.text.forgetting import Words, without_sentences
+from forged.text.private import private_left
+from forged.text.tokens import BYTES_PER_TOKEN
+from forged_client import protocol as wire
+
+# Bytes of all messages, and of those that capture refuses: beyond these the oldest are lost.
+MOST_BYTES, MOST_REFUSED_BYTES = 32 << 20, 32 << 20
+# Seconds without an event after which a session is taken for one that ended without a word.
+SILENT_S = 3600.0
+_EARLY = (
+    f"{{}} turns were captured before their end, because at most {MOST_BYTES >> 20} MB of messages are held"
+)
+_LOST = "{} messages were lost, because capture refused them for too long"
+# How much is said until a conversation surely was compacted.
+_GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * BYTES_PER_TOKEN
+# Messages that a prompt is asked about together with, itself included.
+BEFORE = 8
+_TURNS = 32
+# Seconds between two prompts at least.
+_APART_S = 1e-5
+# Messages that are kept however long they are: a prompt and the reply to it.
+_ALWAYS = 2
+
+
+class Room(msgspec.Struct):
+    """Bytes of all messages that share a bound."""
+
+    used: int = 0
+
+
+class Messages:
+    """The messages of a session in one set of roots. `workspace` and `place` are those of its prompts.
+
+    `turn_id` is the newest turn's. `open_spans` is how many private spans its person has begun and not ended.
+    `asked_at` is when its newest prompt was sent, in Unix seconds, 0 where that is unknown. `refusal` is why
+    capture last took nothing, `touched` when the newest event came, and `lost` how many messages were dropped
+    before capture took them. `has_left`: they are no session's any more. `headless`: a script runs the agent.
+    """
+
+    def __init__(
+        self, agent: str, session_id: str, workspace: str, place: Workplace, *, headless: bool = False
+    ) -> None:
+        self.agent, self.session_id = agent, session_id
+        self.workspace, self.place = workspace, place
+        self.is_headless = headless
+        self.touched = 0.0
+        self.refusal = ""
+        self.lost = 0
+        self.has_left = False
+        self.turn_id = ""
+        self.messages: list[wire.Message] = []
+        self._turns_said = self._bytes_said = 0  # since the last compaction
+        self.open_spans = 0
+        self.asked_at = self._asked_last = 0.0
+        self.said = self._captured = self._compacted = 0  # messages, dropped ones included
+        self._room, self._size = Room(), 0
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        self._newest = ("", 0)  # turn and hash of the newest prompt
+        self._is_open = False  # whether what ends now may be the turn of the newest prompt
+        self._times: list[float] = []  # of each message, when its prompt was sent
+
+    @property
+    def prompt(self) -> int:
+        """The hash of the newest prompt."""
+        return self._newest[1]
+
+    @property
+    def waits(self) -> bool:
+        """Return True if capture has not taken all messages."""
+        return self.said > self._captured
+
+    @property
+    def waiting(self) -> Sequence[wire.Message]:
+        """The messages that capture has not taken."""
+        return self.messages[-(self.said - self._captured) :] if self.waits else ()
+
+    @property
+    def waiting_prompts(self) -> tuple[str, ...]:
+        """The prompts that capture has not taken."""
+        return tuple(_text(each) for each in self.waiting if each.role == "user")
+
+    @property
+    def is_grown(self) -> bool:
+        """Return True if the conversation surely was compacted, although nobody said so."""
+        return self._turns_said >= _GROWN_TURNS or self._bytes_said >= _GROWN_BYTES
+
+    @property
+    def newest(self) -> tuple[wire.Message, ...]:
+        """The newest prompt, with the messages that it may lean on."""
+        return tuple(self.messages[-BEFORE:])
+
+    def use(self, room: Room) -> None:
+        """Count the messages in another room."""
+        self._room.used -= self._size
+        self._room = room
+        room.used += self._size
+
+    # --- what hooks tell --------------------------------------------------------------------------------
+
+    def asked(self, event: HookEvent, at: float | None = None) -> bool:
+        """Add a prompt, sent now or `at`, unless it comes again. Return False if all of it is private."""
+        newest = (event.turn_id, hash(event.prompt))
+        if event.turn_id and newest == self._newest:
+            return self._is_open
+        # Clocks are coarse, and may step back: `undo` knows a turn by its time.
+        self._asked_last = max(time.time(), self._asked_last + _APART_S)
+        self._newest, self.asked_at = newest, self._asked_last if at is None else at
+        prompt, self.open_spans = private_left(event.prompt, self.open_spans)
+        self._is_open = bool(prompt.strip())
+        if self._is_open:
+            self._begin(event.turn_id)
+            self._add("user", prompt)
+        return self._is_open
+
+    def answered(self, event: HookEvent) -> bool:
+        """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
+        if event.prompt and hash(event.prompt) != self.prompt:
+            self.asked(event, self.asked_at if self._is_open else 0.0)
+        reply = "" if self.open_spans else private_left(event.reply, 0)[0]
+        newest = self.messages[-1] if self.messages else wire.Message("")
+        if newest.role == "assistant" and _text(newest).strip() == reply.strip():
+            return True
+        if not (event.turn_id in self._turns if event.turn_id else self._is_open):
+            return False
+        self._is_open = False
+        if reply.strip():
+            self._add("assistant", reply)
+        return True
+
+    def recalled(self, turn_id: str, said: Sequence[Utterance], asked_at: float) -> None:
+        """Take over the newest turn of what a harness has written down, without the turns before it."""
+        self.asked_at = asked_at
+        prompts = [at for at, each in enumerate(said) if each.role == "user"]
+        if prompts:
+            self._is_open = True
+            self._begin(turn_id)
+        for each in said[prompts[-1] :] if prompts else ():
+            self._add(each.role, each.text)
+
+    def _begin(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self._turns[turn_id] = None
+        while len(self._turns) > _TURNS:
+            self._turns.popitem(last=False)
+        self._turns_said += 1
+
+    def _add(self, role: str, text: str) -> None:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        self.said += 1
+        self._bytes_said += size
+        self.messages.append(wire.Message(role, text))
+        self._times.append(self.asked_at)
+        self._grow(size)
+
+    # --- what capture takes -----------------------------------------------------------------------------
+
+    def uncaptured(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
+        """Return the messages to capture, each with the time its prompt was sent at; 0 where it is unknown.
+
+        These are the new ones and a few before, by which the session is known again; or nothing. `whole`: for
+        a compaction all messages, if one was added since the last one.
+        """
+        new = self.said - (self._compacted if whole else self._captured)
+        if not new:
+            return ()
+        held = list(zip(self.messages, self._times, strict=True))[0 if whole else -(new + BEFORE) :]
+        return tuple((each, at) for each, at in held if _text(each).strip())
+
+    def captured(self, upto: int, *, whole: bool = False) -> None:
+        """Mark the first messages as taken, up to a count; `whole`: for a compaction."""
+        self._captured = max(self._captured, upto)
+        if whole:
+            self._compacted = upto
+
+    def compacted(self) -> None:
+        """Drop messages before the newest prompt that capture has taken: a summary replaced them."""
+        prompts = [at for at, each in enumerate(self.messages) if each.role == "user"]
+        start = prompts[-1] if prompts else len(self.messages)
+        self._drop(min(start, self._taken))
+        self._turns_said = self._bytes_said = 0
+
+    def trim(self, most: int, most_waiting: int) -> None:
+        """Drop the oldest messages until `most` bytes are left; those that wait only beyond `most_waiting`.
+
+        The newest two stay.
+        """
+        while self._size > most and len(self.messages) > _ALWAYS:
+            is_waiting = not self._taken
+            if is_waiting and self._size <= most_waiting:
+                break
+            self.lost += is_waiting
+            self._drop(1)
+
+    def without(self, left: Mapping[int, str]) -> None:
+        """Put the rest of messages, by the `id` of each, in their places; they count as said before.
+
+        A turn of whose prompt nothing is left is none.
+        """
+        for at, each in enumerate(self.messages):
+            if (text := left.get(id(each))) is not None:
+                self._grow(len(text.encode("utf-8", "surrogatepass")) - _size(each))
+                self.messages[at] = wire.Message(each.role, text)
+        prompts = [_text(each) for each in self.messages if each.role == "user"]
+        if self._is_open and prompts and not prompts[-1].strip():
+            self._is_open = False
+            self._turns.pop(self.turn_id, None)
+
+    @property
+    def _taken(self) -> int:
+        """How many of the messages capture has taken."""
+        return max(0, len(self.messages) - (self.said - self._captured))
+
+    def _drop(self, count: int) -> None:
+        self._grow(-sum(map(_size, self.messages[:count])))
+        del self.messages[:count], self._times[:count]
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        self._room.used += size
+
+
+class HeldMessages:
+    """Messages of all sessions, at most 32 MB: the quietest session makes room, one with a private span last.
+
+    `leave` hands over to capture what it has not taken: it is `due` until it is `settled`. So are the
+    messages of sessions that are silent for an hour. `began` is when this was made, in Unix seconds. `early`
+    counts the sessions that were handed over before their turn's end.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.began = clock()
+        self.early = 0
+        self._lost = 0
+        self._room, self._leaving_room = Room(), Room()
+        self._leaving: OrderedDict[Messages, None] = OrderedDict()
+        # The quietest first; those with an open private span apart.
+        self._current = (OrderedDict[Messages, None](), OrderedDict[Messages, None]())
+
+    def __iter__(self) -> Iterator[Messages]:
+        return chain(tuple(self._leaving), *map(tuple, self._current))
+
+    @property
+    def is_full(self) -> bool:
+        """Return True if there is no room left."""
+        return self._room.used > MOST_BYTES
+
+    @property
+    def lost(self) -> int:
+        """Messages that no bound left room for while capture refused them."""
+        return self._lost + sum(each.lost for each in self)
+
+    def touch(self, messages: Messages) -> None:
+        """Hold messages, of which an event was told now; the quietest others make room."""
+        messages.touched = self.clock()
+        self._take_out(messages)
+        self._current[messages.open_spans > 0][messages] = None
+        messages.use(self._room)
+        while self.is_full and (quietest := self._quietest(messages)) is not None:
+            self.early += quietest.waits
+            self.leave(quietest)
+        if self.is_full:
+            messages.trim(MOST_BYTES, MOST_BYTES + MOST_REFUSED_BYTES)
+
+    def leave(self, messages: Messages, *, drops: bool = False) -> None:
+        """Let messages be no session's any more. They are handed over, unless capture has them or `drops`."""
+        self._take_out(messages)
+        messages.has_left = True
+        if drops or not messages.waits:
+            self._let_go(messages)
+            return
+        messages.use(self._leaving_room)
+        self._leaving[messages] = None
+        while self._leaving_room.used > MOST_REFUSED_BYTES and len(self._leaving) > 1:
+            oldest = next(iter(self._leaving))
+            self._lost += len(oldest.waiting)
+            self.settled(oldest)
+
+    def due(self, *, all_of_them: bool = False, again: bool = False) -> tuple[Messages, ...]:
+        """Return what to hand over now. `again`: also silent sessions, and what capture refused before."""
+        if all_of_them:
+            return tuple(each for each in self if each.waits)
+        if not again:
+            return tuple(each for each in self._leaving if not each.refusal)
+        since = self.clock() - SILENT_S
+        return tuple(each for each in self if each.waits and (each.has_left or each.touched <= since))
+
+    def settled(self, messages: Messages) -> None:
+        """Let go of messages that are no session's, if they are."""
+        if messages in self._leaving:
+            del self._leaving[messages]
+            self._let_go(messages)
+
+    def held(self, tops: Collection[str]) -> tuple[Messages, ...]:
+        """Return the messages of all sessions in which one of these roots counts."""
+        return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
+
+    async def cut(self, unwanted: Sequence[Words]) -> None:
+        """Take the sentences that hold an unwanted text out of all messages; what else was said stays."""
+        held = [message for each in self for message in each.messages]
+
+        def left() -> dict[int, str]:
+            cut = ((each, without_sentences(_text(each), unwanted)) for each in held)
+            return {id(each): text for each, (text, count) in cut if count}
+
+        if changed := await asyncio.to_thread(left):
+            for each in self:
+                each.without(changed)
+
+    def clear(self, top: str | None = None) -> None:
+        """Drop what waits of no session any more where this root counts, or anywhere."""
+        for each in list(self._leaving):
+            if top is None or top in each.place.tops:
+                self.settled(each)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for `status` about bounds that were reached."""
+        refused = [each.refusal for each in self._leaving if each.refusal]
+        lost = self.lost
+        return (
+            *([f"{len(refused)} sessions that are over wait for capture: {refused[-1]}"] if refused else ()),
+            *([_EARLY.format(self.early)] if self.early else ()),
+            *([_LOST.format(lost)] if lost else ()),
+        )
+
+    def _quietest(self, newest: Messages) -> Messages | None:
+        return next((each for held in self._current for each in held if each is not newest), None)
+
+    def _take_out(self, messages: Messages) -> None:
+        for held in self._current:
+            held.pop(messages, None)
+
+    def _let_go(self, messages: Messages) -> None:
+        self._lost += messages.lost
+        messages.lost = 0
+        messages.use(Room())
+
+
+def _text(message: wire.Message) -> str:
+    return message.content if isinstance(message.content, str) else ""
+
+
+def _size(message: wire.Message) -> int:
+    return len(_text(message).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,243 @@
+"""All sessions of the daemon, by agent and id: opened, bounded, handed over to capture.
+
+`open` finds the session of an agent and an id, or makes it. `capture` hands messages over to the pipeline of
+capture, with the session's injections still known. Messages of hooks that leave their session, are silent for
+an hour, or are left when the daemon stops are captured without the end of their turn. At most 20,000 sessions
+are known; the one that was not used for longest goes, and what waits of it is captured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from forged.attributes import Facts
+from forged.capture import Outcome, Pipeline, Submission, response_in
+from forged.config import Config
+from forged.counters import Metrics
+from forged.errors import ForgedError, WorkspaceError
+from forged.memory import Origin, Scope
+from forged.retrieval import Retriever
+from forged.scopes import Resolver, SessionMemories, SessionMemory, Workplace, in_session
+from forged.sessions.messages import HeldMessages, Messages
+from forged.sessions.session import Session, Shared, Turn
+from forged.sessions.transcript import clean_transcript
+from forged.sessions.turns import OpenTurn, OpenTurns
+from forged.state import Kind, State
+from forged_client import protocol as wire
+
+logger = logging.getLogger(__name__)
+
+MOST_SESSIONS, _TRIED = 20_000, 8
+_MOST_NAME = 256
+# Seconds between two looks at the sessions that are silent.
+_LOOKS_S = 60.0
+
+
+class Named(Protocol):
+    """Whatever names a session: a request, an event of a hook, messages."""
+
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+
+class Sessions:
+    """One for the daemon; lives in its event loop. `held` are the messages of hooks."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: State,
+        capture: Pipeline,
+        memories: SessionMemories,
+        *,
+        retriever: Retriever,
+        resolver: Resolver,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the parts of the daemon; `clock` gives Unix seconds."""
+        self.held = HeldMessages(clock)
+        self._turns = OpenTurns()
+        self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
+        self._capture, self._resolver, self._metrics = capture, resolver, metrics
+        self._retriever = retriever
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
+
+    def open(self, request: Named) -> Session:
+        """Return the session that a request is of."""
+        key = request.agent, request.session_id
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = Session(self._shared, *key)
+            if len(self._sessions) > MOST_SESSIONS:
+                self._make_room()
+        else:
+            self._sessions.move_to_end(key)
+        return session
+
+    def _make_room(self) -> None:
+        """Let go of the session that was not used for longest; one with a private span gets another round."""
+        for _ in range(_TRIED):
+            key, oldest = next(iter(self._sessions.items()))
+            if oldest.messages is None or not oldest.messages.open_spans:
+                break
+            self._sessions.move_to_end(key)
+        del self._sessions[key]
+        if oldest.messages is not None:
+            self.held.early += oldest.messages.waits
+            self.held.leave(oldest.messages)
+
+    # --- replies ----------------------------------------------------------------------------------------
+
+    def replies(self, request: wire.Request[Any], turn: Turn) -> None:
+        """Take note of a reply that goes out now, within the reply to a request."""
+        self._replies[id(request)] = turn
+
+    def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
+        """Take note that a reply was handed to the network, `whole` or not; a late one is not delivered."""
+        turn = self._replies.pop(id(request), None)
+        if turn is not None and whole and time.monotonic() <= turn.request.deadline:
+            turn.delivered()
+
+    def last(self, session_id: str, tops: tuple[str, ...]) -> OpenTurn | None:
+        """Return the turn of a session that was answered last in these roots; without an id of any."""
+        return self._turns.last(session_id, tops)
+
+    def purge(self) -> None:
+        """Drop all answers. Who waits for a pipeline still gets its answer, but nobody joins or keeps it."""
+        self._turns.purge()
+        self._retriever.flights.purge()
+
+    def forget(self, root: str, ids: Collection[str]) -> None:
+        """Drop all answers, and these memories of a root from the record of each session."""
+        self._turns.forget(root, ids)
+        self._retriever.flights.purge()
+
+    # --- capture ----------------------------------------------------------------------------------------
+
+    async def capture(
+        self,
+        session: Session,
+        place: Workplace,
+        kind: Kind,
+        messages: Sequence[wire.Message],
+        *,
+        summary: int = 0,
+        said_at: Sequence[float] = (),
+        headless: bool = False,
+        event_id: str = "",
+        part: int = 0,
+        parts: int = 1,
+        begun: bool = False,
+        goes_on: bool = False,
+    ) -> Outcome:
+        """Hand messages over to capture, with the session's injections known; `headless`: a script runs it.
+
+        `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
+        """
+        found = await clean_transcript(messages, summary)
+        spoken = Submission(
+            kind=kind,
+            session_id=session.session_id[:_MOST_NAME],
+            roots=place.roots,
+            said=found.said,
+            injected=session.injected(place.tops),
+            event_id=event_id,
+            part=part,
+            parts=parts,
+            begun=begun,
+            goes_on=goes_on,
+            agent=session.agent[:_MOST_NAME],
+            said_at=tuple(said_at[at] for at in found.places) if said_at else (),
+            headless=headless,
+        )
+        outcome = await self._capture.hear(spoken)
+        self._metrics.echoes_removed += found.echoes
+        if outcome.word != "rejected":
+            await self._keep_response(place, spoken)
+        return outcome
+
+    async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
+        """Keep the newest response of a turn in its session, where `[scopes].retrieve` names sessions.
+
+        It is as capture takes it, without own injections and secrets, and no longer than a piece of a
+        document. A turn that comes again says nothing new.
+        """
+        is_wanted = Scope.SESSION in self._shared.config.scopes.retrieved and spoken.session_id
+        is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)
+        newest = spoken.said[-1:]
+        is_response = spoken.kind == "turn" and all(each.role != "user" for each in newest)
+        if not (is_wanted and is_whole and is_response):
+            return
+        if text := await asyncio.to_thread(response_in, newest, spoken.injected):
+            memories = self._shared.memories
+            now = memories.clock()
+            kept = in_session(text, spoken.session_id, now, origin=Origin.AGENT)
+            memories.add(SessionMemory(kept, Facts(agent_id=spoken.agent), now, place.tops))
+
+    async def capture_new(self, messages: Messages, kind: Kind, place: Workplace) -> None:
+        """Have the new ones of a session's messages captured; their `refusal` says why nothing was taken."""
+        is_whole, upto = kind == "compaction", messages.said
+        messages.refusal = ""
+        if not (new := messages.uncaptured(whole=is_whole)):
+            return
+        texts, said_at = zip(*new, strict=True)
+        session = self.open(messages)
+        outcome = await self.capture(
+            session, place, kind, texts, said_at=said_at, headless=messages.is_headless
+        )
+        if outcome.word != "rejected" or outcome.reason == "nothing_to_capture":
+            messages.captured(upto, whole=is_whole)
+        else:
+            messages.refusal = outcome.reason
+
+    async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
+        """Have captured what is due, without the ends of its turns.
+
+        `again`: also silent sessions, and what capture refused before; `all_of_them`: also what goes on.
+        """
+        for messages in self.held.due(all_of_them=all_of_them, again=again):
+            try:
+                await self._handed_over(messages)
+            except ForgedError as error:
+                messages.refusal = str(error)
+            if messages.refusal:
+                logger.warning(
+                    "a session waits for capture agent=%s error=%s", messages.agent, messages.refusal
+                )
+            else:
+                self.held.settled(messages)
+
+    async def _handed_over(self, messages: Messages) -> None:
+        """Have messages captured where they were said, unless memory is off or paused there by now."""
+        place = messages.place
+        with contextlib.suppress(WorkspaceError):  # a folder that is gone: its repository need not be
+            now = await self._resolver.resolve(messages.workspace)
+            place = now if now.tops == place.tops else place
+        if place.off or self._shared.state.pauses.reason(place.tops):
+            messages.refusal = ""
+        else:
+            await self.capture_new(messages, "turn", place)
+
+    async def run(self) -> None:
+        """Hand over, minute by minute, what waits of sessions that left or are silent. Ends never."""
+        while True:
+            await asyncio.sleep(_LOOKS_S)
+            await self.hand_over(again=True)
+
+    def pause(self, top: str | None = None) -> None:
+        """Drop all messages of hooks where this root counts, or anywhere."""
+        for session in tuple(self._sessions.values()):
+            if session.messages is not None and (top is None or top in session.messages.place.tops):
+                session.empty()
+        self.held.clear(top)

@@ -1,0 +1,467 @@
+"""One conversation of one agent, and its turns: a memory is injected into a session once.
+
+`Session.turn` gives the turn of a request. `Turn.answer` is the kept answer or None; `Turn.ask` is what to
+look for then. `Turn.reply` composes the text, and `Turn.delivered` puts its memories into the injected set: a
+reply counts only when the kernel took it whole and in time. The same turn is answered from the set as it was
+before, so that its bytes stay the same.
+
+For each set of roots a session has one injected set, which survives restarts. It is emptied by `compacted`,
+by a summary that moved, and with the next turn after 24 hours; where no harness ever tells of a compaction
+also after 30 turns or 60,000 tokens of text. `end` drops it. Explicit `hyde`, mode `plain` and a request
+without a session have no injected set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.capture import Pipeline
+from forged.config import Config
+from forged.conversation import Utterance
+from forged.hooks import HookEvent
+from forged.retrieval import Answer, Ask
+from forged.scopes import SessionMemories, Workplace
+from forged.sessions.injected_set import Composed, Content, Injection, compose, render
+from forged.sessions.messages import HeldMessages, Messages
+from forged.sessions.pinned import Pinned, pinned_in
+from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes
+from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply, TurnRequest
+from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
+from forged.text.tokens import BYTES_PER_TOKEN
+from forged_client import protocol as wire
+
+MODES = ("block", "append", "plain")
+BLOCK_TOKENS = 4_000
+# "No limit" still has to fit into a reply, which holds each memory twice: 1 MiB of injection.
+MOST_TOKENS = 256 << 10
+_TOKEN_BYTES = 4
+_MOST_NAME = 80
+_DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
+# Open turns of one session.
+_TURNS_OF_ONE = 8
+
+
+class Shared(msgspec.Struct):
+    """Parts that all sessions share. `clock` gives Unix seconds."""
+
+    state: State
+    config: Config
+    memories: SessionMemories
+    capture: Pipeline
+    held: HeldMessages
+    turns: OpenTurns
+    clock: Callable[[], float] = time.time
+
+
+class Session:
+    """A session by agent and id; made by `Sessions.open`.
+
+    `silenced` is the hash of a prompt that must not be kept when the end of its turn says it again.
+    """
+
+    __slots__ = (
+        *("_keys", "_messages", "_newest", "_notices", "_turns"),
+        *("agent", "session_id", "shared", "silenced"),
+    )
+
+    def __init__(self, shared: Shared, agent: str, session_id: str) -> None:
+        self.agent, self.session_id = agent, session_id
+        self.silenced: int | None = None
+        self.shared = shared
+        self._messages: Messages | None = None
+        self._turns: dict[TurnKey, OpenTurn] = {}
+        self._newest: dict[tuple[str, ...], OpenTurn] = {}  # the newest answered one, by its roots
+        self._keys = TurnKeys(session_id)
+        self._notices: set[str] = set()
+
+    # --- turns ------------------------------------------------------------------------------------------
+
+    def turn(self, request: TurnRequest, place: Workplace) -> Turn:
+        """Return the turn of a request; requests that differ in budget or deadline alone have the same."""
+        key = self._keys.of(request, place)
+        known = None if key is None else self._turns.get(key)
+        if known is None:
+            known = OpenTurn(self.agent, self.session_id, key, place.tops, self._let_go)
+        if key is not None:
+            self.keep(known)
+        return Turn(self, request, place, known)
+
+    def keep(self, turn: OpenTurn) -> None:
+        """Let a turn be the newest open one; the oldest makes room. Of turns without a key one is kept."""
+        known = self._turns.pop(turn.slot, None)
+        if known is not None and known is not turn:
+            self.shared.turns.drop(known)
+        self._turns[turn.slot] = turn
+        if self.session_id and len(self._turns) > _TURNS_OF_ONE:
+            older = list(self._turns.values())[:-1]
+            self.shared.turns.drop(next((each for each in older if not self.is_newest(each)), older[0]))
+        self.shared.turns.used(turn)
+
+    def _let_go(self, turn: OpenTurn) -> None:
+        """Drop a turn that has to make room."""
+        if self._turns.get(turn.slot) is turn:
+            del self._turns[turn.slot]
+        if self._newest.get(turn.tops) is turn:
+            del self._newest[turn.tops]
+
+    def injected(self, tops: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the texts of memories that the session has in context: what it repeats is no news."""
+        last = self.shared.turns.last(self.session_id, tops, self.agent) if self.session_id else None
+        return last.reply.contents if last is not None and last.reply is not None else ()
+
+    def is_first_notice(self, about: str) -> bool:
+        """Return True if the person was not told of this; it counts as told then. No session: always."""
+        if not self.session_id:
+            return True
+        is_first = about not in self._notices
+        self._notices.add(about)
+        return is_first
+
+    def before(self, request: TurnRequest, turn: OpenTurn) -> InjectedSet:
+        """Return the injected set before a turn; one that is over begins anew."""
+        sets, key = self.shared.state.injected_sets, self.set_key(turn.tops)
+        now, is_newest = sets.of(key), self.is_newest(turn)
+        if now is not None and now.summary == request.summary:
+            if is_newest and turn.round is not None:  # a turn that is under way is answered as it was
+                return turn.round.before
+            if not self._is_over(now, request):
+                return now
+        compacts = request.compacts
+        if now is not None:
+            compacts = compacts or now.compacts or now.summary != request.summary
+        token = now.token if now is not None else token_hex(_TOKEN_BYTES)
+        began, size = self.shared.clock(), _size(request.messages)
+        now = InjectedSet(token, began, request.summary, size, compacts=compacts)
+        sets.put(key, now)
+        self._newest.pop(turn.tops, None)
+        return now
+
+    def is_newest(self, turn: OpenTurn) -> bool:
+        """Return True if this turn has a key and was answered last in its roots."""
+        return turn.key is not None and self._newest.get(turn.tops) is turn
+
+    def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> Round:
+        """Return the round of a turn that is answered now, a new one unless it was answered last."""
+        known = turn.round
+        if known is None or known.before is not before or not self.is_newest(turn):
+            known = turn.round = Round(before, speaks, {})
+        self._newest[turn.tops] = turn
+        return known
+
+    def set_key(self, tops: tuple[str, ...]) -> SetKey:
+        return SetKey(self.agent, self.session_id, tops)
+
+    def _is_over(self, known: InjectedSet, request: TurnRequest) -> bool:
+        """Return True after a day, or if a harness has surely compacted by now without a word of it."""
+        if self.shared.clock() - known.began > _DAY_S:
+            return True
+        grown = _size(request.messages) - known.window
+        is_long = known.turns >= _TURNS or grown > _WINDOW_TOKENS * BYTES_PER_TOKEN
+        return is_long and not (known.compacts or request.compacts)
+
+    # --- messages of hooks ------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> Messages | None:
+        """Messages of hooks since the summary; None if there are none, or they made room."""
+        return None if self._messages is None or self._messages.has_left else self._messages
+
+    def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> Messages:
+        """Return the messages to add to. They begin anew in other roots, and where a person follows a script.
+
+        What is private goes on being so; messages that capture has not taken are handed over.
+        """
+        known = messages = self.messages
+        if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
+            messages = Messages(self.agent, self.session_id, workspace, place, headless=headless)
+            messages.open_spans = known.open_spans if known is not None else 0
+        messages.workspace, messages.place = workspace, place
+        self.hold(messages)
+        return messages
+
+    def hold(self, messages: Messages) -> None:
+        """Let these be the session's messages; the ones before are handed over."""
+        known, self._messages = self.messages, messages
+        if known is not None and known is not messages:
+            self.shared.held.leave(known)
+        self.shared.held.touch(messages)
+
+    def asked(self, event: HookEvent) -> bool:
+        """Add a prompt. Return False if all of it is private."""
+        if (messages := self.messages) is None:
+            return False
+        is_open = messages.asked(event)
+        self.hold(messages)
+        return is_open
+
+    def answered(self, event: HookEvent) -> bool:
+        """Add the reply of a turn that ended. Return False if its prompt is unknown."""
+        if (messages := self.messages) is None:
+            return False
+        is_known = messages.answered(event)
+        self.hold(messages)
+        return is_known
+
+    def take_up(
+        self,
+        event: HookEvent,
+        place: Workplace,
+        said: Sequence[Utterance],
+        asked_at: float,
+        *,
+        headless: bool,
+    ) -> bool:
+        """Take up a turn that began before this daemon, from what its harness wrote down.
+
+        Return False if its prompt is unknown: its messages might take the place of those of another turn.
+        """
+        messages = Messages(self.agent, self.session_id, event.workspace, place, headless=headless)
+        if not event.prompt:
+            messages.recalled(event.turn_id, said, asked_at)
+        is_known = messages.answered(event)
+        if is_known or messages.open_spans:
+            self.hold(messages)
+        return is_known
+
+    def is_silenced(self, prompt: str) -> bool:
+        """Return True for a prompt that must not be kept when the end of its turn says it again."""
+        return bool(prompt) and self.silenced == hash(prompt)
+
+    def empty(self, tops: tuple[str, ...] | None = None) -> None:
+        """Keep no messages of a session that goes on, where memory is off; what is private stays so.
+
+        With `tops` messages of other roots are handed over.
+        """
+        if (messages := self.messages) is None:
+            return
+        self.silenced = messages.prompt
+        self.shared.held.leave(messages, drops=tops is None or messages.place.tops == tops)
+        if messages.open_spans:
+            left = Messages(self.agent, self.session_id, messages.workspace, messages.place)
+            left.open_spans = messages.open_spans
+            self.hold(left)
+
+    # --- ends -------------------------------------------------------------------------------------------
+
+    def fork(self, parent: str) -> None:
+        """Begin with the injected sets of the session of the same agent that this one was forked from."""
+        sets = self.shared.state.injected_sets
+        for key, injected in sets.of_session(self.agent, parent).items():
+            if sets.of(own := self.set_key(key.tops)) is None:
+                sets.put(own, injected)
+
+    def compacted(self) -> None:
+        """Empty the injected sets, and drop captured messages: a summary replaced the context."""
+        sets = self.shared.state.injected_sets
+        for key, known in sets.of_session(self.agent, self.session_id).items():
+            sets.put(key, InjectedSet(known.token, self.shared.clock(), known.summary, compacts=True))
+        self._newest.clear()
+        if self.messages is not None:
+            self.messages.compacted()
+
+    def end(self, *, may_resume: bool = False) -> None:
+        """End the session and its memories; one that may resume has all else in context then."""
+        self.shared.memories.end(self.session_id, self.agent)
+        if may_resume:
+            return
+        sets = self.shared.state.injected_sets
+        sets.drop(sets.of_session(self.agent, self.session_id))
+        for held in (self._turns, self._newest, self._notices):
+            held.clear()
+        if self.messages is not None:
+            self.shared.held.leave(self.messages)
+
+
+class Turn:
+    """A turn as one request asks about it. `kept` is where its answer is kept, None for a turn without a key.
+
+    `is_cached`: the answer was kept. `composed` is the last reply, `sentences` are for the person.
+    """
+
+    composed: TurnReply
+
+    def __init__(self, session: Session, request: TurnRequest, place: Workplace, turn: OpenTurn) -> None:
+        self.session, self.request, self.place = session, request, place
+        self.kept = turn.kept if turn.key is not None else None
+        self.is_cached = True
+        self.sentences: tuple[str, ...] = ()
+        self._turn, self._state = turn, session.shared.state
+        strategy = session.shared.config.memory.retrieval_strategy
+        self.is_stateless = not session.session_id or request.mode == "plain" or strategy == "hyde"
+        self._is_of_another = False
+        self._ask: Ask | None = None
+        self._pinned = Pinned()
+        self._round: Round | None = None
+
+    @property
+    def answer(self) -> Answer | None:
+        """The kept answer; None if there is none, or another turn or another injected set came between."""
+        if self.kept is None or (answer := self.kept.get(self.request.min_generation)) is None:
+            return None
+        if self.place.others and not self.place.is_whole(answer.ranked):
+            self.kept.drop()
+            return None
+        if self.is_stateless:
+            return answer
+        self.session.before(self.request, self._turn)
+        self._is_of_another = not self.session.is_newest(self._turn)
+        return None if self._is_of_another else answer
+
+    def budget(self, wanted: int | None) -> int:
+        """Return the tokens that the text may have, where so many are wanted or None."""
+        is_block = self.request.mode == "block" and not self.is_stateless
+        none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
+        return budget_of(wanted, self.place, none)
+
+    async def ask(self, budget: int) -> Ask:
+        """Return what to look for: the window without echoes, and what not to find again."""
+        request, settings, session = self.request, self.place.settings, self.session
+        known: InjectedSet | None = None
+        if not self.is_stateless:
+            await self._state.opened(settings.retrieval_timeout_s)
+            known = session.before(request, self._turn)
+        said = (await clean_transcript(request.messages, request.summary)).said
+        window = without_echoes(said, session.injected(self.place.tops))
+        ask = Ask.about(
+            window,
+            hypotheses=sentences_of(request.hypotheses),
+            top_k=settings.retrieval_top_k,
+            hop_depth=settings.retrieval_hop_depth,
+            deadline=request.deadline,
+            min_generation=request.min_generation,
+        )
+        if known is not None:
+            ask = self._of_session(ask, known, budget)
+        if self._is_of_another and self.kept is not None and not ask.heard:
+            self.kept.drop()  # what it left out as in context is gone from there
+        self._ask = ask
+        return ask
+
+    def _of_session(self, ask: Ask, known: InjectedSet, budget: int) -> Ask:
+        if not known.has_pinned and not ask.says_nothing:
+            self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
+        in_context = {(each.root, each.id): each.turn for each in known.entries}
+        comes = frozenset(each.key for each in self._pinned.ranked)
+        number = known.turns + 1 if known.has_pinned else 1
+        return replace(ask, turn=number, beside=comes, heard=in_context)
+
+    def reply(self, answer: Answer, budget: int) -> TurnReply:
+        """Compose the reply: of the same answer the same, whatever became of its memories since."""
+        session = self.session
+        if self.is_stateless:
+            block = render(answer.ranked, budget)
+            shown = answer.ranked[: block.included]
+            reply = TurnReply(answer, answer, block, contents=tuple(each.memory.content for each in shown))
+            is_for_agent = self.request.mode != "plain" and (session.session_id or session.agent)
+            if is_for_agent and not self.is_cached:
+                self._record(reply)
+        else:
+            tells = session.shared.config.capture.tell
+            self.sentences = session.shared.capture.news.of(session.session_id) if tells else ()
+            reply = self._composed(answer, budget)
+        self.composed = reply
+        self._turn.answered(reply)
+        session.keep(self._turn)
+        return reply
+
+    def _composed(self, answer: Answer, budget: int) -> TurnReply:
+        known = self.session.before(self.request, self._turn)
+        if self._ask is not None:
+            speaks = not self._ask.says_nothing
+        else:
+            speaks = self._turn.round is not None and self._turn.round.speaks
+        turn = self.session.begin_round(self._turn, known, speaks=speaks)
+        reply = turn.replies.get(budget)
+        if reply is None or reply.found is not answer:
+            reply = turn.replies[budget] = self._compose(answer, known, speaks=speaks, budget=budget)
+        self._round = turn
+        return reply
+
+    def _compose(self, answer: Answer, known: InjectedSet, *, speaks: bool, budget: int) -> TurnReply:
+        limit, maps, chosen = budget * BYTES_PER_TOKEN, self.place.maps(), Pinned()
+        if may_pin := speaks and not known.has_pinned:
+            is_fresh = self._pinned.maps == maps
+            chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
+        # A root that is not read yet may have pinned memories as well.
+        has_all = len(self.place.files.maps()) == len(self.place.roots)
+        content = Content(
+            pinned=chosen.ranked,
+            has_pinned=may_pin and has_all,
+            found=answer.ranked,
+            limit=limit,
+            whole=self.request.mode == "block",
+            name=(self.request.turn_id[:_MOST_NAME] if self.kept is not None else "") or f"{known.turns + 1}",
+        )
+        composed = compose(known, maps, content)
+        after = replace(composed.after, turns=known.turns + 1)
+        return TurnReply(answer, *_as_injected(answer, composed), composed.heard, composed.contents, after)
+
+    def delivered(self) -> None:
+        """Put the reply's memories into the injected set: the kernel took the reply whole and in time."""
+        if self.sentences:
+            self.session.shared.capture.news.told(self.session.session_id, len(self.sentences))
+        if (turn := self._round) is None:
+            return
+        reply = self.composed
+        sets, key = self._state.injected_sets, self.session.set_key(self.place.tops)
+        now = sets.of(key)
+        if now is not turn.before and all(now is not each.after for each in turn.replies.values()):
+            return  # the set has ended meanwhile, or another turn of the session was answered
+        assert reply.after is not None
+        sets.put(key, reply.after)
+        if not turn.is_delivered:
+            turn.is_delivered = True
+            for each in reply.new:
+                if each.via == "search":
+                    sets.used(each.root, each.memory.id)
+            self._record(reply)
+
+    def _record(self, reply: TurnReply) -> None:
+        """Put on record which memories a turn got that its session did not have."""
+        if not reply.new:
+            return
+        found = ((each, each.memory) for each in reply.new)
+        given = tuple(Given(each.root, it.id, it.version, each.via, each.came) for each, it in found)
+        turn = InjectedTurn(
+            at=time.time(),
+            tops=self.place.tops,
+            session_id=self.session.session_id,
+            agent=self.session.agent,
+            turn_id=self.request.turn_id,
+            strategy=reply.found.strategy,
+            memories=given,
+        )
+        self._state.injections.add(turn)
+
+
+def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> int:
+    """Return the tokens that a text may have, where so many are `wanted`; `none` where nobody limits them."""
+    wanted = place.settings.injection_token_budget if wanted is None else wanted
+    return min(wanted, MOST_TOKENS) if wanted > 0 else none
+
+
+def _as_injected(answer: Answer, composed: Composed) -> tuple[Answer, Injection]:
+    """Return an answer as its session gets it, and its block: the injected set stays, whatever has failed."""
+    ranked = (*composed.ranked, *composed.left_out)
+    digest = hashlib.sha256(composed.text.encode()).hexdigest()[:16] if composed.text else ""
+    block = Injection(composed.text, digest, len(composed.ranked), len(composed.left_out))
+    if composed.text:
+        reason = f"nothing new: {answer.reason}" if answer.status == "empty" else answer.reason
+        if answer.status not in ("ok", "empty"):
+            reason = f"only what stands or was heard: {answer.reason}"
+        return replace(answer, status="ok", reason=reason, ranked=ranked), block
+    if answer.status == "ok" and not ranked:
+        return replace(
+            answer, status="empty", reason="nothing that this session has not heard", ranked=()
+        ), block
+    return replace(answer, ranked=ranked), block
+
+
+def _size(messages: Sequence[wire.Message]) -> int:
+    return sum(len(text_of(each)) for each in messages)

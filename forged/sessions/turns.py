@@ -1,0 +1,267 @@
+"""Open turns: their keys, and what is kept of each between the requests for it.
+
+A turn is its newest typed message, so each further model call of a turn has the key of the first. An agent's
+list of messages grows from call to call: of a list that goes on only new messages are read, and hashes of the
+others are kept. An agent that cuts its list from the front has a new key then. Nothing is raised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.retrieval import Answer, KeptAnswer
+from forged.scopes import Ranked, Stayed, Workplace
+from forged.sessions.injected_set import Injection
+from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
+from forged.state import InjectedSet
+from forged_client import protocol as wire
+
+# Open turns of all sessions, and lists of messages of one whose newest prompt is known.
+OPEN_TURNS, _LISTS = 512, 8
+# Messages before a typed one, and characters of each, that tell its turn from one in which the same is said.
+_BEFORE, _BEFORE_LENGTH = 8, 4_096
+
+_encoded = msgspec.msgpack.Encoder().encode
+
+TurnKey = tuple[tuple[str, ...], str, bytes]
+"""Tops of the roots, the turn's name or nothing, and a digest of what is asked."""
+
+
+class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn as a request or a hook asks about it. `summary` is the index after the newest summary.
+
+    `deadline` is of the monotonic clock.
+    """
+
+    turn_id: str = ""
+    messages: tuple[wire.Message, ...] = ()
+    summary: int = 0
+    hypotheses: tuple[str, ...] = ()
+    mode: str = "block"
+    compacts: bool = False
+    deadline: float
+    min_generation: int = 0
+
+
+class TurnReply(msgspec.Struct, frozen=True):
+    """A reply composed of the answer `found`: the `answer` as the session gets it, and its `block`.
+
+    The first `known` memories of it were in the injected set, which is `after` once the reply is delivered.
+    `contents` are the texts in the set.
+    """
+
+    found: Answer
+    answer: Answer
+    block: Injection
+    known: int = 0
+    contents: tuple[str, ...] = ()
+    after: InjectedSet | None = None
+
+    @property
+    def new(self) -> tuple[Ranked, ...]:
+        """The memories that were not in the injected set."""
+        return self.answer.ranked[self.known : self.block.included]
+
+
+class Round(msgspec.Struct, eq=False):
+    """A turn while it is the newest: the injected set before it, and its replies by their budgets."""
+
+    before: InjectedSet
+    speaks: bool
+    replies: dict[int, TurnReply]
+    is_delivered: bool = False
+
+
+class OpenTurn:
+    """State of a turn between the requests for it. A turn without a key is asked about once.
+
+    `reply` is the last one, of `at` (Unix seconds); `cleared` counts memories that were taken out of it.
+    `let_go` has its session forget it.
+    """
+
+    __slots__ = ("agent", "at", "cleared", "kept", "key", "let_go", "reply", "round", "session_id", "tops")
+
+    def __init__(
+        self,
+        agent: str,
+        session_id: str,
+        key: TurnKey | None,
+        tops: tuple[str, ...],
+        let_go: Callable[[OpenTurn], None],
+    ) -> None:
+        self.agent, self.session_id, self.key, self.tops, self.let_go = agent, session_id, key, tops, let_go
+        self.kept = KeptAnswer()
+        self.round: Round | None = None
+        self.reply: TurnReply | None = None
+        self.at, self.cleared = 0.0, 0
+
+    @property
+    def slot(self) -> TurnKey:
+        """The key by which its session finds it: of the turns without a key the same."""
+        return (self.tops, "", b"") if self.key is None else self.key
+
+    @property
+    def name(self) -> str:
+        """The turn's name, or nothing."""
+        return "" if self.key is None else self.key[1]
+
+    def answered(self, reply: TurnReply) -> None:
+        """Let this be the last reply."""
+        self.reply, self.at, self.cleared = reply, time.time(), 0
+
+    def forget(self, root: str, ids: Collection[str]) -> None:
+        """Take memories out of the reply; their texts stay in context until the next one."""
+        if (reply := self.reply) is None:
+            return
+
+        def is_left(each: Ranked | Stayed) -> bool:
+            return each.root != root or each.memory.id not in ids
+
+        answer, included = reply.answer, reply.block.included
+        gone = included - sum(map(is_left, answer.ranked[:included]))
+        ranked = tuple(_alone(each, root, ids) for each in filter(is_left, answer.ranked))
+        stayed = tuple(filter(is_left, answer.stayed))
+        left = replace(answer, ranked=ranked, stayed=stayed)
+        self.reply = replace(reply, answer=left, block=replace(reply.block, included=included - gone))
+        self.cleared += gone
+
+
+class OpenTurns:
+    """The newest 512 turns of all sessions."""
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
+
+    def used(self, turn: OpenTurn) -> None:
+        """Let a turn be the newest; the oldest makes room."""
+        self._turns[turn] = None
+        self._turns.move_to_end(turn)
+        while len(self._turns) > OPEN_TURNS:
+            self.drop(next(iter(self._turns)))
+
+    def drop(self, turn: OpenTurn) -> None:
+        """Let a turn make room."""
+        self._turns.pop(turn, None)
+        turn.let_go(turn)
+
+    def last(self, session_id: str, tops: tuple[str, ...], agent: str | None = None) -> OpenTurn | None:
+        """Return the turn of a session that was answered last in some roots; without an id of any session."""
+        for turn in reversed(self._turns):
+            if turn.reply is None or turn.tops != tops or (agent is not None and turn.agent != agent):
+                continue
+            if not session_id or turn.session_id == session_id:
+                return turn
+        return None
+
+    def purge(self) -> None:
+        """Drop all answers; what each session got last stays on record."""
+        for turn in self._turns:
+            turn.kept.drop()
+
+    def forget(self, root: str, ids: Collection[str]) -> None:
+        """Drop all answers, and these memories of a root from the record of each session."""
+        self.purge()
+        for turn in self._turns:
+            turn.forget(root, ids)
+
+
+class _Typed(msgspec.Struct, frozen=True):
+    """The newest typed message of a list: its `place` and a digest; and the list as it was.
+
+    `start` is where its window began, `length` how many messages it had; two hashes are of the typed message
+    and of the last one.
+    """
+
+    place: int
+    digest: bytes
+    start: int
+    length: int
+    typed: int
+    last: int
+
+    def goes_on(self, messages: Sequence[wire.Message], start: int) -> bool:
+        """Return True if these messages are those of the list, with more behind them or without."""
+        return (
+            self.start == start
+            and len(messages) >= self.length
+            and _hash(messages[self.length - 1]) == self.last
+            and _hash(messages[self.place]) == self.typed
+        )
+
+
+class TurnKeys:
+    """Keys of the turns of one session, with the newest lists of messages that were looked through."""
+
+    __slots__ = ("_seen", "_session_id")
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._seen: OrderedDict[tuple[str, tuple[str, ...]], _Typed] = OrderedDict()
+
+    def of(self, request: TurnRequest, place: Workplace) -> TurnKey | None:
+        """Return the key of a turn; None where neither turn nor session has a name: nothing of it is kept.
+
+        A turn is its newest typed message: what assistant and tools add behind it changes nothing. Without a
+        `turn_id` its place since the summary, what was said just before, and the maps count too, so that
+        nobody gets what was found for another message or in other memories.
+        """
+        if not (request.turn_id or self._session_id):
+            return None
+        start = window_start(request.messages, request.summary)
+        typed = self._typed(request, place.tops, start)
+        if typed is None and not request.turn_id:
+            return None
+        settings = place.settings
+        asked: list[object] = [settings.retrieval_top_k, settings.retrieval_hop_depth, request.hypotheses]
+        asked.append(request.mode)
+        if typed is not None:
+            asked.append(typed.digest)
+            if not request.turn_id:
+                ahead = request.messages[max(typed.place - _BEFORE, start) : typed.place]
+                said = [text_of(each)[:_BEFORE_LENGTH] for each in ahead if is_said(each)]
+                asked += [typed.place - start, said, place.shown()]
+        return place.tops, request.turn_id, _digest(asked)
+
+    def _typed(self, request: TurnRequest, tops: tuple[str, ...], start: int) -> _Typed | None:
+        """Return the newest typed message since `start`; of a list that goes on the new ones are read."""
+        messages, name = request.messages, (request.turn_id, tops)
+        known = self._seen.get(name)
+        if known is not None and not known.goes_on(messages, start):
+            known = None
+        found = newest_typed(messages, start if known is None else known.length)
+        if found is not None:
+            at, digest = found[0], _digest(found[1])
+        elif known is not None:
+            at, digest = known.place, known.digest
+        else:
+            return None
+        typed = _Typed(at, digest, start, len(messages), _hash(messages[at]), _hash(messages[-1]))
+        self._seen[name] = typed
+        self._seen.move_to_end(name)
+        while len(self._seen) > _LISTS:
+            self._seen.popitem(last=False)
+        return typed
+
+
+def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
+    """Return a memory without those of its older versions and rivals that are gone."""
+    if ranked.root != root:
+        return ranked
+    older = tuple(each for each in ranked.older if each.id not in ids)
+    rivals = tuple(each for each in ranked.rivals if each.id not in ids)
+    return replace(ranked, older=older, rivals=rivals)
+
+
+def _hash(message: wire.Message) -> int:
+    """Return a hash of a message that is the same in this process."""
+    return hash((message.role, text_of(message)))
+
+
+def _digest(value: object) -> bytes:
+    return hashlib.blake2b(_encoded(value), digest_size=16).digest()

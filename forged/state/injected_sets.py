@@ -1,0 +1,274 @@
+"""Injected sets of sessions, and the record of what each turn got. Ids and versions only, no text.
+
+`InjectedSets` has one row for each session and set of roots, `Injections` one for each turn. Both answer from
+memory and write behind: a kill may lose the last five seconds, and a session may then get a memory once more.
+Of too many rows the oldest go. `forget` and `moved` look up the rows of a memory; they raise StoreError.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from secrets import token_hex
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.state.database import Database
+from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.text.quoted import one_line
+
+MOST_SETS, MOST_BYTES, MOST_ENTRIES, COUNTED = 20_000, 64 << 20, 512, 8192
+MOST, KEPT_S = 2000, 30 * 24 * 3600.0
+# Bytes that a set and one of its entries take, about.
+_SET_BYTES, _ENTRY_BYTES = 512, 256
+_NAMED, _NAME_CHARACTERS = ("session_id", "agent", "turn_id"), 200
+_KEY_BYTES = 8
+
+
+class SetKey(msgspec.Struct, frozen=True, array_like=True):
+    """Key of an injected set: a session, and the roots that it sees."""
+
+    agent: str
+    session_id: str
+    tops: tuple[str, ...]
+
+
+class InjectedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """One memory of a set, as it was injected: its root, id, version, and a digest of its text.
+
+    `mark` says why it comes with another one, whose id is `of`: it `replaces` that one, or comes `beside` it;
+    `outdated` is a warning alone. `pinned`: it came without a search. `stale`: its evidence had changed.
+    `turn` names the turn that brought it.
+    """
+
+    root: str
+    id: str
+    version: int
+    digest: bytes
+    mark: str = ""
+    of: str = ""
+    pinned: bool = False
+    stale: bool = False
+    turn: str = ""
+
+
+class InjectedSet(msgspec.Struct, frozen=True):
+    """The memories in the context of a session, in their order, since that context began.
+
+    `token` marks its blocks. `began` is Unix seconds, `summary` where its newest summary ended, `window` how
+    many bytes were said since then as the set began, `turns` how many there were. `has_pinned`: the pinned
+    memories have come. `compacts`: its harness tells when it compacts.
+    """
+
+    token: str
+    began: float
+    summary: int = 0
+    window: int = 0
+    turns: int = 0
+    has_pinned: bool = False
+    compacts: bool = False
+    entries: tuple[InjectedEntry, ...] = ()
+
+
+_key = msgspec.json.Decoder(SetKey)
+_Memory = tuple[str, str]
+
+
+class InjectedSets(Rows[InjectedSet]):
+    """One for the daemon; `uses` counts the sessions that found a memory by search, by root and memory."""
+
+    _of_session: defaultdict[tuple[str, str], dict[str, None]]
+    _of_memory: defaultdict[_Memory, dict[str, None]]
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(
+            database,
+            "injected_sets",
+            InjectedSet,
+            most=MOST_SETS,
+            most_bytes=MOST_BYTES,
+            weigh=lambda each: _SET_BYTES + _ENTRY_BYTES * len(each.entries),
+        )
+        self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
+
+    def of(self, key: SetKey) -> InjectedSet | None:
+        return self.get(_name(key))
+
+    def put(self, key: SetKey, injected: InjectedSet) -> None:
+        """Let this be the injected set of a session."""
+        if len(injected.entries) > MOST_ENTRIES:
+            injected = replace(injected, entries=injected.entries[-MOST_ENTRIES:])
+        self.update({_name(key): injected})
+
+    def of_session(self, agent: str, session_id: str) -> dict[SetKey, InjectedSet]:
+        """Return the sets of a session, by its sets of roots."""
+        return {_key.decode(name): self[name] for name in self._of_session.get((agent, session_id), ())}
+
+    def drop(self, keys: Iterable[SetKey]) -> None:
+        self.update(dict.fromkeys(map(_name, keys)))
+
+    def used(self, root: str, memory_id: str) -> None:
+        """Count one more session that found a memory."""
+        self.uses.update({key_of(root, memory_id): (self.uses.of(root, memory_id) or 0) + 1})
+
+    async def forget(self, root: str, memory_ids: Collection[str]) -> None:
+        """Erase these memories of a root from sets and counts, durably on return."""
+        changed: dict[str, InjectedSet | None] = {}
+        for name, injected in self._holding(root, memory_ids):
+            entries = (_without(each, root, memory_ids) for each in injected.entries)
+            changed[name] = replace(injected, entries=tuple(each for each in entries if each is not None))
+        sets = self.change(changed, renew=False)
+        await self.database.commit(sets, self.uses.forgotten(root, memory_ids))
+
+    async def moved(
+        self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str, version: int
+    ) -> None:
+        """Put the memory that these became in their place in each set, durably on return."""
+        changed: dict[str, InjectedSet | None] = {}
+        for name, injected in self._holding(root, memory_ids):
+            entries = [
+                replace(each, root=to_root, id=memory_id, version=version, mark="", of="")
+                if each.root == root and each.id in memory_ids
+                else _without(each, root, memory_ids) or each
+                for each in injected.entries
+            ]
+            newest = {(each.root, each.id): each for each in entries}
+            changed[name] = replace(injected, entries=tuple(newest.values()))
+        await self.store(changed, renew=False)
+
+    def memories(self) -> Iterator[tuple[str, str]]:
+        """Yield each memory of all sets, by root and id."""
+        return iter(tuple(self._of_memory))
+
+    def _holding(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
+        names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
+        return [(name, self[name]) for name in names]
+
+    def _replace(self, rows: Mapping[str, Kept[InjectedSet]]) -> None:
+        self._of_session, self._of_memory = defaultdict(dict), defaultdict(dict)
+        super()._replace(rows)
+
+    def _apply(self, rows: Mapping[str, Kept[InjectedSet] | None], *, renew: bool = True) -> None:
+        """Put rows and keep the look-ups by session and by memory; only what differs is touched."""
+        for name, kept in rows.items():
+            old = self._kept.get(name)
+            before, after = _named(old.value if old else None), _named(kept.value if kept else None)
+            for each in before - after:
+                _discard(self._of_memory, each, name)
+            for each in after - before:
+                self._of_memory[each][name] = None
+            if (old is None) != (kept is None):
+                key = _key.decode(name)
+                if kept is None:
+                    _discard(self._of_session, (key.agent, key.session_id), name)
+                else:
+                    self._of_session[key.agent, key.session_id][name] = None
+        super()._apply(rows, renew=renew)
+
+
+def _named(injected: InjectedSet | None) -> set[_Memory]:
+    """Return the memories that a set names."""
+    entries = injected.entries if injected is not None else ()
+    named = {(each.root, each.id) for each in entries}
+    return named | {(each.root, each.of) for each in entries if each.of}
+
+
+def _discard(found: defaultdict[tuple[str, str], dict[str, None]], key: tuple[str, str], name: str) -> None:
+    found[key].pop(name, None)
+    if not found[key]:
+        del found[key]
+
+
+def _without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> InjectedEntry | None:
+    """Return an entry that names none of these memories of a root; None if it is about one."""
+    if each.root != root:
+        return each
+    if each.id in memory_ids:
+        return None
+    return replace(each, mark="", of="") if each.of in memory_ids else each
+
+
+def _name(key: SetKey) -> str:
+    return msgspec.json.encode(key).decode()
+
+
+# --- the record of injections -------------------------------------------------------------------------
+
+
+class Given(msgspec.Struct, frozen=True, array_like=True):
+    """One memory of an injection: `via` which way it was found and `came` why it was let in, as in a hit."""
+
+    root: str
+    id: str
+    version: int
+    via: str = ""
+    came: str = ""
+
+
+class InjectedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The memories that a turn got and its session did not have before. `at` is Unix seconds.
+
+    `tops` are the roots that the request saw, the repository's and the user's; `strategy` is how it searched.
+    """
+
+    at: float
+    tops: tuple[str, ...] = ()
+    session_id: str = ""
+    agent: str = ""
+    turn_id: str = ""
+    strategy: str = ""
+    memories: tuple[Given, ...] = ()
+
+
+class Injections(Rows[InjectedTurn]):
+    """One for the daemon. `clock` gives Unix seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(database, "injections", InjectedTurn, most=MOST, keep_s=KEPT_S, clock=clock)
+
+    def listed(self) -> tuple[InjectedTurn, ...]:
+        """All that are known, newest first."""
+        self.tidy()
+        return tuple(self.values())[::-1]
+
+    def add(self, injected: InjectedTurn) -> None:
+        """Take note of an injection; an agent's names for its session and turn are cut if they are long."""
+        names = {field: one_line(getattr(injected, field), _NAME_CHARACTERS) for field in _NAMED}
+        self.update({token_hex(_KEY_BYTES): replace(injected, **names)}, at=injected.at)
+
+    async def forget(self, top: str, memory_ids: Collection[str]) -> None:
+        """Let these memories of a root be in no injection; durably. Raises StoreError."""
+        changed: dict[str, InjectedTurn | None] = {}
+        for key, each in self.items():
+            left = tuple(one for one in each.memories if one.root != top or one.id not in memory_ids)
+            if left != each.memories:
+                changed[key] = replace(each, memories=left) if left else None
+        await self.store(changed, renew=False)
+
+    async def moved(
+        self, top: str, memory_ids: Collection[str], to_top: str, memory_id: str, version: int
+    ) -> None:
+        """Let what these memories of a root became stand in each injection of them; durably.
+
+        Raises StoreError.
+        """
+        changed: dict[str, InjectedTurn | None] = {}
+        for key, each in self.items():
+            memories = {
+                (one.root, one.id): one
+                for one in (
+                    replace(one, root=to_top, id=memory_id, version=version)
+                    if one.root == top and one.id in memory_ids
+                    else one
+                    for one in each.memories
+                )
+            }
+            if tuple(memories.values()) != each.memories:
+                changed[key] = replace(each, memories=tuple(memories.values()))
+        await self.store(changed, renew=False)
+
+    def memories(self) -> Iterator[tuple[str, str]]:
+        """Each memory that is in an injection, by root and id; some more than once."""
+        return ((one.root, one.id) for each in self.values() for one in each.memories)

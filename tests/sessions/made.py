@@ -1,0 +1,113 @@
+"""Sessions of a state alone: no retriever, no capture; what a turn found is said by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+from forged.capture.notifications import Notifications
+
+from forged.config import Config, MemoryConfig
+from forged.files import Root
+from forged.map import VectorMap
+from forged.memory import Memory, Scope
+from forged.retrieval import Answer
+from forged.scopes import Ranked, SessionMemories, Workplace
+from forged.sessions import Session, Sessions, TurnRequest
+from forged.sessions.turns import TurnReply
+from forged.state import State
+from forged_client import protocol as wire
+from tests.data.maps import vector_map
+from tests.data.memories import memory
+
+ONE, TWO = memory("mem_one", "about one"), memory("mem_two", "about two")
+STORE = (ONE, TWO)
+TOPS = ("/repo", "/home")
+
+
+class StandInFiles:
+    """Maps, and numbers that say what they are."""
+
+    def __init__(self, *maps: VectorMap, shown: tuple[int, ...] = ()) -> None:
+        self._maps, self._shown = maps, shown
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        return self._maps
+
+    def shown(self) -> tuple[int, ...]:
+        return self._shown
+
+
+def workplace(
+    *maps: VectorMap, shown: tuple[int, ...] = (), tops: tuple[str, ...] = TOPS, **settings: object
+) -> Workplace:
+    roots = tuple(Root(top, scope) for top, scope in zip(tops, (Scope.REPO, Scope.USER), strict=True))
+    return Workplace(roots, StandInFiles(*maps, shown=shown), tops, MemoryConfig(**settings))
+
+
+def sessions_of(state: State, clock: Callable[[], float]) -> Sessions:
+    state.tried.set()
+    capture = SimpleNamespace(news=Notifications(state.judged, classifier=""))
+    rest = {each: SimpleNamespace() for each in ("retriever", "resolver", "metrics")}
+    return Sessions(Config(), state, capture, SessionMemories(clock=clock), clock=clock, **rest)
+
+
+class Story:
+    """A session of an agent at a daemon that nothing is left of but this; `fields` are those of its turns."""
+
+    def __init__(self, state: State, mode: str = "append", tops: tuple[str, ...] = TOPS) -> None:
+        self.now = 1_000.0
+        self.state, self.mode, self.tops = state, mode, tops
+        self.sessions = sessions_of(state, lambda: self.now)
+
+    def named(self, agent: str = "", session_id: str = "s") -> Session:
+        return self.sessions.open(SimpleNamespace(agent=agent, session_id=session_id))
+
+    async def asks(
+        self,
+        turn: str,
+        found: Sequence[Memory] = STORE,
+        *,
+        whole: bool = True,
+        late: bool = False,
+        maps: Sequence[Sequence[Memory]] = (STORE, ()),
+        speaks: bool = False,
+        agent: str = "",
+        session_id: str = "s",
+        messages: tuple[wire.Message, ...] = (),
+        tops: tuple[str, ...] = (),
+        **fields: object,
+    ) -> TurnReply:
+        """One turn's reply, which is written `whole`, or `late`, or not."""
+        tops = tops or self.tops
+        there = tuple(
+            vector_map(store, lexical=False, root=top) for store, top in zip(maps, tops, strict=False)
+        )
+        prompt = wire.Message("user", "What about walrus rules?" if speaks else "thanks")
+        asked = TurnRequest(
+            **{
+                "turn_id": turn,
+                "messages": (*messages, prompt),
+                "mode": self.mode,
+                "deadline": 0.0 if late else float("inf"),
+                **fields,
+            }
+        )
+        self.request, self.place = asked, workplace(*there, tops=tops)
+        of = self.named(agent, session_id).turn(self.request, self.place)
+        if of.answer is None:
+            await of.ask(4_000)
+        ranked = tuple(Ranked(each, 0.5, root=tops[0]) for each in found)
+        self.answer = Answer(status="ok" if found else "empty", ranked=ranked)
+        if of.kept is not None:
+            of.kept.put(self.answer)
+        reply = of.reply(self.answer, 4_000)
+        request = wire.Retrieve(workspace=tops[0])
+        self.sessions.replies(request, of)
+        self.sessions.sent(request, whole=whole)
+        return reply
+
+
+def new(reply: TurnReply) -> list[str]:
+    """Return what the session did not have."""
+    return [each.memory.id for each in reply.new]
