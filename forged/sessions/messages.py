@@ -200,6 +200,10 @@ class Messages:
         self._drop(min(start, self._taken))
         self._turns_said = self._bytes_said = 0
 
+    def clear(self) -> None:
+        """Drop all messages; what is private goes on being so."""
+        self._drop(len(self.messages))
+
     def trim(self, most: int, most_waiting: int) -> None:
         """Drop the oldest messages until `most` bytes are left; those that wait only beyond `most_waiting`.
 
@@ -355,7 +359,7 @@ class HeldMessages:
     def _let_go(self, messages: Messages) -> None:
         self._lost += messages.lost
         messages.lost = 0
-        messages.use(Room())
+        messages.clear()
 
 
 def _text(message: wire.Message) -> str:

@@ -177,7 +177,7 @@ class Session:
 
         What is private goes on being so; messages that capture has not taken are handed over.
         """
-        known = messages = self.messages
+        known, messages = self._messages, self.messages  # what made room had private spans as well
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
             messages = Messages(self.agent, self.session_id, workspace, place, headless=headless)
             messages.open_spans = known.open_spans if known is not None else 0
@@ -276,6 +276,7 @@ class Session:
             held.clear()
         if self.messages is not None:
             self.shared.held.leave(self.messages)
+        self._messages = None
 
 
 class Turn:
