@@ -135,7 +135,7 @@ async def test_a_document_that_is_removed_is_gone_with_all_its_pieces_and_can_co
         top = str(home / ".forge/org")
         gone = await parts.ask(wire.RemoveDocument(name="docs/a.md"))
         hits = await found(parts)
-        detail = parts.state.details.of(top, f"mem_{fate.document_id[4:]}_00000")
+        detail = parts.state.attributes.of(top, f"mem_{fate.document_id[4:]}_00000")
         back = await became(parts, doc(units(1200)))
         by_id = await parts.ask(wire.RemoveDocument(name=fate.document_id))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from forged.attributes import Facts
 from forged.scopes import SessionMemories, SessionMemory, in_session
@@ -77,7 +78,8 @@ def test_a_session_that_ends_remembers_nothing_however_young_it_is():
     memories.add(row("one"))
     memories.add(row("two", session="s2"))
 
-    memories.add(msgspec.structs.replace(row("of another"), agent_id="another"))
+    another = row("of another")
+    memories.add(replace(another, facts=replace(another.facts, agent_id="another")))
 
     memories.end("s1", "claude")
 

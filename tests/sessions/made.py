@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 from forged.capture.notifications import Notifications
-
 from forged.config import Config, MemoryConfig
 from forged.files import Root
-from forged.map import VectorMap
+from forged.map import VectorMap, link
 from forged.memory import Memory, Scope
 from forged.retrieval import Answer
 from forged.scopes import Ranked, SessionMemories, Workplace
@@ -26,16 +25,14 @@ TOPS = ("/repo", "/home")
 
 
 class StandInFiles:
-    """Maps, and numbers that say what they are."""
+    """Maps, and empty ones of these generations."""
 
     def __init__(self, *maps: VectorMap, shown: tuple[int, ...] = ()) -> None:
-        self._maps, self._shown = maps, shown
+        empty = (VectorMap(f"/{at}", Scope.REPO, each, (), (), link(())) for at, each in enumerate(shown))
+        self._maps = (*maps, *empty)
 
     def maps(self) -> tuple[VectorMap, ...]:
         return self._maps
-
-    def shown(self) -> tuple[int, ...]:
-        return self._shown
 
 
 def workplace(

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from forged.capture.intake import Outcome
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from forged.capture.intake import Outcome
 from forged.config import Config
 from forged.config.values import CaptureConfig
 from forged.sessions import messages

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from forged.attributes import UNKNOWN
 from forged.daemon.handlers.convert import (
     check_words,
     fitting,
@@ -128,7 +129,7 @@ def test_a_record_holds_every_field_of_the_file_but_unknown_keys(tmp_path):
     builder = Builder(MemoryStore(Root(str(tmp_path), Scope.REPO)), None, lexical=True)
     home = builder.finish(builder.draft(), 1)
 
-    shown, older = (record(home, each) for each in home.memories)
+    shown, older = (record(home, each, UNKNOWN) for each in home.memories)
 
     other = {"related", "extra", "origin", "entities", "relations", "piece"}
     for field in set(Memory.__struct_fields__) - other:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from forged.capture.intake import Outcome
 from msgspec.structs import replace
 
 from forged.capture import Submission
+from forged.capture.intake import Outcome
 from forged.config import Config, MemoryConfig
 from forged.memory import Trigger
 from forged.sessions.messages import BEFORE

@@ -9,6 +9,7 @@ import pytest
 
 from forged.config import Config
 from forged.config.values import ScopesConfig
+from forged.scopes import FileStore, View
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put
@@ -124,7 +125,7 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
         for agent in ("claude", "codex"):
             await parts.ask(wire.Search(workspace=str(repo), query="one", agent=agent))
         reply = await retrieved(parts, repo, "please mend the parser", agent="claude", session_id="s")
-        assert [(each.content, each.via) for each in reply.memories] == [
+        assert [(each.content, each.found.via) for each in reply.memories] == [
             ("you are the careful one", "standing")
         ]
         again = await retrieved(parts, repo, "please mend the lexer", agent="claude", session_id="s")
@@ -132,12 +133,13 @@ async def test_what_a_person_told_an_agent_about_itself_comes_with_the_session(h
 
 
 async def test_a_scope_that_is_not_read_yet_is_named_and_keeps_nobody_waiting(home, repo, monkeypatch):
-    from forged.scopes import NotRead, OtherSource
+    seen = FileStore.view
 
-    async def waiting(self, question):
-        raise NotRead("is read for the first time")
+    async def view(self, generation, deadline):
+        found = await seen(self, generation, deadline)
+        return View((), waiting=True) if self.scope == "org" else found
 
-    monkeypatch.setattr(OtherSource, "search", waiting)
+    monkeypatch.setattr(FileStore, "view", view)
     async with assembled(home, config=ALL) as parts:
         await remembered(parts, repo, "zebra of the repository", scope="repo", agent_id="")
         reply = await retrieved(parts, repo, "zebra", agent="claude", session_id="s")
@@ -159,12 +161,9 @@ async def test_a_sessions_memory_says_how_long_it_is_kept_and_that_it_is_lost(ho
         again = await remembered(parts, repo, "text", scope="session", session_id="s")
         assert (again.existed, again.memory_id) == (True, written.memory_id)
         (row,) = parts.session_memories.of("s")
-        assert (row.agent_id, row.user_id, row.importance, row.metadata) == (
-            "claude",
-            "",
-            0.4,
-            {"topic": "x"},
-        )
+        facts = row.facts
+        assert (facts.agent_id, facts.user_id, facts.importance) == ("claude", "", 0.4)
+        assert facts.metadata == {"topic": "x"}
     assert not (home / ".forge").exists()
 
 
