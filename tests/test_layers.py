@@ -19,7 +19,7 @@ LAYERS = """
     memories
     sessions
     retrieval | capture | postgres
-    scopes
+    stores
     writing
     maps
     trust
@@ -81,7 +81,7 @@ HOMES = {
         *(
             "forged.__main__",
             "forged.text.private",
-            "forged.scopes.store",  # compares what a client sees at a path as the contract says it
+            "forged.stores.store",  # compares what a client sees at a path as the contract says it
             "forged.attributes",  # as are attributes
             "forged.memory",  # its words are listed in the contract
             "forged.state.event_values",  # as are the kinds of what is captured
@@ -279,7 +279,7 @@ PLANTED = {
     "forged/files/store.py": "def later():\n    from forged.maps import edits",
     "forged/files/__init__.py": "from forged.files.store import later\n__all__ = ['later']",
     "forged/files/watcher.py": "import watchfiles._rust_notify",
-    "forged/scopes/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import x",
+    "forged/stores/resolve.py": "from forged.files import later, watcher\nfrom forged.files.store import x",
     "forged/maps/edits.py": "import httpx\nfrom forged_client.protocol import Pong",
     "forged/stray.py": "",
     "forged/files/roots.py": "import os\nfrom os import environ\nos.getcwd()\nos.environ",
@@ -314,8 +314,8 @@ CAUGHT = [
     "forged/maps/edits.py:2: forged.maps.edits imports forged_client, whose home is",
     "forged/memory.py:1: forged.memory and forged.errors import each other",
     "forged/retrieval/hyde.py:2: forged.retrieval.hyde imports forged.capture.queue, which is not below it",
-    "forged/scopes/resolve.py:1: forged.scopes.resolve takes watcher from forged.files, behind the door of",
-    "forged/scopes/resolve.py:2: forged.scopes.resolve takes x from forged.files.store, behind the door of",
+    "forged/stores/resolve.py:1: forged.stores.resolve takes watcher from forged.files, behind the door of",
+    "forged/stores/resolve.py:2: forged.stores.resolve takes x from forged.files.store, behind the door of",
     "forged/stray.py:1: forged.stray has no layer: add it to LAYERS",
     "forged/text/terms.py:1: forged.text.terms imports forged.errors; forged.text may not see it",
     "forged_client/framing.py:1: forged_client.framing imports numpy; the client has msgspec",

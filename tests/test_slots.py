@@ -17,8 +17,8 @@ from forged.files.watcher import Watcher
 from forged.maps import EmbeddingQueue
 from forged.models import RetryBudget
 from forged.models.in_process import Lane
-from forged.scopes import search, store
-from forged.scopes.second_model import SecondModel
+from forged.stores import search, store
+from forged.stores.second_model import SecondModel
 from forged.writing.writer import Together
 from tests.support.clock import PATIENCE_S, turns
 from tests.support.provider import FakeEmbedder

@@ -34,8 +34,8 @@ from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLon
 from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns, utc_now
-from forged.scopes import FileStore, View
 from forged.state import Document, Event, State
+from forged.stores import FileStore, View
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
 

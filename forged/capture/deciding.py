@@ -52,8 +52,8 @@ from forged.memory import (
     time_ns,
     utc,
 )
-from forged.scopes import SessionMemories
 from forged.state import Document, Event
+from forged.stores import SessionMemories
 from forged.text.forgetting import says_again
 from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact

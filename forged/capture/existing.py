@@ -38,8 +38,8 @@ from forged.files import Root
 from forged.map import Chains, VectorMap, link, search_maps
 from forged.memory import Memory, Scope
 from forged.models import query_vectors
-from forged.scopes import View
 from forged.state import Event
+from forged.stores import View
 from forged.text.same_text import Texts
 
 # A text that says the same has nearly all words in common, so it is among the very first.

@@ -66,9 +66,9 @@ from forged.models import (
     make_healths,
 )
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import Resolver, SecondModel, SessionMemories, SessionViews
 from forged.sessions import Sessions
 from forged.state import State
+from forged.stores import Resolver, SecondModel, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import address

@@ -20,8 +20,8 @@ from forged.maps import Indexer
 from forged.memory import Memory, time_ns
 from forged.models import cleaned
 from forged.retrieval import Ask, Retriever, Sources
-from forged.scopes import FileStore, View
 from forged.state import Event
+from forged.stores import FileStore, View
 
 MOST_HEADS = 60
 _PATIENCE_S = 2.0

@@ -38,7 +38,7 @@ from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import remove_pieces
 from forged.memories.write import secrets_now
 from forged.memory import Memory, Scope, one_form, time_ns
-from forged.scopes import Workplace
+from forged.stores import Workplace
 from forged.text.private import without_private
 from forged.text.redaction import shapes_in
 from forged.writing import Draft, Written

@@ -19,7 +19,7 @@ from forged.map import VectorMap
 from forged.maps import RootIndex
 from forged.memories.parts import MemoryParts
 from forged.memory import Memory, Scope, ids_beginning, one_form
-from forged.scopes import View, Workplace
+from forged.stores import View, Workplace
 from forged.trust import Admitted
 from forged.writing import base_of
 

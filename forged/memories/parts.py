@@ -12,9 +12,9 @@ from forged.config import Config
 from forged.counters import Metrics
 from forged.maps import Indexer
 from forged.memory import Scope
-from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.sessions import Sessions
 from forged.state import State
+from forged.stores import Resolver, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 

@@ -26,8 +26,8 @@ from forged.memories.ids import is_whole, on_disk, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.scopes import SessionMemory, View, Workplace, root_of_session
 from forged.state import Became, CutCount, Document, Rewrite, RootIds, RootLook
+from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
 from forged.writing import Taking, Trashed
 

@@ -28,8 +28,8 @@ from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import leave, put_away, remove_pieces, went_with
 from forged.memories.write import BY_HAND, fields_of, insist, root_of, secrets_in
 from forged.memory import Memory, Scope, Trigger
-from forged.scopes import Workplace
 from forged.state import Became, Intent
+from forged.stores import Workplace
 from forged.text.private import without_private
 from forged.trust import elsewhere, stored_identity
 from forged.writing import Taking, Trashed, Written, new_batch

@@ -19,8 +19,8 @@ from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.removal import drop_proposals
 from forged.memories.write import fields_of, insist, secrets_in
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
-from forged.scopes import Workplace
 from forged.state import Document
+from forged.stores import Workplace
 from forged.text.private import without_private
 from forged.trust import elsewhere
 

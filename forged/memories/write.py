@@ -40,7 +40,7 @@ from forged.memory import (
     default_category,
     evidence_named,
 )
-from forged.scopes import SessionMemory, Workplace, in_session
+from forged.stores import SessionMemory, Workplace, in_session
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Draft, Written

@@ -18,7 +18,7 @@ from forged.models import cleaned
 from forged.postgres.relating import ReachedRow
 from forged.postgres.shared import Shared
 from forged.postgres.values import Stored
-from forged.scopes import Question, Ranked, Rows, View, compared_by, is_asked_for
+from forged.stores import Question, Ranked, Rows, View, compared_by, is_asked_for
 
 _MOST_NEAR = 5
 

@@ -34,7 +34,7 @@ from forged.models import (
 from forged.retrieval import hyde
 from forged.retrieval.turns import Course
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, near
-from forged.scopes import (
+from forged.stores import (
     FIRST_BUILD,
     GIVEN,
     CjkSource,

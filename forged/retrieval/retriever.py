@@ -21,7 +21,7 @@ from forged.models import RetryBudget
 from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
 from forged.retrieval.turns import Course, Flight, Flights, KeptAnswer
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, left, near, reserve
-from forged.scopes import FIRST_BUILD
+from forged.stores import FIRST_BUILD
 
 
 class Retriever:

@@ -21,7 +21,7 @@ import msgspec
 
 from forged.conversation import Utterance, last_user_text
 from forged.models import ChatModel, Embedder, Health
-from forged.scopes import Ranked, SecondModel, Stayed, Store, View
+from forged.stores import Ranked, SecondModel, Stayed, Store, View
 from forged.text.pieces import CJK
 from forged.text.word_lists import lines, words
 

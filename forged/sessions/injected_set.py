@@ -27,8 +27,8 @@ from msgspec.structs import replace
 
 from forged.map import VectorMap
 from forged.memory import Memory, Relationship, Scope
-from forged.scopes import Ranked
 from forged.state import InjectedEntry, InjectedSet
+from forged.stores import Ranked
 from forged.text.local_time import local_day
 from forged.text.quoted import TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN

@@ -18,7 +18,7 @@ import msgspec
 
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
-from forged.scopes import Workplace
+from forged.stores import Workplace
 from forged.text.forgetting import Words, without_sentences
 from forged.text.private import private_left
 from forged.text.tokens import BYTES_PER_TOKEN

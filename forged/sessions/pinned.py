@@ -18,9 +18,9 @@ import msgspec
 
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
-from forged.scopes import Ranked, Workplace
 from forged.sessions.injected_set import most_bytes
 from forged.state import State
+from forged.stores import Ranked, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 
 Head = tuple[VectorMap, Memory]

@@ -23,12 +23,12 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
 from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
-from forged.scopes import Resolver, SessionMemories, SessionMemory, Workplace, in_session
 from forged.sessions.messages import HeldMessages, Messages
 from forged.sessions.session import Session, Shared, Turn
 from forged.sessions.transcript import clean_transcript
 from forged.sessions.turns import OpenTurn, OpenTurns
 from forged.state import Kind, State
+from forged.stores import Resolver, SessionMemories, SessionMemory, Workplace, in_session
 from forged_client import protocol as wire
 
 logger = logging.getLogger(__name__)

@@ -26,13 +26,13 @@ from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.retrieval import Answer, Ask
-from forged.scopes import SessionMemories, Workplace
 from forged.sessions.injected_set import Composed, Content, Injection, compose, render
 from forged.sessions.messages import HeldMessages, Messages
 from forged.sessions.pinned import Pinned, pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply, TurnRequest
 from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
+from forged.stores import SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
 

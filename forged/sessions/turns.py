@@ -16,10 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.retrieval import Answer, KeptAnswer
-from forged.scopes import Ranked, Stayed, Workplace
 from forged.sessions.injected_set import Injection
 from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
 from forged.state import InjectedSet
+from forged.stores import Ranked, Stayed, Workplace
 from forged_client import protocol as wire
 
 # Open turns of all sessions, and lists of messages of one whose newest prompt is known.

@@ -123,7 +123,7 @@ async def test_what_was_written_a_moment_ago_counts_though_no_map_shows_it(scene
 
 
 async def _seen(*maps):
-    from forged.scopes import View
+    from forged.stores import View
 
     return View(tuple(found for found in maps if found is not None))
 

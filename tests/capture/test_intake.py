@@ -6,8 +6,8 @@ import pytest
 
 from forged.capture.intake import take_in
 from forged.conversation import Utterance
-from forged.scopes import Ranked
 from forged.sessions.injected_set import render
+from forged.stores import Ranked
 from forged_client.protocol import CONTINUED_OVERLAP
 from tests.data.memories import memory
 

@@ -17,7 +17,7 @@ from forged.capture.reply import read
 from forged.capture.values import Proposal
 from forged.conversation import Utterance
 from forged.files import agent_root
-from forged.scopes import SessionMemories, SessionMemory, in_session
+from forged.stores import SessionMemories, SessionMemory, in_session
 from tests.capture.test_committer import TABS, ZURICH, Scene
 from tests.state.conftest import opened as state_in
 

@@ -27,9 +27,9 @@ from forged.models import Embedder
 from forged.models.budget import Governor
 from forged.postgres import Shared
 from forged.retrieval import ModelsInUse, Retriever, Tuning
-from forged.scopes import Resolver, SessionMemories, SessionViews
 from forged.sessions import Sessions
 from forged.state import State
+from forged.stores import Resolver, SessionMemories, SessionViews
 from forged.trust import TrustRegistry
 from forged.writing import Writer
 from forged_client import protocol as wire

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forged.memory import Memory
-from forged.scopes import Ranked
 from forged.sessions.injected_set import render
+from forged.stores import Ranked
 from tests.evaluation.dataset import Item
 from tests.evaluation.heard import Parts, Reader, beyond
 

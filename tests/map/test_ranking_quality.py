@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from forged.map.search import search_maps
-from forged.scopes import View
-from forged.scopes.file_search import rank
+from forged.stores import View
+from forged.stores.file_search import rank
 from tests.data.maps import vector_map
 from tests.evaluation import jsonl_set, scores
 from tests.evaluation.dataset import Dataset

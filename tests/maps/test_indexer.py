@@ -18,8 +18,8 @@ from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
 from forged.maps.remembered import Remembered
 from forged.memory import Scope
 from forged.models import Health
-from forged.scopes import FileStore
 from forged.state import State
+from forged.stores import FileStore
 from forged.text.everyday import MESSAGES
 from forged.trust import TrustRegistry
 from tests.data.memories import memory, put

@@ -18,7 +18,7 @@ from forged.retrieval import ModelsInUse, Retriever, Tuning, pipeline
 from forged.retrieval.pipeline import CHAT
 from forged.retrieval.turns import KeptAnswer
 from forged.retrieval.values import Answer, Ask, Sources
-from forged.scopes import Question, Ranked, Rows, View
+from forged.stores import Question, Ranked, Rows, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until

@@ -11,10 +11,10 @@ from forged.files import Root
 from forged.map import VectorMap, link
 from forged.memory import Memory, Scope
 from forged.retrieval import Answer
-from forged.scopes import Ranked, SessionMemories, Workplace
 from forged.sessions import Session, Sessions, TurnRequest
 from forged.sessions.turns import TurnReply
 from forged.state import State
+from forged.stores import Ranked, SessionMemories, Workplace
 from forged_client import protocol as wire
 from tests.data.maps import vector_map
 from tests.data.memories import memory

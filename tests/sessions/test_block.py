@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Related
-from forged.scopes import Ranked
 from forged.sessions.injected_set import Injection, render
+from forged.stores import Ranked
 from tests.data.memories import memory
 
 MARKER = re.compile(r"<\s*(/?)\s*forged-memories", re.IGNORECASE)

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.scopes import Ranked
 from forged.sessions.injected_set import Content, compose, render
 from forged.state import InjectedSet
+from forged.stores import Ranked
 from forged.text import quoted
 from forged.text.injected_text import InjectedText
 from tests.data.maps import vector_map

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Memory, Related, Scope
-from forged.scopes import Ranked
 from forged.sessions.injected_set import Composed, Content, compose
 from forged.state import InjectedSet
+from forged.stores import Ranked
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

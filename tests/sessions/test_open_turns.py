@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.retrieval import Answer
-from forged.scopes import Ranked, Stayed
 from forged.sessions import Session
 from forged.sessions.injected_set import Injection
 from forged.sessions.session import Shared
 from forged.sessions.turns import OPEN_TURNS, OpenTurn, OpenTurns, TurnReply
+from forged.stores import Ranked, Stayed
 from tests.data.memories import memory
 
 ROOTS, OTHERS = ("/repo", "/home"), ("/other", "/home")

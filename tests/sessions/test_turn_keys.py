@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from forged.scopes import Workplace
 from forged.sessions import TurnRequest, transcript
 from forged.sessions.turns import TurnKeys
+from forged.stores import Workplace
 from forged_client.protocol import Message, Part
 from tests.sessions.made import workplace
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from forged.attributes import Facts
-from forged.scopes import Limits, Question, StoreSearch, View
+from forged.stores import Limits, Question, StoreSearch, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

@@ -16,10 +16,10 @@ from forged.cli.listing import chain_table, explanation, hit_lines, memory_list,
 from forged.cli.reviewing import _proposal, numbered
 from forged.cli.since import moment
 from forged.mcp import shown
-from forged.scopes import Ranked
 from forged.sessions import render
 from forged.state.agents import Agents
 from forged.state.database import Database
+from forged.stores import Ranked
 from forged.text.local_time import day_of, local_day, local_time
 from forged_client import protocol as wire
 from tests.data.memories import memory

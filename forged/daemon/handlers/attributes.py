@@ -16,7 +16,7 @@ from forged.errors import InvalidRequest
 from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memory import TYPES, Memory, Scope
-from forged.scopes import facts_in_session
+from forged.stores import facts_in_session
 from forged.text.private import without_private
 from forged_client import protocol as wire
 

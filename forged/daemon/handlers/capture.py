@@ -17,9 +17,9 @@ from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore
 from forged.memory import Scope
-from forged.scopes import Workplace
 from forged.sessions import unreadable
 from forged.state import DeadEvent, Kind
+from forged.stores import Workplace
 from forged.trust import elsewhere
 from forged_client import protocol as wire
 

@@ -27,9 +27,9 @@ from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
-from forged.scopes import Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.sessions import Sessions
 from forged.state import Receipt, State
+from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.trust import TrustRegistry
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply

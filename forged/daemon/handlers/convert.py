@@ -19,7 +19,7 @@ from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
 from forged.memory import Memory, Origin
-from forged.scopes import Ranked, Stayed
+from forged.stores import Ranked, Stayed
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
 

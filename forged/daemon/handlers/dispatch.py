@@ -36,8 +36,8 @@ from forged.daemon.handlers.context import Context, Daemon, Keyed
 from forged.daemon.handlers.convert import check_words, token_of, without_texts
 from forged.daemon.handlers.refusals import Disabled
 from forged.errors import Conflict, StoreError
-from forged.scopes import Workplace
 from forged.state import Receipt
+from forged.stores import Workplace
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, decode_reply, encode
 

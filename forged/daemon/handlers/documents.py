@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import check_words, page_of
 from forged.memories import PATIENCE_S, documents, imports
-from forged.scopes import Workplace
+from forged.stores import Workplace
 from forged_client import protocol as wire
 
 

@@ -15,7 +15,7 @@ from forged.errors import ForgedError
 from forged.files import Grounds, Root, repo_root
 from forged.map import Part, Traits, VectorMap, link
 from forged.memory import Memory
-from forged.scopes import Workplace
+from forged.stores import Workplace
 
 logger = logging.getLogger(__name__)
 

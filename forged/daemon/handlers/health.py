@@ -36,7 +36,7 @@ from forged.files import (
 )
 from forged.maps import BuildEvent, Indexer, RootIndex
 from forged.memory import Scope
-from forged.scopes import SessionMemories, View
+from forged.stores import SessionMemories, View
 from forged_client import protocol as wire
 
 if TYPE_CHECKING:

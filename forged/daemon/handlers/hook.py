@@ -32,9 +32,9 @@ from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.retrieve import answered, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
-from forged.scopes import Workplace
 from forged.sessions import Session, TurnRequest
 from forged.state import Kind
+from forged.stores import Workplace
 from forged.text import tokens
 from forged.text.harnesses import HOOKS, EventKind, Hooks
 from forged.text.local_time import day_of

@@ -17,8 +17,8 @@ from forged.errors import InvalidRequest
 from forged.memory import Scope
 from forged.models import cleaned
 from forged.retrieval import Answer, Ask
-from forged.scopes import Workplace, root_of_session
 from forged.sessions import asked, render, sentences_of
+from forged.stores import Workplace, root_of_session
 from forged_client import protocol as wire
 
 _MOST_ASKED = 100

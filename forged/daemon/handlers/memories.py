@@ -32,8 +32,8 @@ from forged.memories import PATIENCE_S, ids, removal, write
 from forged.memories import restore as restoring
 from forged.memories import review as reviewing
 from forged.memory import Memory, Origin, Related, Scope, Trigger
-from forged.scopes import FIRST_BUILD, View, Workplace
 from forged.state import Document
+from forged.stores import FIRST_BUILD, View, Workplace
 from forged.writing import Taking, Trashed, Written, new_batch
 from forged_client import protocol as wire
 

@@ -24,7 +24,8 @@ from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
 from forged.errors import InvalidRequest
 from forged.files import org_root
 from forged.memory import Scope
-from forged.scopes import (
+from forged.sessions import asked, budget_of, render
+from forged.stores import (
     FIRST_BUILD,
     Limits,
     Ranked,
@@ -34,7 +35,6 @@ from forged.scopes import (
     is_asked_for,
     root_of_session,
 )
-from forged.sessions import asked, budget_of, render
 from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"

@@ -25,9 +25,9 @@ from forged.daemon.handlers.convert import fitting, page_of, seconds_of
 from forged.errors import InvalidRequest
 from forged.files import repo_root
 from forged.memory import utc
-from forged.scopes import Workplace
 from forged.sessions import clean_transcript
 from forged.state import MOST_LEARNED, InjectedTurn, Judgement, State
+from forged.stores import Workplace
 from forged_client import protocol as wire
 
 _WITHIN_S = 2.0

@@ -13,8 +13,8 @@ from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer, Ask, Sources
-from forged.scopes import Workplace
 from forged.sessions import MODES, Turn, TurnRequest
+from forged.stores import Workplace
 from forged_client import protocol as wire
 
 

@@ -23,8 +23,8 @@ from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memories import ids
 from forged.memory import Memory, Scope
-from forged.scopes import Workplace
 from forged.sessions import Session
+from forged.stores import Workplace
 from forged.trust import CHOICES, MODES, Admitted, ExcludeError, KnownRoot, TrustRegistry
 from forged_client import protocol as wire
 

@@ -13,7 +13,7 @@ from forged.config import Config, MemoryConfig
 from forged.errors import ProviderError
 from forged.files import Root, agent_root, org_root
 from forged.memory import Memory
-from forged.scopes import SessionMemory, in_session
+from forged.stores import SessionMemory, in_session
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put

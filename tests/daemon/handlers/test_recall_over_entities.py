@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from forged.entities import graph_of
 from forged.files import Root, agent_root, org_root
 from forged.memory import Entity, Memory, Relation
-from forged.scopes import search
+from forged.stores import search
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled
 from tests.data.memories import memory, put

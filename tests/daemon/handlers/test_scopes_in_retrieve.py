@@ -9,7 +9,7 @@ import pytest
 
 from forged.config import Config
 from forged.config.values import ScopesConfig
-from forged.scopes import FileStore, View
+from forged.stores import FileStore, View
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put

@@ -16,7 +16,7 @@ from forged.files import Root
 from forged.maps import Indexer
 from forged.memory import Scope
 from forged.models import RetryBudget
-from forged.scopes import CjkSource, FileStore, Question, SecondModel, View
+from forged.stores import CjkSource, FileStore, Question, SecondModel, View
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, until
 from tests.support.provider import FakeEmbedder, vector

@@ -17,8 +17,8 @@ import numpy as np
 
 from forged.maps import EmbeddingQueue
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.scopes.file_search import FileSource
-from forged.scopes.values import Question, Rows, View
+from forged.stores.file_search import FileSource
+from forged.stores.values import Question, Rows, View
 
 # A recall asks for one query in several scopes at once.
 _QUERIES_KEPT = 16

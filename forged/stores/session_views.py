@@ -18,8 +18,8 @@ from forged.map import DenseLeg, Part, VectorMap, link
 from forged.maps import EmbeddingQueue, Indexer, RowMaker, text_hash
 from forged.memory import Memory
 from forged.models import cleaned
-from forged.scopes.session_memories import SessionMemories, SessionMemory
-from forged.scopes.values import View
+from forged.stores.session_memories import SessionMemories, SessionMemory
+from forged.stores.values import View
 
 
 def root_of_session(session_id: str) -> str:

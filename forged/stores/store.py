@@ -35,10 +35,10 @@ from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_
 from forged.map import VectorMap
 from forged.maps import Indexer, RootIndex
 from forged.memory import Scope
-from forged.scopes.session_memories import SessionMemories
-from forged.scopes.session_views import SessionViews, root_of_session
-from forged.scopes.values import Question, Ranked, Rows, View, nobody
 from forged.state import State
+from forged.stores.session_memories import SessionMemories
+from forged.stores.session_views import SessionViews, root_of_session
+from forged.stores.values import Question, Ranked, Rows, View, nobody
 from forged_client.envelope import identity_of
 
 KEPT_S = 5.0

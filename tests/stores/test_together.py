@@ -10,7 +10,7 @@ import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
 from forged.map import compared
-from forged.scopes import FileSource, Question, View, file_search
+from forged.stores import FileSource, Question, View, file_search
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

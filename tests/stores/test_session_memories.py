@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.attributes import Facts
-from forged.scopes import SessionMemories, SessionMemory, in_session
+from forged.stores import SessionMemories, SessionMemory, in_session
 from tests.support.clock import Clock
 
 MINUTE = 60.0

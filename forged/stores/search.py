@@ -33,9 +33,9 @@ from forged.errors import ForgedError
 from forged.fair_queue import retrieved
 from forged.map import Part, VectorMap, room
 from forged.models import Vectors
-from forged.scopes.file_search import FileSource, Waiting
-from forged.scopes.store import SearchedStore, Store
-from forged.scopes.values import Limits, Question, Ranked, Rows, View, compared_by
+from forged.stores.file_search import FileSource, Waiting
+from forged.stores.store import SearchedStore, Store
+from forged.stores.values import Limits, Question, Ranked, Rows, View, compared_by
 from forged.text.cjk import is_cjk
 
 logger = logging.getLogger(__name__)

@@ -1,12 +1,12 @@
 """Stores: what a request may search, and the one search over all of them."""
 
-from forged.scopes.file_search import FileSource
-from forged.scopes.search import FIRST_BUILD, Source, StoreSearch
-from forged.scopes.second_model import CjkSource, SecondModel
-from forged.scopes.session_memories import SessionMemories, SessionMemory, in_session
-from forged.scopes.session_views import SessionViews, root_of_session
-from forged.scopes.store import FileStore, Resolver, SearchedStore, Store, Workplace, facts_in_session
-from forged.scopes.values import (
+from forged.stores.file_search import FileSource
+from forged.stores.search import FIRST_BUILD, Source, StoreSearch
+from forged.stores.second_model import CjkSource, SecondModel
+from forged.stores.session_memories import SessionMemories, SessionMemory, in_session
+from forged.stores.session_views import SessionViews, root_of_session
+from forged.stores.store import FileStore, Resolver, SearchedStore, Store, Workplace, facts_in_session
+from forged.stores.values import (
     GIVEN,
     Limits,
     Question,

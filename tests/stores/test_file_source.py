@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map import Candidate, threshold
-from forged.scopes import GIVEN, FileSource, Question, View
-from forged.scopes.file_search import rank
+from forged.stores import GIVEN, FileSource, Question, View
+from forged.stores.file_search import rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 

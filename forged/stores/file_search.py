@@ -41,7 +41,7 @@ from forged.map import (
     weigh,
 )
 from forged.models import Vectors
-from forged.scopes.values import GIVEN, Key, Question, Ranked, Rows, Stayed, View
+from forged.stores.values import GIVEN, Key, Question, Ranked, Rows, Stayed, View
 
 # Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
 _INLINE_WORK = 20_000_000
