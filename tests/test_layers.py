@@ -90,7 +90,7 @@ HOMES = {
             "forged.maps.builder",
             "forged.models.budget",
             "forged.models.health",
-            "forged.postgres.health",
+            "forged.postgres.pool",
             "forged.postgres.shared",
             "forged.state.outbound",
             "forged.state.spending",

@@ -68,7 +68,7 @@ def test_what_a_session_remembers_is_lost_when_the_daemon_starts_anew_and_files_
 
 
 def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, repo, tmp_path):
-    """No agent, user or workspace is named; ends that name no agent end it for all of them."""
+    """No agent, user or workspace is named; an end is that of its own agent's session and of no other."""
     session, other = str(SESSION), f"{SESSION}-other"
     writers = {"claude": str(repo), "codex": "/", "helper": str(tmp_path)}
     with daemon.client() as client:
@@ -84,6 +84,8 @@ def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, rep
                 assert made.status == "ok", made
         found = {name: in_session(client, name) for name in (session, other, session[:-1], session.upper())}
         client.capture(str(repo), [], session, kind="session_end")
+        unnamed = {name: in_session(client, name) for name in (session, other)}
+        client.capture(str(repo), [], session, kind="session_end", agent="claude")
         ended = {name: in_session(client, name) for name in (session, other)}
 
     of_each = [f"The walrus of {name} in" for name in ("claude", "codex", "helper")]
@@ -93,7 +95,8 @@ def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, rep
         session[:-1]: [],
         session.upper(): [],
     }
-    assert ended == {session: [], other: found[other]}
+    assert unnamed == {session: found[session], other: found[other]}
+    assert ended == {session: found[session][1:], other: found[other]}
 
 
 def in_session(client: Client, session: str) -> list[str]:
