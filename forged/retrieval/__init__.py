@@ -4,8 +4,7 @@
 text that is injected; `search` returns a list. A `KeptAnswer` is that of a turn.
 """
 
-from forged.retrieval.retriever import Retriever
-from forged.retrieval.turns import KeptAnswer
+from forged.retrieval.retriever import KeptAnswer, Retriever
 from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning
 
 __all__ = ["Answer", "Ask", "KeptAnswer", "ModelsInUse", "Retriever", "Sources", "Tuning"]

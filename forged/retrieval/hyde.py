@@ -1,10 +1,8 @@
 """HyDE: sentences that a relevant memory might contain, written by a chat model from the window.
 
-Memories are terse and declarative, conversation is neither; hypotheses in the memories' own register are
-what makes embeddings of the two comparable (ADR-0047). In goes the window, out come at most so many
-sentences, and why they are fewer than they could be; ProviderError is raised when the model cannot be asked
-or will not answer. What it is told, and what that was measured
-to be worth, stands in forged/text/prompts/hyde*.md.
+Memories are terse and declarative, conversation is neither: hypotheses in the memories' register make their
+embeddings comparable (ADR-0047). Raises ProviderError when the model cannot be asked or will not answer. The
+prompt and its measured worth are in forged/text/prompts/hyde*.md.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.models import ChatModel, Prompt, Purpose
-from forged.retrieval import musings
-from forged.retrieval.hypotheses import begins_as_json, sentences
+from forged.retrieval.hypotheses import begins_as_json, clear, sentences
 from forged.text import prompts
 
 _SYSTEM = prompts.text("hyde")
@@ -47,11 +44,9 @@ async def hypotheses(
 ) -> Hypotheses:
     """Ask for `count` hypotheses; `deadline` is `time.monotonic()` seconds. Empty window: no call.
 
-    The reply is read as it is written: no further than `count` lines, and once it `is_late` no
-    further than the lines that stand. Those of a reply that breaks off will do as well. A model on the user's
-    own machine often takes less than the whole window; one that refuses is asked once more with the newest
-    messages alone: they hold the question.
-    Raises ProviderError.
+    The reply is read as it is written, up to `count` lines, or up to the finished ones once it `is_late` or
+    breaks off. A model that refuses the window, as local ones often do, is asked once more with the newest
+    messages alone: they hold the question. Raises ProviderError.
     """
     if not window:
         return Hypotheses()
@@ -86,7 +81,7 @@ async def _ask(
         left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
         return left
 
-    prompt = Prompt(_SYSTEM, user, purpose, enough=enough, clear=musings.clear)
+    prompt = Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear)
     completion = await model.complete(prompt, deadline=deadline)
     written = completion.text
     texts = sentences(written if completion.whole else _finished(written) or written, count, known=known)

@@ -1,10 +1,8 @@
-"""Reads hypotheses out of a chat model's reply, and drops the talk around them.
+"""Reads hypotheses out of a chat model's reply; tells by its finished lines whether it is a thought.
 
-Models number, bullet, quote, fence and explain although told not to; they answer in JSON nobody asked for,
-repeat themselves, copy the example of the prompt or the message of the user, refuse, or write one long
-paragraph (each form was seen from a real model). Every line that is embedded costs time and
-competes for a place, so what cannot find anything new is dropped. Nothing here judges whether a sentence is
-true: a wrong guess about the right subject still finds the memory.
+Models number, bullet, quote, fence, explain, answer in JSON, repeat themselves, copy the prompt or the user's
+message, refuse, or write one long paragraph: each was seen from a real model. Sentences that cannot find
+anything new are dropped. Truth is not judged: a wrong guess about the right subject still finds the memory.
 """
 
 from __future__ import annotations
@@ -166,3 +164,61 @@ def _is_word(text: str) -> bool:
 
 def _bare(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+# --- notes and thoughts ---------------------------------------------------------------------------------
+
+# Some chat templates begin a thought in the prompt, so that only its end tells it from an answer. Thoughts
+# are about the task, the user or themselves, in English or Chinese; a note is one short plain statement about
+# something else. In doubt the end of the reply is waited for.
+# Characters. Thoughts come in paragraphs.
+_LONGEST_NOTE = 200
+
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+_BEGINS_A_THOUGHT = re.compile(
+    r"\W*(?:o?kay|ok|so|well|hmm*|ah|oh|wait|alright|all right|right|sure|yes|no|now|then|thus|hence|but|also"
+    r"|first(?:ly)?|second(?:ly)?|next|finally|maybe|perhaps|actually|let|given|since|looking|thinking|thought"
+    r"|think|consider|analy[sz]\w*|understand\w*|identify|determine|step|goal|task|input|output|constraints?"
+    r"|drafts?|here|this|that|it|they|these|there|what|which|how|why|who|to|based|need|must|should)\b",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_THE_TASK = re.compile(
+    r"\b(?:i|i'\w+|me|my|let's|user (?:is|was|wants?|asks?|asked|sa(?:id|ys)|mentions?|needs?|has|might|may)"
+    r"|user's|assistant|prompt|system message|instructions?|hypothe\w+|messages?|conversation|questions?"
+    r"|quer\w+|requests?|requested|asked|asking|asks|notes?|memor(?:y|ies)|sentences?|statements?|bullet|answers?|reply"
+    r"|respon[ds]\w*|generat\w+|guess\w*|maybe|perhaps|probably|likely|might|json|above|below|summary|context"
+    r"|we (?:need|have to|should|must|can|are|want|know|could|might|don't|do not|may|will))\b"
+    r"|[?:…]\W*$|\.\.\.",
+    re.IGNORECASE,
+)
+_SPEAKS_ENGLISH = re.compile(
+    r"\b(?:is|are|was|were|the|uses?|runs?|with|of|and|by|has|have|must|from|to|for|on|over|because|prefers?|likes?|lives?|keeps?|works?|goes)\b",
+    re.IGNORECASE,
+)
+_IS_CHINESE = re.compile(r"[\u4e00-\u9fff]{2}")
+_THINKS_IN_CHINESE = re.compile(
+    r"^\W*(?:嗯|好|首先|那么|现在|接下来|然后|其次|最后|所以|因此|不过|但是|但|让|我(?!们[^需要应可得想])|他|她|它|这|那|需要|根据|分析|考虑|可能|也许)"
+    r"|用户(?:的|说|问|想|要|需|在|提|希|是|可|似|询|让|给|发|又)|问题|提示|对话|笔记|记忆|消息|假设|句子|回答|[？?：:…]\W*$"
+)
+
+
+def clear(text: str) -> bool:
+    """Whether all finished lines of a text are statements as they were asked for, and there is one.
+
+    Or it is JSON, which no thought begins with.
+    """
+    if begins_as_json(text):
+        return True
+    *finished, _ = text.split("\n")
+    lines = [line for line in finished if line.strip()]
+    return bool(lines) and all(map(_is_statement, lines))
+
+
+def _is_statement(line: str) -> bool:
+    said = _BULLET.sub("", line).strip()
+    if len(said) > _LONGEST_NOTE:
+        return False
+    if said.isascii():
+        muses = _BEGINS_A_THOUGHT.match(said) or _SPEAKS_OF_THE_TASK.search(said)
+        return not muses and bool(_SPEAKS_ENGLISH.search(said))
+    return bool(_IS_CHINESE.search(said)) and not _THINKS_IN_CHINESE.search(said)

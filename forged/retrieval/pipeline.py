@@ -1,10 +1,8 @@
 """One retrieval from its queries to its answer: hypotheses, vectors, search and fallbacks; and one recall.
 
-In goes an `Ask` and the sources that may be searched, out comes an `Answer`; nothing is raised for a model or
-an endpoint that fails. This is the one place that degrades: explicit `hyde` answers with nothing, `auto`
-falls back to the direct strategy and then to words alone, and the answer says what happened. A model that is
-not worth the wait is skipped at once, as its `Health` says. Vectors are asked for once: after a failure of
-the embedding model, words decide.
+In: an `Ask` and its `Sources`; out: an `Answer`. Nothing is raised for a model or endpoint that fails: `hyde`
+answers with nothing, `auto` falls back to the direct strategy and then to words, and the answer says so. A
+model that its `Health` says is not worth the wait is skipped. Vectors are asked for once; then words decide.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ from forged.models import (
     query_vectors,
 )
 from forged.retrieval import hyde
-from forged.retrieval.turns import Course
-from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, near
+from forged.retrieval.values import Answer, Ask, Course, ModelsInUse, Sources, Tuning, near
 from forged.stores import (
     FIRST_BUILD,
     GIVEN,
@@ -140,8 +137,9 @@ class Pipeline:
         self, ask: Ask, sources: Sources, limit: float, course: Course
     ) -> tuple[str, tuple[str, ...], str]:
         """The strategy's name, its query texts, and why there are fewer of a model's than it could write."""
-        # The message is one more query: hypotheses of a weak model alone lose recall.
-        message = _plain_queries(ask) if self._tuning.asks_for_the_message else ()
+        # The message is one more query: hypotheses of a weak model alone lose recall. ADR-0047 has none.
+        asks_message = self._tuning.strategy != "hyde" or self._tuning.lexical_weight > 0
+        message = _plain_queries(ask) if asks_message else ()
         if ask.hypotheses:
             return "caller", tuple(dict.fromkeys((*ask.hypotheses, *message))), ""
         if self._chat is None:
@@ -267,21 +265,16 @@ class Pipeline:
     ) -> tuple[Rows, float]:
         """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
 
-        A store that could not take part as it should is named: that delays no other, and is no error. One is
-        asked by distance alone where all that it holds has a vector of the model that answers; where vectors
-        are missing, or the query has none in time, words decide in it. `tops` are the roots of whoever asks,
-        and `admits` says by root and id what may be found.
+        A store that could not take part as it should is named, which is no error. Distance alone decides
+        where all its memories have a vector of the model that answers; else words do. `tops` are the asker's
+        roots, and `admits` says by root and id what may be found.
         """
         began = time.monotonic()
+        vectors, key, lacks = None, None, ""
         try:
             vectors, key = await self._vector_of(query, stores, deadline, tops)
-            lacks = ""
         except (ProviderError, TimeoutError) as error:
-            vectors, key, lacks = (
-                None,
-                None,
-                f"no vector of the query ({reason_of(error)}); answered by words",
-            )
+            lacks = f"no vector of the query ({reason_of(error)}); answered by words"
         embedding_ms = round((time.monotonic() - began) * 1000, 3)
         question = Question(
             texts=(query,),
@@ -352,7 +345,7 @@ class Pipeline:
         if vectors is None:
             is_wanted = self._embedder is not None and len(view) and not self._is_all_cjk(view)
             lacks = is_wanted and "dense" not in view.legs
-            return (view.held or self._no_vectors(view)) if lacks else ""
+            return self._no_vectors(view) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
         legs = [leg for each in view.maps for leg in each.dense]
         compared = all(leg.dimension == vectors.shape[1] and view.key in {None, leg.key} for leg in legs)

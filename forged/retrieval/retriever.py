@@ -1,27 +1,140 @@
-"""From a turn to its injection, by one deadline, for all that ask at once.
+"""Answers asks by their deadlines, one pipeline for all that ask for the same turn.
 
-In goes an `Ask` and the sources that may be searched, out comes an `Answer`; nothing is raised for a model,
-an endpoint or a source that fails (`pipeline` says what is answered then). Whoever asks for the same turn
-shares its one pipeline, and gets the next best at the deadline. A pipeline that is late runs on for a while,
-so that whoever asks again finds it done; it ends when the last agent that waits for it hangs up. Nothing
-here knows files, sockets or HTTP, nor how much of an answer has room in a prompt.
-
-Of a model that is skipped somebody has to find out whether it is back: a turn's own pipeline does, beside the
-turn, which was answered without it, one at a time and as often as the model's `Health` allows.
+In: an `Ask` and its `Sources`; out: an `Answer` (`pipeline` says which when a model or source fails). Nothing
+is raised. A turn is its user message: what assistant and tools add asks for the same. A late pipeline runs
+on, so that a second ask finds it done; it ends when the last agent that waits for it hangs up. A model that
+is skipped is tried again beside a turn, one at a time and as often as its `Health` allows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
 
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.fair_queue import retrieved
 from forged.models import RetryBudget
 from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
-from forged.retrieval.turns import Course, Flight, Flights, KeptAnswer
-from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning, left, near, reserve
+from forged.retrieval.values import Answer, Ask, Course, ModelsInUse, Sources, Tuning, left, reserve
 from forged.stores import FIRST_BUILD
+
+# A failure or a fallback is kept for so long: a hiccup neither mutes a long turn nor causes a storm of calls.
+FAILURE_TTL_S = 5.0
+# Late pipelines that run on: they hold connections that a new turn needs.
+LATE_AT_ONCE = 4
+
+
+class KeptAnswer:
+    """The answer of one turn, or none. Its turn owns it; who looks for the answer puts it here."""
+
+    __slots__ = ("_answer", "_clock", "_expires")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answer: Answer | None = None
+        self._expires = 0.0
+
+    def get(self, min_generation: int) -> Answer | None:
+        """Return the answer if it is still good and new enough."""
+        if self._answer is not None and self._clock() >= self._expires:
+            self._answer = None
+        answer = self._answer
+        return None if answer is None or answer.generation < min_generation else answer
+
+    def put(self, answer: Answer) -> None:
+        """Keep an answer: for good, or for a short while if it is a failure or a fallback.
+
+        Those never replace a good one, which still serves whoever asks for no newer generation.
+        """
+        lasting = _is_lasting(answer)
+        if not lasting and self._answer is not None and self._expires == float("inf"):
+            return
+        self._answer = answer
+        self._expires = float("inf") if lasting else self._clock() + FAILURE_TTL_S
+
+    def drop(self) -> None:
+        """Answer this turn anew."""
+        self._answer = None
+
+
+class Flight(msgspec.Struct, eq=False):
+    """The one pipeline of a turn, and how many wait for it just now."""
+
+    task: asyncio.Task[Answer]
+    course: Course
+    waiters: int = 0
+
+
+class Flights:
+    """The pipelines under way, by the turn whose answer they look for."""
+
+    def __init__(self) -> None:
+        self._flights: dict[tuple[KeptAnswer, int], Flight] = {}
+        self._running: set[asyncio.Task[Answer]] = set()
+        self._late: list[Flight] = []
+        self._beside: dict[asyncio.Task[Answer], KeptAnswer] = {}
+
+    def under_way(self, kept: KeptAnswer, min_generation: int) -> Flight | None:
+        """Return the pipeline that answers this turn just now."""
+        return self._flights.get((kept, min_generation))
+
+    def begin(self, kept: KeptAnswer, min_generation: int, flight: Flight) -> None:
+        """Share a pipeline with whoever asks for the same turn until it ends, and keep its answer then."""
+        self._flights[kept, min_generation] = flight
+        self._running.add(flight.task)
+
+        def landed(task: asyncio.Task[Answer]) -> None:
+            self._running.discard(task)
+            if self._flights.get((kept, min_generation)) is not flight:
+                return  # purged meanwhile: it may have seen what is gone
+            del self._flights[kept, min_generation]
+            if not task.cancelled() and task.exception() is None and task.result().status != "not_ready":
+                kept.put(task.result())
+
+        flight.task.add_done_callback(landed)
+
+    def fill(self, kept: KeptAnswer, task: asyncio.Task[Answer]) -> None:
+        """Keep what this finds for the turn, if it is better than a stopgap; nobody waits for it."""
+        self._running.add(task)
+        self._beside[task] = kept
+
+        def landed(task: asyncio.Task[Answer]) -> None:
+            self._running.discard(task)
+            wanted = self._beside.pop(task, None) is not None
+            if wanted and not task.cancelled() and task.exception() is None and _is_lasting(task.result()):
+                kept.put(task.result())
+
+        task.add_done_callback(landed)
+
+    def left(self, flight: Flight) -> None:
+        """The last who waited for a flight has an answer without it: the newest few of such fly on."""
+        late = [one for one in self._late if not (one.task.done() or one.waiters or one is flight)]
+        self._late = [*late, flight]
+        for one in self._late[:-LATE_AT_ONCE]:
+            self.abandon(one)
+
+    def abandon(self, flight: Flight) -> None:
+        """End a flight that nobody waits for; whoever asks now begins another."""
+        self._flights = {key: each for key, each in self._flights.items() if each is not flight}
+        flight.task.cancel()
+
+    def purge(self) -> None:
+        """Let nobody join a pipeline or keep its answer; who waits for one still gets it."""
+        self._flights.clear()
+        self._beside.clear()
+
+    def close(self) -> None:
+        """End what runs late."""
+        for task in self._running:
+            task.cancel()
+
+
+def _is_lasting(answer: Answer) -> bool:
+    return answer.status in {"ok", "empty"} and not answer.degraded
 
 
 class Retriever:
@@ -57,7 +170,7 @@ class Retriever:
             flight = self._launch(ask, sources)
             self.flights.begin(kept, ask.min_generation, flight)
         else:
-            flight.course.join(near(ask.deadline), ask.deadline)
+            flight.course.join(ask.deadline)
         return await self._shared(flight, ask, sources), False
 
     async def search(self, ask: Ask, sources: Sources, *, inject: bool = False) -> Answer:
@@ -117,7 +230,7 @@ class Retriever:
 
     def _launch(self, ask: Ask, sources: Sources) -> Flight:
         course = Course(RetryBudget(ask.deadline))
-        course.join(near(ask.deadline), ask.deadline)
+        course.join(ask.deadline)
         task = asyncio.create_task(self._pipeline.run(ask, sources, course))
         task.add_done_callback(retrieved)
         return Flight(task, course)

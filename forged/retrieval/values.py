@@ -1,11 +1,7 @@
-"""What a retrieval is asked, what it may search and what it answers: the values of the pipeline.
+"""The values of a retrieval: the question, its sources, models and answer; and follow-up messages.
 
-`before` is the text that the newest message is asked together with: the user's previous message, the end of
-the assistant's answer without its code, and the message again; nothing for a message that says for itself
-what it is about, that says nothing ("ok, thanks"), that begins with laughter, or where nothing was said
-before. "do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. A
-pasted error says for itself what it is about. Of a long message before, which mostly is a pasted error or a
-log, the words at both ends count, and the names between them: of files, functions, exceptions.
+"do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. So such a
+message is asked together with the user's previous message and the end of the assistant's answer (`before`).
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from typing import Any
 import msgspec
 
 from forged.conversation import Utterance, last_user_text
-from forged.models import ChatModel, Embedder, Health
+from forged.models import ChatModel, Embedder, Health, RetryBudget
 from forged.stores import Ranked, SecondModel, Stayed, Store, View
 from forged.text.pieces import CJK
 from forged.text.word_lists import lines, words
@@ -38,8 +34,8 @@ _SEES = re.compile(r"\W*(?:ah|oh)+\W+(?:yes|yeah|yep|ja|sí|si|oui|sim)\W*", re.
 _BETWEEN_CJK = re.compile(r"[\s、。,，.!！?？~〜…]+")
 # Words of a message that are too few to say what it is about, and of one that leans on what was said.
 _SHORT, _SHORT_CJK, _LEANING, _LEANING_CJK = 5, 8, 25, 40
-# Characters of what the assistant said last, and of each end of what the user said before; names between
-# these, and characters of one.
+# Characters of the assistant's last answer, and of each end of the user's message before it; of a long one,
+# mostly a pasted error or log, also so many names between its ends, and characters of one name.
 _END, _SIDE, _NAMES, _LONGEST_NAME = 300, 300, 8, 80
 _NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\w*|[^\W\d_]+(?:_\w+)+)")
 # The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
@@ -126,17 +122,9 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     lexical_weight: float
     min_score: float
 
-    @property
-    def asks_for_the_message(self) -> bool:
-        """Whether the message is one more query; ADR-0047 to the letter knows hypotheses alone."""
-        return self.strategy != "hyde" or self.lexical_weight > 0
-
 
 class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The models of a retrieval, each None where there is none, and how they fare.
-
-    `cjk` has the memories that are in Chinese, Japanese or Korean, where these have a model of their own.
-    """
+    """The models of a retrieval and their health; `cjk` is that of Chinese, Japanese and Korean memories."""
 
     embedder: Embedder | None = None
     chat: ChatModel | None = None
@@ -149,10 +137,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, whatever of it has room in a prompt.
 
     `status` is ok, empty, not_ready, timeout or error. `degraded` marks a fallback of `auto`, or that a root
-    or another source could not be searched. `ranked` holds everything found, best first. `stayed` was
-    near the top and is not among them.
-    `partial` says, as a sentence, why the model's hypotheses are fewer than it was about to write; such an
-    answer is kept for its turn like a whole one.
+    or another source could not be searched. `ranked` is best first; `stayed` was near the top and is not in
+    it. `partial` is a sentence: why the model wrote fewer hypotheses.
     """
 
     status: str
@@ -173,6 +159,28 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
             left = [each for key, each in reversed(stayed.items()) if key not in came]
             msgspec.structs.force_setattr(self, "stayed", tuple(left))
+
+
+class Course:
+    """What a pipeline and those who wait for it know of each other.
+
+    `waiting` is the first asker's budget, None if nobody waits; `embeds` says that its queries were given to
+    the embedding model. Hypotheses written so far have to do just before a deadline, so that there is time to
+    embed them, and not after: who is late waits for all of them, for the sake of the next ask.
+    """
+
+    def __init__(self, waiting: RetryBudget | None = None) -> None:
+        self.waiting = waiting
+        self.embeds = False
+        self._windows: list[tuple[float, float]] = []
+
+    def join(self, deadline: float) -> None:
+        """Add an asker, who waits until `deadline`."""
+        self._windows.append((near(deadline), deadline))
+
+    def is_near(self) -> bool:
+        now = time.monotonic()
+        return any(near <= now < deadline for near, deadline in self._windows)
 
 
 def near(deadline: float) -> float:
@@ -207,7 +215,10 @@ def only_goes_on(message: str) -> bool:
 
 
 def before(window: Sequence[Utterance]) -> str:
-    """What the newest user message goes on from, the message included; "" where it stands alone."""
+    """What the newest user message goes on from, the message included; "" where it stands alone.
+
+    A message stands alone that names its subject (also a pasted error), says nothing or begins with laughter.
+    """
     place = next((n for n in reversed(range(len(window))) if window[n].role == "user"), -1)
     if place < 1 or not leans(message := window[place].text):
         return ""

@@ -16,7 +16,7 @@ from forged.map import Baseline, gate
 from forged.models import Completion, Health
 from forged.retrieval import ModelsInUse, Retriever, Tuning, pipeline
 from forged.retrieval.pipeline import CHAT
-from forged.retrieval.turns import KeptAnswer
+from forged.retrieval.retriever import KeptAnswer
 from forged.retrieval.values import Answer, Ask, Sources
 from forged.stores import Question, Ranked, Rows, View
 from tests.data.maps import vector_map

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.retrieval.turns import FAILURE_TTL_S, KeptAnswer
+from forged.retrieval.retriever import FAILURE_TTL_S, KeptAnswer
 from forged.retrieval.values import Answer
 from tests.support.clock import Clock
 
