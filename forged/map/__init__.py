@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         weigh,
     )
     from forged.map.lexical import LexicalLeg
-    from forged.map.search import CANDIDATES, Candidate, Cosines, Found, compared, search_maps
+    from forged.map.search import CANDIDATES, Candidate, Cosines, Found, Waiting, joined, search_maps
     from forged.map.vector_map import Cues, Part, Traits, VectorMap, newest
 
 __all__ = [
@@ -49,12 +49,13 @@ __all__ = [
     "Traits",
     "VectorMap",
     "Verdict",
+    "Waiting",
     "are_cjk",
     "carried",
-    "compared",
     "hops",
     "is_hopeless",
     "is_near",
+    "joined",
     "leads",
     "link",
     "newest",
@@ -76,6 +77,6 @@ __getattr__ = door(
         *("verdicts", "weigh"),
     ),
     lexical=("LexicalLeg",),
-    search=("CANDIDATES", "Candidate", "Cosines", "Found", "compared", "search_maps"),
+    search=("CANDIDATES", "Candidate", "Cosines", "Found", "Waiting", "joined", "search_maps"),
     vector_map=("Cues", "Part", "Traits", "VectorMap", "newest"),
 )

@@ -1,32 +1,20 @@
 """The search over the maps that a request sees, as if they were one.
 
-In go the maps and the queries, as texts and as vectors; out comes `Found`: the cosines and the postings, each
-looked up once, which the gate reads as well, and `Found.best`, the candidates in one total order. Both
-legs are scored over all visible rows, standardised by the mean and deviation of all of them, and added:
-statistics of each map alone would move a small unrelated map to the front.
-
-The best of several queries counts: "each query's top k, union by id with the best score, sort by (-score,
-id), cap at k" (ADR-0047), done as one selection over each row's best score. It is the same: take a row of the
-final k and the query that gave it its score; whatever beats it under that query has a best score that beats
-it too, so fewer than k rows do, so it is in that query's top k.
-
-With words more goes on. The user's own message counts beside every hypothesis. A memory made on a day that
-the query names is preferred. The best 64 candidates are smoothed over their nearest neighbours: one that is
-close to other good candidates is more likely right than one that stands alone with the same score. So is one
-that was made on the same occasion as a good one. There is no graph to keep, the cost is the same in every
-store, and a score keeps its unit. A lexical weight of 0 is plain cosine without any of this.
+In: maps, and queries as texts and vectors; out: `Found`, the cosines and postings, which the gate reads too,
+and `Found.best`, the candidates in one total order. Both legs are standardised over all visible rows and
+added: statistics of each map would move a small unrelated map to the front. The best of several queries
+counts, which equals ADR-0047's union of each query's top k. A lexical weight of 0 is plain cosine. Else the
+message counts beside every hypothesis, a day that a query names is preferred, and the best 64 are smoothed.
 
 Smoothing measured on LoCoMo's development half, 631 questions, e5, recall@10 / nDCG@10 in points, each added
 alone and left out of everything (own set in brackets): neighbours +1.2/+0.9 and 0.6/0.3 (+0.2/+0.8, 1.1/1.0);
-occasion +1.9/+1.6 and 1.8/1.4 (0/0, 0/0).
-
-A product reads every row once, however many queries there are, also for several who search the same maps
-(`compared`): eight searches that wait together take less than half of what each of them takes alone.
+occasion +1.9/+1.6 and 1.8/1.4 (0/0, 0/0). Eight searches compared together take less than half the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -47,8 +35,6 @@ Columns = NDArray[np.intp]
 
 _NONE = np.empty(0, np.int64)
 _NO_SCORES = np.empty((1, 0), np.float32)
-
-
 # Share of what a message goes on from in its score; 0.4 to 0.6 are alike.
 _CONTINUED = 0.5
 
@@ -65,8 +51,7 @@ class Cued(msgspec.Struct, frozen=True, eq=False):
 class Cosines(msgspec.Struct, frozen=True, eq=False):
     """Queries compared with all rows that have a vector: `raw` (queries, rows), 0 where `missing`.
 
-    `places` are the parts, of all that the maps have, whose `legs` were compared; `columns` are their rows;
-    `cued` is what was found of the cues of some of them.
+    `places` are the parts whose `legs` were compared, `columns` their rows, `cued` the cues of some of them.
     """
 
     raw: Vectors
@@ -80,8 +65,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, maps: Sequence[VectorMap], queries: Vectors, key: str | None) -> Cosines | None:
         """The one product of queries and rows, or None when no map has vectors to compare with."""
-        parts = parts_of(maps)
-        columns = columns_of(parts)
+        parts, columns = _parts_of(maps)
         usable = [
             (place, leg, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
@@ -127,7 +111,7 @@ def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors)
 def compared(
     maps: Sequence[VectorMap], asked: Sequence[Vectors], key: str | None
 ) -> tuple[Cosines | None, ...]:
-    """What each of those who ask finds; all of their vectors have one dimension. `key` is their embedder."""
+    """The cosines of each asker's vectors, which all have one dimension. `key` is their embedder."""
     together = asked[0] if len(asked) == 1 else np.concatenate(asked)
     found = Cosines.of(maps, together, key)
     if found is None or len(asked) == 1:
@@ -136,30 +120,69 @@ def compared(
     return tuple(found.some(first, last) for first, last in pairwise(ends))
 
 
-def parts_of(maps: Sequence[VectorMap]) -> tuple[Part, ...]:
-    """The parts of all maps, which are searched as if they were one."""
-    return tuple(part for each in maps for part in each.parts)
+# Queries of one product: with more the next ping would wait longer, and little more is saved.
+_MOST_TOGETHER = 16
 
 
-def columns_of(parts: Sequence[Part]) -> tuple[slice, ...]:
-    """The rows of each part in one numbering of all of them."""
-    return tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))
+class Waiting:
+    """One question's vectors among those that wait for their turn, and the cosines found for it.
+
+    Whoever has its turn first compares all that see the same maps; who gives up takes no further part.
+    """
+
+    def __init__(
+        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+    ) -> None:
+        self.vectors = vectors
+        self.found: tuple[Cosines | None] | None = None
+        self._among = among
+        self._alike = maps, key, vectors.shape[1]
+
+    def cosines(self) -> Cosines | None:
+        """Compared now, with those that wait and ask the same maps, unless one of them has done it."""
+        if self.found is None:
+            group = self._group()
+            maps, key, _ = self._alike
+            results = compared(maps, [each.vectors for each in group], key)
+            for each, result in zip(group, results, strict=True):
+                each.found = (result,)
+        assert self.found is not None, "its own is in the group"
+        return self.found[0]
+
+    def _group(self) -> list[Waiting]:
+        group, queries = [self], len(self.vectors)
+        for other in self._among:
+            waits = other is not self and other.found is None and self._alike == other._alike
+            if waits and queries + len(other.vectors) <= _MOST_TOGETHER:
+                group.append(other)
+                queries += len(other.vectors)
+        return group
 
 
-def shares_of(count: int, message: int | None, continued: int | None) -> Vectors | None:
-    """What each of the queries counts, (count,), where one is what the message goes on from; else None."""
-    if continued is None or message is None:
-        return None
-    shares = np.zeros(count, np.float32)
-    shares[[message, continued]] = 1 - _CONTINUED, _CONTINUED
-    return shares
+@contextlib.contextmanager
+def joined(
+    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+) -> Iterator[Waiting]:
+    """Wait among others until the end of the block."""
+    waiting = Waiting(among, maps, vectors, key)
+    among.append(waiting)
+    try:
+        yield waiting
+    finally:
+        among.remove(waiting)
+
+
+def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[Part, ...], tuple[slice, ...]]:
+    """The parts of all maps, and the rows of each in one numbering of all of them."""
+    parts = tuple(part for each in maps for part in each.parts)
+    return parts, tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A row of one of the maps searched, as the map numbers it.
+    """A row of a map, as the map numbers it; `query` found it.
 
-    `score` is what it was ranked by; `cosine` its best raw cosine, None without a vector; `lexical` its best
-    BM25 as a share of what is attainable, None where no word matches; `query` the query that found it.
+    `cosine` is its best raw cosine, None without a vector; `lexical` its best BM25 as a share of what is
+    attainable, None where no word matches.
     """
 
     map_index: int
@@ -181,31 +204,24 @@ def search_maps(
     cosines: Cosines | None = None,
     continued: int | None = None,
 ) -> Found:
-    """Compare the queries with every memory of the maps.
+    """Compare the queries with every memory of the maps; of two maps that hold one id, two memories.
 
-    Args:
-        maps: what the request sees. A memory is its map's own: two that hold one id are two memories.
-        texts: the queries in words; unused with `lexical_weight` 0.
-        vectors: the same queries as unit float32 rows, or None: then the words decide alone.
-        lexical_weight: share of the lexical leg in the score; 0 is plain cosine without centring, and finds
-            nothing where there are no vectors.
-        message: which of the queries is the user's own words, if any is.
-        key: the embedder that made `vectors`; dense legs of any other are ignored.
-        cosines: what `compared` said of `vectors`, if it was asked before.
-        continued: which of the queries is what the message goes on from; scores are then a mean of the two.
-
-    Raises ValueError when texts and vectors are both needed and differ in number.
+    `vectors` are the queries as unit float32 rows by the embedder of `key`, or None: then words decide alone.
+    `lexical_weight` is the share of words in the score; 0 is plain cosine without centring. `message` and
+    `continued` are the queries of the user's own words and of what these go on from; scores are then a mean
+    of the two. `cosines` are those of `vectors`, if known. Raises ValueError when texts and vectors are both
+    needed and differ in number.
     """
     if cosines is None and vectors is not None:
         (cosines,) = compared(maps, [vectors], key)
     if lexical_weight and cosines is not None and len(texts) != len(cosines.queries):
         raise ValueError(f"{len(texts)} texts, but {len(cosines.queries)} vectors")
-    parts = parts_of(maps)
+    parts, columns = _parts_of(maps)
     legs = [each.lexical if each.lexical is not None else NO_WORDS for each in parts]
     return Found(
         maps=tuple(maps),
         parts=parts,
-        columns=columns_of(parts),
+        columns=columns,
         texts=tuple(texts),
         vectors=vectors,
         message=message,
@@ -217,11 +233,11 @@ def search_maps(
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What one search found: the queries against all rows of all maps, in one numbering, the columns.
+    """The queries of one search against all rows of all maps, in one numbering, the columns.
 
-    `parts` are those of all maps, and `columns` their rows; `cosines` is None without vectors to compare;
-    `matches`, one leg for each part, is None without a lexical weight. What `best` selects by is computed
-    when it is asked for first: most searches are only weighed.
+    `columns` are the rows of each of `parts`; `cosines` is None without vectors to compare; `matches`, one
+    leg for each part, is None without a lexical weight. Most searches are only weighed, so `best` computes
+    its scores when it is first called.
     """
 
     maps: tuple[VectorMap, ...]
@@ -238,14 +254,20 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def shares(self) -> Vectors | None:
         """What each query counts, (queries,), where one is what the message goes on from; else None."""
-        return shares_of(len(self.texts), self.message, self.continued)
+        if self.continued is None or self.message is None:
+            return None
+        shares = np.zeros(len(self.texts), np.float32)
+        shares[[self.message, self.continued]] = 1 - _CONTINUED, _CONTINUED
+        return shares
 
     def best(self, k: int) -> list[Candidate]:
         """The best k memories of all maps, best first; of equal ones the stale last, then by id."""
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
-            return self._candidates(*self._selected(k))
+            columns = reaching(self._totals, k)
+            columns, scores = self._ordered(columns, self._totals[columns])
+            return self._candidates(columns[:k], scores[:k])
         columns = self._foremost(max(CANDIDATES, 2 * k))
         scores = self._totals[columns]
         scores = smoothed(scores, self._rows(columns), self._occasions(columns))
@@ -255,10 +277,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def column(self, map_index: int, row: int) -> int:
         """The column of a row of a map."""
         return int(self._starts[map_index]) + row
-
-    def _asked(self, scores: Scores) -> Scores:
-        """Scores under all queries; under the message alone where another is what it goes on from."""
-        return scores if self.shares is None else scores[[self.message or 0]]
 
     @cached_property
     def _bm25(self) -> Scores | None:
@@ -289,7 +307,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def _centre(self) -> Centre | None:
-        """The joint centre of the legs compared, None for a few vectors."""
+        """The joint centre of the legs compared, None for few vectors."""
         if self.cosines is None:
             return None
         is_cjk = [self.parts[place].traits.is_cjk for place in self.cosines.places]
@@ -307,7 +325,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         else:
             scores = self._standard_cosines(self.cosines)
             self._trust_words(scores, bm25, np.flatnonzero(self.cosines.missing))
-            scores += np.float32(self.lexical_weight) * standardised(bm25, self._gone)
+            pairs = zip(self.parts, self.columns, strict=True)
+            gone = [own.start + np.flatnonzero(part.gone) for part, own in pairs if part.gone is not None]
+            words = standardised(bm25, np.concatenate([_NONE, *gone]))
+            scores += np.float32(self.lexical_weight) * words
         created = [each.traits.created for each in self.parts]
         prefer_named_dates(scores, self.texts, created, words_only=self.cosines is None)
         return scores
@@ -384,12 +405,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             found[here] = len(self.maps) * each.occasions[rows[here]].astype(np.int64) + place
         return found
 
-    def _selected(self, k: int) -> tuple[Columns, Scores]:
-        """The k best columns that are not -inf and their scores, in order."""
-        columns = reaching(self._totals, k)
-        columns, scores = self._ordered(columns, self._totals[columns])
-        return columns[:k], scores[:k]
-
     def _foremost(self, k: int) -> Columns:
         """The k best columns that are not -inf; in order only where more than k reach the last score."""
         columns = reaching(self._totals, k)
@@ -424,22 +439,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The first column of each map, and behind them the number of columns."""
         return np.cumsum([0, *(each.starts[-1] for each in self.maps)])
 
-    @cached_property
-    def _gone(self) -> Columns:
-        """Columns that stand for no memory any more."""
-        found = [
-            own.start + np.flatnonzero(part.gone)
-            for part, own in zip(self.parts, self.columns, strict=True)
-            if part.gone is not None
-        ]
-        return np.concatenate([_NONE, *found])
-
     def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
         cosines, bm25 = self.cosines, self._bm25
         nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
         missing = nothing if cosines is None else cosines.missing[columns].tolist()
-        words = nothing if bm25 is None else self._asked(bm25)[:, columns].max(axis=0).tolist()
+        if bm25 is not None and self.shares is not None:
+            bm25 = bm25[[self.message or 0]]  # the other query is what the message goes on from
+        words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
         queries = self._scores[:, columns].argmax(axis=0).tolist()
         return [
             Candidate(place, row, score, None if absent else cosine, match or None, query)
@@ -454,7 +461,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 # Equal rows differ in the last bits, according to where they lie in a block; this near, scores are equal.
 _SAME = 1e-6
 _LOWEST = float(np.finfo(np.float32).min)
-# Selecting among the maxima of groups of so many first takes a quarter of the time of one partition.
+# Selecting among the maxima of groups of so many takes a quarter of the time of one partition.
 _GROUP = 64
 
 
@@ -518,11 +525,8 @@ def prefer_named_dates(
 ) -> None:
     """Raise, in `scores` (queries, rows), the memories of a date that a query names.
 
-    Args:
-        scores: in standard deviations; with `words_only` BM25, 0 for a row that matches no word.
-        texts: the queries.
-        created: when the memories were made, one array for each map.
-        words_only: a deviation is then that of the matching rows, and only those are raised.
+    `scores` are in standard deviations; with `words_only` BM25: a deviation is then that of the matching
+    rows, and only those are raised. `created` is one array for each part.
     """
     for own, text in zip(scores, texts, strict=True):
         named = of_named_time(text, np.concatenate(created)) if A_TIME.search(text) else None
@@ -535,12 +539,10 @@ def prefer_named_dates(
 
 
 def smoothed(scores: Scores, rows: Vectors | None, occasion: NDArray[np.int64]) -> Scores:
-    """New scores of some candidates, from one another's.
+    """Scores (c,) of candidates, from one another's: one near other good ones is more likely right.
 
-    Args:
-        scores: (c,), what they were found by.
-        rows: (c, d), their centred unit rows, zero where there is none; None without vectors.
-        occasion: (c,), equal for those that were made on one occasion.
+    `rows` (c, d) are their centred unit rows, zero where there is none; None without vectors. `occasion` (c,)
+    is equal for those that were made on one occasion.
     """
     if rows is not None and len(scores) > 1:
         neighbours = _NEIGHBOUR_WEIGHT * _of_neighbours(scores, rows)

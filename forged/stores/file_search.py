@@ -1,16 +1,12 @@
 """The search of one view: its maps are searched as if they were one store.
 
-Out come the heads that answer best, each chain once, gated where that is asked for, each with why it came,
-then what their links lead to, and what stayed out. Superseded memories never show but as older versions of
-their head. A search that is long runs in the thread that is given, so that other requests are answered
-meanwhile. Questions that wait for their turn at the same time and see the same maps are compared with them
-together: whoever has its turn first finds the cosines of the others as well, up to a limit. Who gives up
-takes no further part. Nothing is raised.
+In: a `Question`; out: `Rows` of the best heads, each chain once, gated where asked for, with why each came,
+then those that links lead to, and those that stayed out. A long search runs in the given thread, so that
+other requests are answered meanwhile. Nothing is raised.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -24,33 +20,29 @@ from forged import fair_queue
 from forged.map import (
     CANDIDATES,
     UNGATED,
-    Baseline,
     Candidate,
     Cosines,
     Found,
     Reading,
-    VectorMap,
     Verdict,
-    compared,
+    Waiting,
     hops,
     is_hopeless,
     is_near,
+    joined,
     leads,
     search_maps,
     verdicts,
     weigh,
 )
-from forged.models import Vectors
 from forged.stores.values import GIVEN, Key, Question, Ranked, Rows, Stayed, View
 
 # Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
 _INLINE_WORK = 20_000_000
 # Candidates that are looked at for each one that may come: by evidence the order is another.
 _POOL = 2
-# So many cost no more than fewer. What a session has heard seldom takes the first places of a large store.
+# So many cost no more than fewer. Memories in context seldom take the first places of a large store.
 _FREE = CANDIDATES // 2
-# Queries of one product: with more the next ping would wait longer, and little more is saved.
-_MOST = 16
 
 Id = tuple[str, str]
 """A memory by the top of its root and the id of its newest version."""
@@ -58,14 +50,11 @@ Id = tuple[str, str]
 Place = tuple[int, int]
 """A row of a map, by the map's place."""
 
-NOTHING_DECIDED: Mapping[Candidate, str] = MappingProxyType({})
-"""Why candidates came of a search without a gate."""
+_UNGATED: Mapping[Candidate, str] = MappingProxyType({})
 
 
 class FileSource:
-    """A view as a source; `name` is "files"."""
-
-    name = "files"
+    """A view as a source."""
 
     def __init__(
         self, view: View, *, lexical_weight: float, thread: Executor, among: list[Waiting] | None = None
@@ -122,9 +111,9 @@ class FileSource:
         found = self._found(question, cosines)
         fit = self._as_given(dict.fromkeys(self._given(found, question, question.top_k), float("inf")))
         candidates = list(self._candidates(found, question, question.top_k).values())
-        ranked = _unheard(self._ranked(candidates, question), question)
+        ranked = self._ranked(candidates, question)
         if question.strong is not None:
-            ranked = _rated(found, self._view.baseline, candidates, ranked, question.strong)
+            ranked = self._rated(found, candidates, ranked, question.strong)
         return Rows(ranked, fit)
 
     def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
@@ -142,7 +131,7 @@ class FileSource:
         let_in = {each.candidate: each.came for each in judged.values() if not each.stayed}
         reading.evidences(self._led_to(let_in))  # at once: one by one that takes as long as a search
         may_lead = partial(leads, reading, least=question.least_evidence)
-        return _unheard(self._ranked(list(let_in), question, leads=may_lead, came=let_in), question)
+        return self._ranked(list(let_in), question, leads=may_lead, came=let_in)
 
     def _led_to(self, candidates: Iterable[Candidate]) -> list[Place]:
         """The rows that links of these lead to."""
@@ -180,8 +169,22 @@ class FileSource:
         )
 
     def _ranked(self, candidates: Sequence[Candidate], question: Question, **how: Any) -> tuple[Ranked, ...]:
+        """Answers, without those that a link leads to and that are in context or not wanted."""
         top_k = question.top_k + len(question.beside)
-        return rank(self._view, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
+        ranked = rank(self._view, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
+        return tuple(each for each in ranked if _may_come(question, each.key))
+
+    def _rated(
+        self, found: Found, candidates: Sequence[Candidate], ranked: tuple[Ranked, ...], strong: float
+    ) -> tuple[Ranked, ...]:
+        """Answers with the gate's word for each; none without a baseline, or of what a link led to."""
+        reading = weigh(found, self._view.baseline)
+        if reading.evidence == UNGATED:
+            return ranked
+        evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+        pairs = reversed([*zip(map(self._key, candidates), evidence, strict=True)])
+        words = {key: word(own, strong) for key, own in pairs}
+        return tuple(msgspec.structs.replace(each, came=words.get(each.key, each.came)) for each in ranked)
 
     def _found(self, question: Question, cosines: Cosines | None) -> Found:
         texts, message = question.texts, question.message
@@ -218,20 +221,15 @@ class FileSource:
 
     def _first_of_chains(self, candidates: Sequence[Candidate], question: Question) -> dict[Id, Candidate]:
         """The best candidate of each memory, whichever version it is; none that was heard or may not come."""
-        first, admits = dict[Id, Candidate](), question.admits
+        first = dict[Id, Candidate]()
         for each in candidates:
-            key = self._key(each)
-            if key not in question.heard and (admits is None or admits(*key)):
+            if _may_come(question, key := self._key(each)):
                 first.setdefault(key, each)
         return first
 
 
-def _unheard(ranked: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
-    """Leave out memories that a link led to and that are in context already, or not wanted."""
-    admits = question.admits
-    return tuple(
-        each for each in ranked if each.key not in question.heard and (admits is None or admits(*each.key))
-    )
+def _may_come(question: Question, key: Id) -> bool:
+    return key not in question.heard and (question.admits is None or question.admits(*key))
 
 
 def _alone(question: Question) -> Question:
@@ -240,39 +238,11 @@ def _alone(question: Question) -> Question:
     return msgspec.structs.replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
 
 
-def _rated(
-    found: Found,
-    baseline: Baseline | None,
-    candidates: Sequence[Candidate],
-    ranked: Sequence[Ranked],
-    strong: float,
-) -> tuple[Ranked, ...]:
-    """Answers with nothing held back, each with the gate's word for its evidence.
-
-    Where there is nothing to compare with, and of what a link led to, nothing is said. `strong` is the
-    evidence that lets a request pass.
-    """
-    reading = weigh(found, baseline)
-    if reading.evidence == UNGATED:
-        return tuple(ranked)
-    words: dict[tuple[str, str], str] = {}
-    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
-    for each, own in zip(candidates, evidence, strict=True):
-        home = found.maps[each.map_index]
-        key = (home.root, home.chains.head(home.at(each.row).id))
-        words[key] = word(own, strong)
-    return tuple(msgspec.structs.replace(each, came=words.get(each.key, each.came)) for each in ranked)
-
-
 def word(evidence: float, strong: float) -> str:
-    """Evidence as a person is told of it."""
+    """Evidence in a word for people."""
     if evidence >= strong:
         return "strong"
     return "near" if is_near(evidence, strong) else "weak"
-
-
-def _always(_source: Place, _target: Place) -> bool:
-    return True
 
 
 def rank(
@@ -281,8 +251,8 @@ def rank(
     *,
     top_k: int,
     hop_depth: int,
-    leads: Callable[[Place, Place], bool] = _always,
-    came: Mapping[Candidate, str] = NOTHING_DECIDED,
+    leads: Callable[[Place, Place], bool] = lambda _source, _target: True,
+    came: Mapping[Candidate, str] = _UNGATED,
 ) -> tuple[Ranked, ...]:
     """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
 
@@ -327,59 +297,3 @@ def _as_head(view: View, key: Key, found: Ranked | None = None, via: str = "sear
     rivals = tuple(each for each in others if each.id in beside)
     found = found or Ranked(memory, 0.0, via=via, root=home.root, came=via)
     return msgspec.structs.replace(found, memory=memory, older=older, rivals=rivals)
-
-
-# --- questions that wait together ------------------------------------------------------------------------
-
-
-class Waiting:
-    """One question's vectors, and what they were found to be like."""
-
-    def __init__(
-        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
-    ) -> None:
-        self.vectors = vectors
-        self.found: tuple[Cosines | None] | None = None
-        self._among = among
-        self._maps = maps
-        self._key = key
-
-    def cosines(self) -> Cosines | None:
-        """Compared now, with those that wait and ask the same maps, unless somebody has done it."""
-        if self.found is None:
-            group = self._group()
-            results = compared(self._maps, [each.vectors for each in group], self._key)
-            for each, result in zip(group, results, strict=True):
-                each.found = (result,)
-        assert self.found is not None, "its own is in the group"
-        return self.found[0]
-
-    def _group(self) -> list[Waiting]:
-        group, queries = [self], len(self.vectors)
-        for other in self._among:
-            alike = other is not self and other.found is None and self._is_alike(other)
-            if alike and queries + len(other.vectors) <= _MOST:
-                group.append(other)
-                queries += len(other.vectors)
-        return group
-
-    def _is_alike(self, other: Waiting) -> bool:
-        same = len(self._maps) == len(other._maps) and all(map(_is, self._maps, other._maps))
-        return same and self._key == other._key and self.vectors.shape[1] == other.vectors.shape[1]
-
-
-def _is(one: VectorMap, other: VectorMap) -> bool:
-    return one is other
-
-
-@contextlib.contextmanager
-def joined(
-    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
-) -> Iterator[Waiting]:
-    """Wait among others until the end of the block."""
-    waiting = Waiting(among, maps, vectors, key)
-    among.append(waiting)
-    try:
-        yield waiting
-    finally:
-        among.remove(waiting)

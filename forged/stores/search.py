@@ -31,9 +31,9 @@ from forged import fair_queue
 from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.errors import ForgedError
 from forged.fair_queue import retrieved
-from forged.map import Part, VectorMap, room
+from forged.map import Part, VectorMap, Waiting, room
 from forged.models import Vectors
-from forged.stores.file_search import FileSource, Waiting
+from forged.stores.file_search import FileSource
 from forged.stores.store import SearchedStore, Store
 from forged.stores.values import Limits, Question, Ranked, Rows, View, compared_by
 from forged.text.cjk import is_cjk

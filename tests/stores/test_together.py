@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
-from forged.map import compared
-from forged.stores import FileSource, Question, View, file_search
+from forged.map import Waiting
+from forged.map.search import compared
+from forged.stores import FileSource, Question, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -37,7 +38,7 @@ def products(monkeypatch):
         sizes.append(sum(map(len, asked)))
         return compared(maps, asked, key)
 
-    monkeypatch.setattr(file_search, "compared", counting)
+    monkeypatch.setattr("forged.map.search.compared", counting)
     return sizes
 
 
@@ -45,7 +46,7 @@ class Searches:
     """Searches of as many clients, begun while somebody else has the turn."""
 
     def __init__(self) -> None:
-        self.among: list[file_search.Waiting] = []
+        self.among: list[Waiting] = []
         self._line = FairQueue()
         QueueClient(self._line).begin(lambda: None)
 
