@@ -27,11 +27,7 @@ class Utterance(msgspec.Struct, frozen=True):
 
 
 def window(utterances: Sequence[Utterance], limit: int = WINDOW_LIMIT) -> tuple[Utterance, ...]:
-    """Return the newest whole messages whose text is at most `limit` characters together.
-
-    A newest message that is longer than the limit alone is kept as its end, since that is where the
-    question usually stands.
-    """
+    """Return the newest whole messages of at most `limit` characters, at least the end of the newest."""
     kept: list[Utterance] = []
     room = limit
     for utterance in reversed(utterances):

@@ -62,10 +62,7 @@ class Metrics(msgspec.Struct):
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """Something to count of a request for an endpoint: that it was handed to the network, what came of it.
-
-    `texts` and `characters` are of what left; `tokens` is what the endpoint counted, or an estimate.
-    """
+    """A request for an endpoint, as it left or as it came out; `tokens` may be an estimate."""
 
     host: str
     purpose: str

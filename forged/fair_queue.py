@@ -1,11 +1,9 @@
 """Round-robin scheduling of CPU-bound work on the event loop, one client at a time.
 
-Each client has a `QueueClient` in the one `FairQueue`. Its requests are begun by `QueueClient.begin`; what
-they do later waits with `turn()`, in a task that runs in its `context`. Clients are served in rounds, one
-piece of each, what goes on before what is begun, and one piece in a turn of the loop: so a ping waits for one
-piece, and a client for one piece of each other client, however much another has asked for. A client that is
-held has no turns. Work for nobody in particular goes on at once; who is cancelled gives up its turn. Nothing
-is raised.
+Requests are begun by `QueueClient.begin`; what they do later waits with `turn()`, in a task that runs in its
+`context`. One piece of each client is served in a round, what goes on before what is begun, one in a turn of
+the loop: so a ping waits for one piece, and a client for one of each other client. A held client has no
+turns; work for nobody in particular goes on at once. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -200,7 +198,6 @@ class Slots:
                 turn.set_result(None)
 
     def close(self) -> None:
-        """Cancel all who wait."""
         waiting, self._waiting = self._waiting, []
         for _, turn in waiting:
             turn.cancel()

@@ -1,13 +1,8 @@
 """The log: lines for people on stderr, few of a kind, and a file that stays small.
 
-In: records of `logging` and what the interpreter itself has to say (an exception that nobody caught, in any
-thread, and warnings). Out: lines on stderr. Of one kind, a sentence with any values, ten are written in a
-minute; the next line after that minute, of whatever kind, says how many more there were. A line ends after
-8,000 characters.
-
-Whoever started us may have stderr point at our log file; several processes write to it, and they inherited
-the descriptor. So it is not renamed when it is over 8 MB: its last 8 MB are copied to `<name>.1` and it is
-emptied, whoever writes on. Another file at the other end is not ours to empty.
+Of a kind (a sentence with any values) ten lines are written in a minute, and later how many more there were.
+A line has at most 8,000 characters. stderr may be our log file, whose descriptor several processes share: so
+it is not renamed, but its last 8 MB are copied to `<name>.1` and it is emptied.
 """
 
 from __future__ import annotations
@@ -37,10 +32,7 @@ _PRIORITY = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """`file` is the path of the log file that is ours to cut, if stderr is that one.
-
-    `journal`: journald is at the other end, which wants its own priorities and no time of ours.
-    """
+    """The log `file` that is ours to cut, if stderr is that one; `journal`: journald wants own priorities."""
 
     level: str = "info"
     file: str = ""
@@ -84,7 +76,6 @@ class Few:
         self._kinds: dict[tuple[str, str], _Kind] = {}
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Whether this line is to be written."""
         key = (record.name, str(record.msg).partition("\n")[0])
         kind = self._kinds.get(key)
         if kind is None:
@@ -169,10 +160,9 @@ def _is_stderr(path: str) -> bool:
 
 
 def cut(path: str) -> None:
-    """Copy the end of the log to its old file and empty it. One of several processes does it, once.
+    """Copy the end of the log to its old file and empty it; of several processes one does it, once.
 
-    What another one writes within that moment is lost; so is the old file when the disk is full, because a
-    log that must not grow is worth more than its past.
+    What another one writes within that moment is lost; so is the old file when the disk is full.
     """
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:

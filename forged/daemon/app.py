@@ -1,15 +1,9 @@
 """The daemon's life: one process, one lock, and run after run of it until SIGTERM or SIGINT.
 
-A run starts with the socket, then the parts that build.py makes, then READY. It ends by accepting no more,
-letting requests finish, closing the parts and removing the socket; a deadline stands behind all of it, so
-that SIGTERM ends the daemon in 5 s in any state. When the configuration has changed and a rebuild is asked
-for, a run ends as for SIGTERM and the next one takes its listening socket over. When another daemon asks for
-its place, a run ends likewise, and if the other one dies before it has the place, the next run goes on.
-
-Raised: AlreadyRunning when another daemon has the address, AddressUnusable when it cannot be used, and what a
-part of the daemon died of: then the process ends with an exit code that has it started again.
-
-Which program clients may start: on record in the state directory, so that none is looked for elsewhere.
+A run starts with the socket, the parts of build.py, then READY; it ends in 5 s in any state. When the
+configuration has changed or another daemon asks for its place, it ends likewise and its listening socket
+passes on; if that daemon dies first, the next run goes on. Raises AlreadyRunning, AddressUnusable, and what a
+part died of: then the exit code has the process started again.
 """
 
 from __future__ import annotations
@@ -45,6 +39,19 @@ from forged_client.autostart import RECORD_NAME
 from forged_client.errors import AddressError
 from forged_client.protocol import Failed, HandOver
 
+logger = logging.getLogger(__name__)
+
+STOP_S = 3.0
+_HARD_STOP_S = 4.5
+_OWN_SOCKET_S = 30.0
+_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
+_DAY_S = 24 * 3600.0
+_TEMPS_S = 3600.0
+_SWEEP_S = 60.0
+# How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
+# would wait behind a rebuild's longest step.
+_SWITCH_S = 0.0005
+
 
 def record(state_dir: str) -> None:
     """Write down the `forged` beside this interpreter, if there is one; a failure is only logged."""
@@ -60,25 +67,8 @@ def record(state_dir: str) -> None:
         logger.warning("cannot record executable error=%s", error)
 
 
-logger = logging.getLogger(__name__)
-
-STOP_S = 3.0
-_HARD_STOP_S = 4.5
-_OWN_SOCKET_S = 30.0
-_MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
-_DAY_S = 24 * 3600.0
-_TEMPS_S = 3600.0
-_SWEEP_S = 60.0
-# How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
-# would wait behind a rebuild's longest step.
-_SWITCH_S = 0.0005
-
-
 def turn_away(env: Mapping[str, str], why: str) -> None:
-    """Tell everyone who waits at the service manager's socket why no daemon comes.
-
-    Whoever were left there would have the manager start us again, and again, until it gives the socket up.
-    """
+    """Tell all who wait at the manager's socket why no daemon comes, or it would start us again and again."""
     inherited = systemd.inherited_socket(env, os.getpid())
     if inherited is not None:
         refused = Failed(status="error", reason=why, code="configuration", message=why)
@@ -95,8 +85,8 @@ async def serve(
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT; a test that brings its own models keeps them in every run.
 
-    `parcels` are descriptors of what another daemon packed: they are closed when they are used, or odd. With
-    `replace` it takes the place of a daemon that is running, and its parcels; that goes on till this is made.
+    `parcels` are descriptors that another daemon packed; all are closed here. With `replace` it takes the
+    place of a running daemon, which goes on until this one is made.
     """
     sys.setswitchinterval(_SWITCH_S)
     asyncio.get_running_loop().set_default_executor(Threads())
@@ -136,11 +126,7 @@ def _socket_path(env: Mapping[str, str]) -> str:
 
 
 class Threads(ThreadPoolExecutor):
-    """The threads of `asyncio.to_thread`, of which one begins at once.
-
-    Where the system has no further thread, those that there are do the work. Without any a daemon could
-    neither look at a disk nor end.
-    """
+    """Threads of `asyncio.to_thread`, one at once: where no further is to be had, those there are do."""
 
     def __init__(self) -> None:
         super().__init__(thread_name_prefix="asyncio")
@@ -176,8 +162,6 @@ class _HardStop:
 
 
 class DaemonRun:
-    """One run of the daemon, with one configuration."""
-
     def __init__(
         self,
         loaded: Loaded,
@@ -216,9 +200,8 @@ class DaemonRun:
     async def run(
         self, ended: asyncio.Event, listening_socket: Socket | None
     ) -> tuple[Loaded | None, Socket | None]:
-        """Serve until `ended`, or until the configuration is another one.
+        """Serve until `ended` or another configuration, which is returned with the listening socket.
 
-        Then return it and the listening socket, on which nobody is turned away meanwhile, for the next run.
         Raises what a task died of that has to live as long as the daemon.
         """
         await self._start(ended, listening_socket)
@@ -245,7 +228,6 @@ class DaemonRun:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether somebody serves the same socket after this run."""
         return self._next_config is not None or self._successor is not None
 
     def _give_way(self, request: HandOver, peer: Socket) -> None:
@@ -406,7 +388,6 @@ class DaemonRun:
             await asyncio.sleep(_DAY_S)
 
     async def _sweep_sessions(self) -> None:
-        """Let go, minute by minute, of memories of sessions that have expired."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             self._daemon.session_views.sweep()
@@ -434,7 +415,6 @@ class DaemonRun:
 
 
 def _one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
-    """The first folder of each device, of those that are there."""
     firsts: dict[int, str] = {}
     for folder in folders:
         with contextlib.suppress(OSError):

@@ -1,16 +1,6 @@
-"""What a daemon is made of: the parts for one configuration, each made once and joined here.
+"""Make the parts of a daemon for one configuration, each once, and join them.
 
-In: a configuration, the environment, models. Out: a `Daemon`, whose tasks are not running yet. What cannot be
-had is a reason among its warnings and not an error.
-
-One real call to each model that is asked at an endpoint, for a person who wants to see it answer.
-In: the models in use. Out: a `Probe` for each that has a health, nothing called yet. What is sent is ours and
-public. The calls go by the door that all others go by and are counted among the costs, as `doctor`.
-
-The team's server as a part of the daemon: made of the configuration, or a sentence why there is none.
-
-What the capture worker is told of its classifier, from the configuration; or why it has none.
-A model that cannot be had is a reason and no error.
+What cannot be had is a reason among its warnings and no error; no task is running yet.
 """
 
 from __future__ import annotations
@@ -77,8 +67,12 @@ from forged_client.autostart import LOG_NAME
 if TYPE_CHECKING:
     from forged.postgres import Machines, OwnMarks, Shared
 
-
 CLASSIFIER_TIMEOUT_S = 60.0  # for one event
+# After so many model calls within a minute capture waits; a retrieve never does.
+CALLS_PER_MINUTE = 60
+_PURPOSE = Purpose("doctor")
+_SENTENCE = "The quick brown fox jumps over the lazy dog."
+_SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
 
 
 def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
@@ -96,7 +90,6 @@ def worker_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSetti
 
 
 def _program_settings(config: Config, env: Mapping[str, str]) -> tuple[WorkerSettings, str]:
-    """The same where a program is the classifier."""
     settings = WorkerSettings(config.classifier, timeout_s=CLASSIFIER_TIMEOUT_S)
     try:
         program = find_program(config, env)
@@ -113,9 +106,6 @@ def capture_off(config: Config) -> str:
     return "" if config.capture.enabled else "capture.enabled is false"
 
 
-_EXTRA = "the shared server needs packages that are not installed"
-
-
 def make_shared(
     config: Config,
     env: Mapping[str, str],
@@ -125,7 +115,7 @@ def make_shared(
     queue: EmbeddingQueue | None,
     epoch: str,
 ) -> tuple[Shared | None, str]:
-    """What `[shared]` names, if it does; or why there is none."""
+    """Return the server that `[shared]` names, if it does; or why there is none."""
     if not config.shared.url:
         return None, ""
     try:
@@ -136,13 +126,16 @@ def make_shared(
         name = f"{platform.node().split('.')[0] or 'machine'}/{epoch}"
         return Shared(settings, state=state, door=door, queue=queue, daemon=name), ""
     except ImportError:
-        return None, f"nothing is shared: {_EXTRA}: {install_command('postgres')}"
+        return (
+            None,
+            f"nothing is shared: the shared server needs packages that are not installed: {install_command('postgres')}",
+        )
     except ConfigError as error:
         return None, f"nothing is shared: {error}"
 
 
 def make_marks(shared: Shared | None, state: State) -> OwnMarks | None:
-    """What has other machines hear of what is forgotten here."""
+    """Return what has other machines hear of what is forgotten here."""
     if shared is None:
         return None
     from forged.postgres import OwnMarks  # noqa: PLC0415 - as above
@@ -168,24 +161,14 @@ def make_machines(memories: MemoryParts) -> Machines | None:
     )
 
 
-_PURPOSE = Purpose("doctor")
-_SENTENCE = "The quick brown fox jumps over the lazy dog."
-_SYSTEM, _QUESTION = "Answer with one word.", "Say ok."
-
-Make = Callable[[], ChatModel]
-
-
 def probes(
     healths: Healths,
     embedders: tuple[Embedder | None, Embedder | None],
     chat: ChatModel | None,
-    classifier: Make,
+    classifier: Callable[[], ChatModel],
     governor: Governor,
 ) -> Iterator[Probe]:
-    """One for each model; `classifier` makes the one that another process asks, or raises ProviderError.
-
-    Of the `embedders` the second is for Chinese, Japanese and Korean.
-    """
+    """Yield one call to each model; it is counted as `doctor`, and what it sends is ours and public."""
     for health, embedder in zip((healths.embedding, healths.cjk), embedders, strict=True):
         if health is not None and embedder is not None:
             yield Probe(health, partial(_embed, embedder))
@@ -206,7 +189,7 @@ async def _ask(chat: ChatModel, governor: Governor, until: float) -> None:
         raise completion.error()
 
 
-async def _ask_new(make: Make, governor: Governor, until: float) -> None:
+async def _ask_new(make: Callable[[], ChatModel], governor: Governor, until: float) -> None:
     chat = make()
     try:
         await _ask(chat, governor, until)
@@ -214,17 +197,11 @@ async def _ask_new(make: Make, governor: Governor, until: float) -> None:
         await chat.aclose()
 
 
-CALLS_PER_MINUTE = 60
-"""After so many model calls within a minute capture waits; a retrieve never does."""
-
-
 class Models(msgspec.Struct, frozen=True):
-    """The models in use and why one of them is missing; a test brings its own.
+    """The models in use and why one is missing; `worker` are the settings of the capture worker.
 
-    `worker` is what the capture worker is told; `no_classifier` says why the model that was asked for cannot
-    decide what is kept. `door` is what the texts of all of them leave by, `healths` is how those fare that
-    are asked over HTTP, `activity` when somebody last asked us for something. `cjk` embeds what is in
-    Chinese, Japanese or Korean, if that has a model of its own.
+    `no_classifier` says why the model that was asked for cannot decide what is kept; `cjk` embeds Chinese,
+    Japanese and Korean.
     """
 
     embedder: Embedder | None
@@ -284,10 +261,7 @@ def build(
     reload: Callable[[], Awaitable[bool]],
     remembered: Remembered | None = None,
 ) -> Daemon:
-    """The parts of one daemon. `connections` counts those of its server, `reload` starts over if need be.
-
-    `remembered` is what an earlier daemon of this process knew of models.
-    """
+    """Join the parts; `reload` starts over if need be, `remembered` is an earlier daemon's of models."""
     config, metrics, off = loaded.config, Metrics(), retrieval_off(loaded, models)
     governor = Governor(daily_token_limit=config.memory.daily_token_limit, calls_per_minute=CALLS_PER_MINUTE)
     state = State(address.state_dir(env), governor, address.socket_path(env))
@@ -420,7 +394,6 @@ def _classifier(config: Config, env: Mapping[str, str], models: Models) -> ChatM
 
 
 def log_settings(env: Mapping[str, str], level: str = "") -> LogSettings:
-    """How every process of the daemon logs; without a level, as this one does. Raises AddressError."""
     level = level or logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
     file = os.path.join(address.state_dir(env), LOG_NAME)
     return LogSettings(level, file, "JOURNAL_STREAM" in env)
@@ -454,8 +427,6 @@ def _maps(
     trust: TrustRegistry,
     off: str,
 ) -> tuple[Indexer, Watcher]:
-    """The maps, and what tells them of changes; each knows the other."""
-
     def watch(roots: frozenset[Root]) -> None:
         watcher.set_roots(roots)
 

@@ -1,19 +1,10 @@
-"""All connections of the daemon's Unix socket: who may come in, who must make room, and how they all end.
+"""Connections of the daemon's Unix socket: who may come in, frames in, replies out, and how they end.
 
-In: a bound and listening socket, and a service that answers requests. A peer of another user is refused
-before a byte of it is read. When all places are taken, the connection that has been quiet for longest goes.
-
-One client's connection: frames in, replies out, and what a hostile or broken peer may cost.
-In: bytes in any chunks. Out: one reply to each request, in the order in which they are ready. What a request
-raises becomes its reply; nothing that a peer sends or leaves out ends the daemon or holds up another peer.
-A frame must be complete 5 s after its first byte, a peer that takes no reply for 5 s is dropped, and with 64
-requests in flight nothing more is read from it. Only hello and ping are answered as they come: every other
-request waits for its connection's turn in the server's line, and for a peer that takes replies. When a peer
-leaves, what only asks is dropped if it has not begun; everything else is carried out.
-It is a `BufferedProtocol` that receives straight into its frame cutter: asyncio's streams and plain protocols
-allocate a quarter of a megabyte per read and take twice the time.
-
-What the system says about the other end of a Unix socket: whose process it is, and whether it has left.
+A peer of another user is refused before a byte of it is read. When all places are taken, the quietest goes. A
+request's error becomes its reply. A frame must be complete 5 s after its first byte, a peer that takes no
+reply for 5 s is dropped, and with 64 requests in flight nothing more is read. Only hello and ping are
+answered as they come. When a peer leaves, what only asks is dropped if it has not begun. asyncio's streams
+and plain protocols would allocate a quarter of a megabyte per read and take twice the time.
 """
 
 from __future__ import annotations
@@ -38,6 +29,25 @@ from forged_client import framing, protocol
 from forged_client.errors import FrameTooLarge, MalformedFrame
 from forged_client.protocol import Failed, HandOver, Reply, Request
 
+logger = logging.getLogger(__name__)
+
+FRAME_TIMEOUT_S = 5.0
+READER_TIMEOUT_S = 5.0
+_IN_FLIGHT = 64
+# Frames of one connection that are taken in one turn of the loop.
+_FRAMES_AT_ONCE = 64
+# One connection's requests that wait may have so many bytes, and one more request.
+_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
+_MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
+MAX_CONNECTIONS = 128
+SWEEP_S = 1.0
+# Without a descriptor left asyncio tries so often, complains each time, and pauses for a second.
+_ACCEPTED_AT_ONCE = 16
+# What was begun when the daemon is told to stop has this long to be answered, and what writes twice as long.
+_GRACE_S = 1.0
+# Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
+_ACCEPTING_TURNS = 5
+
 
 def has_left(peer: socket.socket) -> bool:
     """Whether the peer closed altogether, and not only the way from it to us."""
@@ -58,18 +68,6 @@ def uid_of(peer: socket.socket) -> int:
     return -1
 
 
-logger = logging.getLogger(__name__)
-
-FRAME_TIMEOUT_S = 5.0
-READER_TIMEOUT_S = 5.0
-_IN_FLIGHT = 64
-# Frames of one connection that are taken in one turn of the loop.
-_FRAMES_AT_ONCE = 64
-# One connection's requests that wait may have so many bytes, and one more request.
-_WAITING_BYTES = protocol.MAX_CAPTURE_BYTES
-_MAX_FRAME_BYTES = protocol.MAX_REPLY_BYTES + framing.HEADER_BYTES
-
-
 class Service(Protocol):
     """What answers requests: the handlers' dispatcher, or a stand-in of a test."""
 
@@ -79,8 +77,6 @@ class Service(Protocol):
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """One client: bytes in, requests to the service, replies out as they are ready."""
-
     def __init__(
         self,
         service: Service,
@@ -189,7 +185,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self.writes | self._questions
 
     def finish(self) -> None:
-        """Read and begin no more; what was begun goes on."""
         self._is_deaf = True
         self._waiting.clear()
         self._place.release()
@@ -392,23 +387,11 @@ def _undecodable(body: memoryview, error: MalformedFrame) -> Failed:
     return _failed(head.id, "invalid", str(error))
 
 
-MAX_CONNECTIONS = 128
-SWEEP_S = 1.0
-# Without a descriptor left asyncio tries so often, complains each time, and pauses for a second.
-_ACCEPTED_AT_ONCE = 16
-# What was begun when the daemon is told to stop has this long to be answered, and what writes twice as long.
-_GRACE_S = 1.0
-# Turns of the loop from the acceptance of a connection until asyncio has made it and read what it said.
-_ACCEPTING_TURNS = 5
-
-
 def _stays(_: HandOver, peer: socket.socket) -> None:
     peer.close()
 
 
 class Server:
-    """All connections of one listening socket."""
-
     def __init__(
         self,
         service: Service,
@@ -428,7 +411,6 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, listening: socket.socket) -> None:
-        """Serve a bound and listening Unix socket."""
         self._server = await self._accept(listening)
         self._sweeper = asyncio.create_task(self._sweep(), name="sweeper")
         self._sweeper.add_done_callback(logged)
@@ -445,7 +427,6 @@ class Server:
         return self._server.sockets[0].dup()
 
     def connection(self) -> ServerConnection:
-        """A connection that nobody has made yet."""
         return ServerConnection(
             self._service,
             self._metrics,
@@ -513,6 +494,5 @@ class Server:
 
 
 async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for them, but only for a moment."""
     if begun := tuple(tasks):
         await asyncio.wait(begun, timeout=_GRACE_S)

@@ -1,17 +1,9 @@
-"""Hand-over of a daemon's place and vectors, to another daemon or to systemd.
+"""Hand over a daemon's place and vectors, to another daemon or to systemd.
 
-`take` is the side of who begins. In: the socket's path; who wants the place of one that serves has its
-configuration and all that it is made of, so that nothing is left to fail. Out: an `AddressClaim`, held by the
-lock. Raised: AlreadyRunning when the place is not to be had, with the reason. `Successor` is the other side:
-who asked, at the other end of a connection, and waits.
-
-Either may die at any moment. The old daemon goes on as long as it has not said that the place is given, and
-the successor begins when it has, and when the old one has hung up: never do two serve. A lock belongs to the
-open file, so it passes on with the descriptor; whoever connects meanwhile waits in the socket's line.
-
-`FdStore` is for a restart and a crash: systemd keeps descriptors of vectors (`FileDescriptorStoreMax=`) and
-passes them to the next process that it starts for the service. Without systemd nothing happens, and what
-cannot be stored is embedded again.
+`take` is the side of who begins, `Successor` the one that ends. Either may die at any moment, and never do
+two serve: the successor begins when the place is given and the old one has hung up. A lock belongs to the
+open file, so it passes on with the descriptor. `FdStore` has systemd keep descriptors of vectors for a
+restart (`FileDescriptorStoreMax=`); what cannot be stored is embedded again. Raises AlreadyRunning.
 """
 
 from __future__ import annotations
@@ -63,10 +55,7 @@ _PREFIX = "vectors-"
 
 
 class AddressClaim(msgspec.Struct, frozen=True):
-    """The place of the daemon at an address: its lock; and what came with it if another one gave it.
-
-    `parcels` are descriptors of what the other one packed: the vectors that it knew.
-    """
+    """The place of the daemon: its lock, and `parcels`, descriptors of vectors that came along."""
 
     lock: int
     listening: socket.socket | None = None
@@ -109,10 +98,7 @@ class Successor:
 
 
 def take(path: str, *, replace: bool = False) -> AddressClaim:
-    """The place of the daemon at `path`: free, or of one that ends; with `replace` of one that serves, too.
-
-    Raises AlreadyRunning.
-    """
+    """Take a place that is free or ends; with `replace` one that serves. Raises AlreadyRunning."""
     deadline = time.monotonic() + PATIENCE_S
     for pause in growing_pauses():
         try:
@@ -233,9 +219,8 @@ def _explained(refusal: Failed) -> str:
 class FdStore:
     """Vectors in the hands of systemd, by the names under which it holds them; outlives a configuration.
 
-    `received` are the descriptors that came at the start. What has changed is packed once a minute (`run`),
-    and at the end once more (`keep`): what was forgotten is out of there by then. A root that nobody has
-    opened yet keeps what is stored of it, for as long as its parcel waits. Nothing is raised.
+    What has changed is packed once a minute and at the end; a root that nobody opened keeps what is stored of
+    it.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:

@@ -1,9 +1,7 @@
 """The memories that a classifier model should know about: nearest to the conversation first, and few.
 
-Only the daemon has the maps, so it attaches the list when an event is handed to the worker (the built-in
-rules do without: the worker shows them all that lies on disk). Heads only: a superseded text must not be
-superseded again. What the search does not find is filled up with the newest, so that a young store is listed
-whole. What cannot be had in 2 s is left out, and nothing is raised.
+Heads only: a superseded text must not be superseded again. The newest fill up what the search does not find.
+What cannot be had in 2 s is left out, and nothing is raised.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The one socket and the one daemon behind it: lock, bind, and the check that it is still ours.
 
-flock decides who is the daemon, never a pid file and never the socket's presence: a lock dies with its
-process, so leftovers of a crash need no cleaning. The socket is bound under a name of its own with umask 077
-and renamed into place, so there is no moment in which it is missing, half made or open to others
-(CVE-2023-45145 is what happens otherwise).
+flock decides, never a pid file: it dies with its process. The socket is bound under a name of its own with
+umask 077 and renamed into place, so it is never half made or open to others (CVE-2023-45145).
 """
 
 from __future__ import annotations
@@ -45,10 +43,7 @@ def private_directory(path: str) -> None:
 
 
 def lock(path: str) -> int:
-    """Take the daemon's lock beside the socket; it lasts as long as the returned descriptor.
-
-    Raises AlreadyRunning, AddressUnusable.
-    """
+    """Take the lock beside the socket, held by the descriptor. Raises AlreadyRunning, AddressUnusable."""
     private_directory(os.path.dirname(path))
     try:
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -73,10 +68,7 @@ def sign(descriptor: int) -> None:
 
 
 def bind(path: str) -> socket.socket:
-    """Listen at `path`, replacing whatever a dead daemon left there. Hold the lock first.
-
-    Raises AddressUnusable where somebody else's file or directory is.
-    """
+    """Listen at `path`, in place of what a dead daemon left; hold the lock first. Raises AddressUnusable."""
     if obstacle := in_the_way(path):
         raise AddressUnusable(obstacle)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

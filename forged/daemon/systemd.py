@@ -30,10 +30,7 @@ _VARIABLES = (
 
 
 def notify(env: Mapping[str, str], state: str, descriptors: Sequence[int] = ()) -> bool:
-    """Send `state`, lines such as READY=1, to the service manager, with descriptors that it is to keep.
-
-    Never waits and never raises: a manager that is gone or busy must not hold the daemon. True if sent.
-    """
+    """Send lines such as READY=1 and descriptors to the service manager, without waiting; True if sent."""
     address = env.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return False
@@ -57,11 +54,7 @@ def watchdog_interval(env: Mapping[str, str]) -> float | None:
 
 
 def inherited_socket(env: Mapping[str, str], pid: int) -> int | None:
-    """Descriptor of the listening Unix stream socket that was passed to process `pid`, or None.
-
-    One named `forged` goes first. It is marked close-on-exec, as all that were passed. A descriptor of
-    another kind is refused with a warning, so that a wrong unit shows in the log.
-    """
+    """Return the listening Unix socket passed to `pid`, `forged` first; others are refused with a warning."""
     passed = _passed(env, pid)
     named = [fd for name, fd in passed if name == _NAME]
     usable = [fd for fd in (*named, *(fd for _, fd in passed)) if _listens(fd)]

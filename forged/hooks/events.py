@@ -26,10 +26,8 @@ class PayloadError(ForgedError):
 class HookEvent(msgspec.Struct, frozen=True, kw_only=True):
     """What happened in a session. `name` is the harness's word for it, `kind` ours.
 
-    `compaction` is about to be, `compacted` is done. `source` is what a session started from, what asked for
-    a compaction, or why a session ended. A `prompt` comes with its own event, where the harness says it again
-    with the end of the turn as well; the `reply` comes with that. `parent` is the session that it was
-    forked from, where the harness says so.
+    `source` is what a session started from, what asked for a compaction, or why a session ended. `parent` is
+    the session that it was forked from.
     """
 
     kind: EventKind

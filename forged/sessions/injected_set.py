@@ -1,17 +1,11 @@
 """Text of what a turn injects: a session's injected set with what is new, or one block without a session.
 
-`compose` takes the set as it was before the turn, the maps and what was found; it returns the text, the
-memories in it and the set after it. It keeps nothing: the same turn in the same maps has the same bytes.
-`render` makes a block of ranked memories alone. Nothing is raised.
-
-A `block` has all of the set in its order, then corrections, then pinned memories, then what is new. Over its
-budget the oldest half of the set goes at once, pinned memories last, so that many turns pass until the next
-cut. `append` gives only what is new. A memory that is gone or has another text leaves the set; the new text
-comes again as a correction. A memory with changed evidence keeps its place, and a warning follows.
-
-Lines tell the frame from the memories: every line of a memory is quoted, so none can pass for the frame. A
-session has one random token, which no memory can know; a block without a session carries its own digest. So
-equal memories give equal bytes. A budget cuts whole memories and is never exceeded.
+`compose` keeps nothing: the same turn in the same maps has the same bytes. A `block` is the set in its order,
+corrections, pinned memories, then what is new; over its budget the oldest half of the set goes at once,
+pinned memories last, so that many turns pass until the next cut. `append` gives only what is new. A memory
+that is gone or changed leaves the set; its new text comes as a correction. Every line of a memory is quoted,
+so none can pass for the frame; a session's token is random, and a block without one carries its own digest. A
+budget cuts whole memories and is never exceeded. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -58,10 +52,9 @@ _WORDS = {
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A memory as it stands among others. `of` is the id of one that it `replaces` or stands `beside`.
+    """A memory among others: `of` is the id of one that it `replaces` or stands `beside`.
 
-    `warning` is a sentence of ours about it, or nothing; with the mark `OUTDATED` that alone is said of a
-    memory which stands elsewhere.
+    `warning` is a sentence of ours about it, or nothing; with the mark `OUTDATED` nothing else is shown.
     """
 
     memory: Memory
@@ -78,7 +71,6 @@ class Names:
         self._taken: set[str] = set()
 
     def of(self, memory_id: str) -> str:
-        """The name of a memory: always the same for what stood before it."""
         name = self._names.get(memory_id)
         if name is None:
             name = self._names[memory_id] = self._new(memory_id.removeprefix("mem_"))
@@ -101,7 +93,6 @@ def most_bytes(memory: Memory) -> int:
 
 
 def line_of(note: Note, names: Names) -> str:
-    """One memory with its head."""
     memory, name = note.memory, names.of(note.memory.id)
     if note.mark == OUTDATED:
         return f"[{name}] ({note.warning})\n"
@@ -140,10 +131,9 @@ _TAIL = 64
 
 
 class Composed(msgspec.Struct, frozen=True):
-    """A reply; an empty text says nothing.
+    """A reply with its memories in order, the first `heard` of them from the set; `left_out` had no room.
 
-    `ranked` are the memories of the text in its order, the first `heard` of them from the set; `left_out` had
-    no room. `after` is the set once the reply is delivered, `contents` the texts in it.
+    `after` is the set once the reply is delivered, `contents` the texts in it.
     """
 
     text: str
@@ -169,14 +159,11 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """An entry of the set with its memory."""
-
     entry: InjectedEntry
     ranked: Ranked
 
 
 def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> Composed:
-    """Compose the reply of one turn."""
     homes = {home.root: home for home in maps}
     rows = _still_there(before.entries, homes)
     while True:
@@ -211,10 +198,7 @@ def _remaining(
     homes: Mapping[str, VectorMap],
     turn: Content,
 ) -> Iterator[InjectedEntry]:
-    """Yield what stays in the set: what is unchanged, and what cannot be seen now, as it may come back.
-
-    An appended text is in context whatever became of its memory, until the new text comes.
-    """
+    """Yield what stays: unchanged or unreadable memories, and appended texts until the new text comes."""
     again = {_key(row.entry) for row in comes}
     for each in before.entries:
         key = _key(each)
@@ -224,12 +208,10 @@ def _remaining(
 
 
 def digest_of(memory: Memory) -> bytes:
-    """Return a digest of the text of a memory."""
     return hashlib.blake2b(memory.content.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def _still_there(entries: Sequence[InjectedEntry], homes: Mapping[str, VectorMap]) -> dict[Key, _Row]:
-    """Return the entries with an unchanged memory, each once."""
     found: dict[Key, _Row] = {}
     for each in entries:
         home = homes.get(each.root)
@@ -265,7 +247,6 @@ def _dated(row: _Row, known: Mapping[tuple[str, str], Memory]) -> _Row:
 def _corrections(
     entries: Sequence[InjectedEntry], there: Mapping[Key, _Row], homes: Mapping[str, VectorMap]
 ) -> Iterator[_Row]:
-    """Yield new heads of memories in the set, texts changed in place, and warnings."""
     for each in reversed(entries):  # of two versions in the set the newer is replaced
         home, row = homes.get(each.root), there.get(_key(each))
         if home is None or each.mark == OUTDATED:
@@ -304,7 +285,6 @@ def _key(each: InjectedEntry) -> Key:
 
 
 def _cut(kept: dict[Key, _Row]) -> dict[Key, _Row]:
-    """Drop the oldest half of what is not pinned, then of what is."""
     for is_pinned in (False, True):
         of_kind = [key for key, row in kept.items() if row.entry.pinned == is_pinned]
         if of_kind:
@@ -350,7 +330,6 @@ def _small(rows: Sequence[_Row], limit: int) -> Iterator[_Row]:
 
 
 def _fitting(notes: Sequence[str], room: int) -> int:
-    """How many of them, from the front, have room."""
     sizes = accumulate(len(note.encode()) for note in notes)
     return sum(1 for _ in takewhile(lambda size: size <= room, sizes))
 
@@ -372,11 +351,7 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 def render(ranked: Sequence[Ranked], budget_tokens: int = 0) -> Injection:
-    """Render `ranked`, best first, as one block of at most `budget_tokens` (0: no limit).
-
-    A token counts as 4 bytes of UTF-8, so the text is never longer than 4 x budget bytes. Memories are added
-    until the next would not fit; none is ever split.
-    """
+    """Render `ranked`, best first, as a block of at most `budget_tokens` (0: no limit) of 4 bytes each."""
     limit = budget_tokens * BYTES_PER_TOKEN if budget_tokens else sys.maxsize
     # What cannot fit is not even quoted: a file may hold 256 KiB.
     small = takewhile(lambda each: len(each.memory.content.rstrip()) <= limit, ranked)
@@ -445,7 +420,6 @@ def newer_than(ranked: Ranked, there: Mapping[tuple[str, str], Memory]) -> Memor
 
 
 def outdated(memory: Memory) -> str:
-    """What is said of a memory that stands on files which changed."""
     changed = ", ".join(label(path, _LABEL_LIMIT) for path in memory.stale[:_STALE_LIMIT])
     more = " and more" if len(memory.stale) > _STALE_LIMIT else ""
     return f"may be outdated: {changed}{more} changed"

@@ -1,9 +1,8 @@
 """Messages that hooks tell of sessions, since the newest summary of each, in memory alone.
 
-A hook tells one thing at a time, and a prompt may lean on what was said before it ("yes, do that"); a turn is
-captured with its prompt, and before a compaction all messages since the last one. Input: prompts and replies
-of `HookEvent`s. Private spans are cut out. A turn is known by its id, or by its prompt where its harness has
-none, so nothing that its end tells again is new. `captured` says how far capture has taken the messages.
+A turn is captured with its prompt, and before a compaction all messages since the last one. Private spans are
+cut out. A turn is known by its id, or by its prompt where its harness has none, so nothing that its end tells
+again is new.
 """
 
 from __future__ import annotations
@@ -50,12 +49,11 @@ class Room(msgspec.Struct):
 
 
 class Messages:
-    """The messages of a session in one set of roots. `workspace` and `place` are those of its prompts.
+    """The messages of a session in one set of roots; `turn_id` and `asked_at` (Unix seconds) are the newest.
 
-    `turn_id` is the newest turn's. `open_spans` is how many private spans its person has begun and not ended.
-    `asked_at` is when its newest prompt was sent, in Unix seconds, 0 where that is unknown. `refusal` is why
-    capture last took nothing, `touched` when the newest event came, and `lost` how many messages were dropped
-    before capture took them. `has_left`: they are no session's any more. `headless`: a script runs the agent.
+    `open_spans` counts private spans that are begun and not ended. `refusal` is why capture last took
+    nothing, `lost` how many messages were dropped before capture took them. `has_left`: they are no session's
+    any more.
     """
 
     def __init__(
@@ -82,36 +80,29 @@ class Messages:
 
     @property
     def prompt(self) -> int:
-        """The hash of the newest prompt."""
         return self._newest[1]
 
     @property
     def waits(self) -> bool:
-        """Return True if capture has not taken all messages."""
         return self.said > self._captured
 
     @property
     def waiting(self) -> Sequence[wire.Message]:
-        """The messages that capture has not taken."""
         return self.messages[-(self.said - self._captured) :] if self.waits else ()
 
     @property
     def waiting_prompts(self) -> tuple[str, ...]:
-        """The prompts that capture has not taken."""
         return tuple(_text(each) for each in self.waiting if each.role == "user")
 
     @property
     def is_grown(self) -> bool:
-        """Return True if the conversation surely was compacted, although nobody said so."""
         return self._turns_said >= _GROWN_TURNS or self._bytes_said >= _GROWN_BYTES
 
     @property
     def newest(self) -> tuple[wire.Message, ...]:
-        """The newest prompt, with the messages that it may lean on."""
         return tuple(self.messages[-BEFORE:])
 
     def use(self, room: Room) -> None:
-        """Count the messages in another room."""
         self._room.used -= self._size
         self._room = room
         room.used += self._size
@@ -176,10 +167,9 @@ class Messages:
     # --- what capture takes -----------------------------------------------------------------------------
 
     def uncaptured(self, *, whole: bool) -> tuple[tuple[wire.Message, float], ...]:
-        """Return the messages to capture, each with the time its prompt was sent at; 0 where it is unknown.
+        """Return the messages to capture, each with the time of its prompt or 0; or nothing.
 
-        These are the new ones and a few before, by which the session is known again; or nothing. `whole`: for
-        a compaction all messages, if one was added since the last one.
+        A few before the new ones let the session be known again. `whole`: all messages, for a compaction.
         """
         new = self.said - (self._compacted if whole else self._captured)
         if not new:
@@ -205,10 +195,7 @@ class Messages:
         self._drop(len(self.messages))
 
     def trim(self, most: int, most_waiting: int) -> None:
-        """Drop the oldest messages until `most` bytes are left; those that wait only beyond `most_waiting`.
-
-        The newest two stay.
-        """
+        """Drop the oldest but two until `most` bytes are left; waiting ones beyond `most_waiting` alone."""
         while self._size > most and len(self.messages) > _ALWAYS:
             is_waiting = not self._taken
             if is_waiting and self._size <= most_waiting:
@@ -217,10 +204,7 @@ class Messages:
             self._drop(1)
 
     def without(self, left: Mapping[int, str]) -> None:
-        """Put the rest of messages, by the `id` of each, in their places; they count as said before.
-
-        A turn of whose prompt nothing is left is none.
-        """
+        """Put the rest of messages, by the `id` of each, in their places; a turn without a prompt is none."""
         for at, each in enumerate(self.messages):
             if (text := left.get(id(each))) is not None:
                 self._grow(len(text.encode("utf-8", "surrogatepass")) - _size(each))
@@ -232,7 +216,6 @@ class Messages:
 
     @property
     def _taken(self) -> int:
-        """How many of the messages capture has taken."""
         return max(0, len(self.messages) - (self.said - self._captured))
 
     def _drop(self, count: int) -> None:
@@ -247,9 +230,9 @@ class Messages:
 class HeldMessages:
     """Messages of all sessions, at most 32 MB: the quietest session makes room, one with a private span last.
 
-    `leave` hands over to capture what it has not taken: it is `due` until it is `settled`. So are the
-    messages of sessions that are silent for an hour. `began` is when this was made, in Unix seconds. `early`
-    counts the sessions that were handed over before their turn's end.
+    `leave` hands over to capture what it has not taken: it is `due` until it is `settled`. So is what belongs
+    to sessions that are silent for an hour. `early` counts sessions that were handed over before their turn's
+    end.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -267,7 +250,6 @@ class HeldMessages:
 
     @property
     def is_full(self) -> bool:
-        """Return True if there is no room left."""
         return self._room.used > MOST_BYTES
 
     @property
@@ -311,13 +293,11 @@ class HeldMessages:
         return tuple(each for each in self if each.waits and (each.has_left or each.touched <= since))
 
     def settled(self, messages: Messages) -> None:
-        """Let go of messages that are no session's, if they are."""
         if messages in self._leaving:
             del self._leaving[messages]
             self._let_go(messages)
 
     def held(self, tops: Collection[str]) -> tuple[Messages, ...]:
-        """Return the messages of all sessions in which one of these roots counts."""
         return tuple(each for each in self if not set(tops).isdisjoint(each.place.tops))
 
     async def cut(self, unwanted: Sequence[Words]) -> None:
@@ -340,7 +320,6 @@ class HeldMessages:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for `status` about bounds that were reached."""
         refused = [each.refusal for each in self._leaving if each.refusal]
         lost = self.lost
         return (

@@ -1,11 +1,9 @@
 """Pinned memories: they come once, at the start of a session, without a search.
 
-A rule such as "answer briefly" resembles no message, so no search finds it. Input: the maps of a session.
-Output: the pinned heads, in order of weight: corrections, then the user's preferences, then the repository's
-conventions; within each by how many sessions found them by search, then the newest. If all visible heads fit
-into the budget, all are pinned. Only what a person typed or asked for counts, and files of a root that is
-trusted or own: nothing imported, nothing that a program or a model made. An agent's personas come last, to
-that agent alone. Nothing is raised.
+A rule such as "answer briefly" resembles no message, so no search finds it. In order of weight: corrections,
+the user's preferences, the repository's conventions; within each by how many sessions found them by search,
+then the newest; last an agent's own personas. Only what a person typed or asked for counts, of roots that are
+trusted or own. If all visible heads fit into the budget, all are pinned. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -59,7 +57,6 @@ def pinned_in(state: State, place: Workplace, limit: int) -> Pinned:
 
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:
-    """Return an agent's memories about itself."""
     homes = (home for each in place.others if each.scope is Scope.AGENT for home in each.maps())
     return [
         (home, each)
@@ -82,11 +79,7 @@ def _uses(state: State, home: VectorMap) -> dict[str, int]:
 def pinned(
     maps: Sequence[VectorMap], trusted: Collection[str], budget: int, uses: Uses, cost: Cost = most_bytes
 ) -> tuple[Head, ...]:
-    """Return the pinned heads, of which `cost` adds up to at most `budget`; `trusted` are tops of roots.
-
-    `uses` tells of a map how many sessions searched for its heads; what is not named was not used. No memory
-    costs less than its text has characters.
-    """
+    """Return the pinned heads whose `cost` adds up to at most `budget`; `uses` counts searches of a map."""
     may = partial(_may_be_pinned, trusted)
     if (every := _all(maps, budget, cost)) is not None:
         return tuple(filter(may, every))
@@ -135,10 +128,7 @@ def _may_be_pinned(trusted: Collection[str], head: Head) -> bool:
 
 
 def _in_order(maps: Sequence[VectorMap], uses: Uses, room: Callable[[], int]) -> Iterator[Head]:
-    """Yield the heads of the pinned kinds, of each kind first those that were used most.
-
-    Where the text of one is more than there is `room` for it may be passed over: of a large store most is.
-    """
+    """Yield the heads of the pinned kinds, most used first; texts longer than `room` may be passed over."""
     counts = {home.root: uses(home) for home in maps}
     for category, scope in _KINDS:
         homes = [home for home in maps if category in home.heads and scope in {"", home.scope}]

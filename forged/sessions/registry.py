@@ -1,9 +1,7 @@
 """All sessions of the daemon, by agent and id: opened, bounded, handed over to capture.
 
-`open` finds the session of an agent and an id, or makes it. `capture` hands messages over to the pipeline of
-capture, with the session's injections still known. Messages of hooks that leave their session, are silent for
-an hour, or are left when the daemon stops are captured without the end of their turn. At most 20,000 sessions
-are known; the one that was not used for longest goes, and what waits of it is captured.
+Messages of sessions that end, are silent for an hour, or are left when the daemon stops are captured without
+the end of their turn. At most 20,000 sessions are known; the one unused for longest makes room.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ _LOOKS_S = 60.0
 
 
 class Named(Protocol):
-    """Whatever names a session: a request, an event of a hook, messages."""
-
     @property
     def agent(self) -> str: ...
 
@@ -64,7 +60,6 @@ class Sessions:
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take the parts of the daemon; `clock` gives Unix seconds."""
         self.held = HeldMessages(clock)
         self._turns = OpenTurns()
         self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
@@ -74,7 +69,6 @@ class Sessions:
         self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
 
     def open(self, request: Named) -> Session:
-        """Return the session that a request is of."""
         key = request.agent, request.session_id
         session = self._sessions.get(key)
         if session is None:
@@ -100,7 +94,6 @@ class Sessions:
     # --- replies ----------------------------------------------------------------------------------------
 
     def replies(self, request: wire.Request[Any], turn: Turn) -> None:
-        """Take note of a reply that goes out now, within the reply to a request."""
         self._replies[id(request)] = turn
 
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
@@ -141,10 +134,7 @@ class Sessions:
         begun: bool = False,
         goes_on: bool = False,
     ) -> Outcome:
-        """Hand messages over to capture, with the session's injections known; `headless`: a script runs it.
-
-        `said_at` is when each message was said at the earliest, where that is known, in Unix seconds.
-        """
+        """Hand messages over to capture with the session's injections; `said_at` are Unix seconds."""
         found = await clean_transcript(messages, summary)
         spoken = Submission(
             kind=kind,
@@ -168,10 +158,10 @@ class Sessions:
         return outcome
 
     async def _keep_response(self, place: Workplace, spoken: Submission) -> None:
-        """Keep the newest response of a turn in its session, where `[scopes].retrieve` names sessions.
+        """Keep a turn's newest response in its session, where `[scopes].retrieve` names sessions.
 
-        It is as capture takes it, without own injections and secrets, and no longer than a piece of a
-        document. A turn that comes again says nothing new.
+        It is clean, without secrets and at most as long as a piece of a document; a repeated turn adds
+        nothing.
         """
         is_wanted = Scope.SESSION in self._shared.config.scopes.retrieved and spoken.session_id
         is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)
@@ -202,10 +192,7 @@ class Sessions:
             messages.refusal = outcome.reason
 
     async def hand_over(self, *, all_of_them: bool = False, again: bool = False) -> None:
-        """Have captured what is due, without the ends of its turns.
-
-        `again`: also silent sessions, and what capture refused before; `all_of_them`: also what goes on.
-        """
+        """Have captured what is due; `again`: silent sessions and refused messages, too."""
         for messages in self.held.due(all_of_them=all_of_them, again=again):
             try:
                 await self._handed_over(messages)

@@ -1,14 +1,10 @@
 """One conversation of one agent, and its turns: a memory is injected into a session once.
 
-`Session.turn` gives the turn of a request. `Turn.answer` is the kept answer or None; `Turn.ask` is what to
-look for then. `Turn.reply` composes the text, and `Turn.delivered` puts its memories into the injected set: a
-reply counts only when the kernel took it whole and in time. The same turn is answered from the set as it was
-before, so that its bytes stay the same.
-
-For each set of roots a session has one injected set, which survives restarts. It is emptied by `compacted`,
-by a summary that moved, and with the next turn after 24 hours; where no harness ever tells of a compaction
-also after 30 turns or 60,000 tokens of text. `end` drops it. Explicit `hyde`, mode `plain` and a request
-without a session have no injected set.
+A reply counts only when the kernel took it whole and in time (`Turn.delivered`); the same turn is answered
+from the set as it was before, so that its bytes stay the same. A session has one injected set for each set of
+roots, which survives restarts. It is emptied by `compacted`, by a summary that moved and after 24 hours;
+where no harness ever tells of a compaction also after 30 turns or 60,000 tokens. Explicit `hyde`, mode
+`plain` and a request without a session have no injected set.
 """
 
 from __future__ import annotations
@@ -60,10 +56,7 @@ class Shared(msgspec.Struct):
 
 
 class Session:
-    """A session by agent and id; made by `Sessions.open`.
-
-    `silenced` is the hash of a prompt that must not be kept when the end of its turn says it again.
-    """
+    """A session of an agent; `silenced` is the hash of a prompt that must not be kept with its turn's end."""
 
     __slots__ = (
         *("_keys", "_messages", "_newest", "_notices", "_turns"),
@@ -104,7 +97,6 @@ class Session:
         self.shared.turns.used(turn)
 
     def _let_go(self, turn: OpenTurn) -> None:
-        """Drop a turn that has to make room."""
         if self._turns.get(turn.slot) is turn:
             del self._turns[turn.slot]
         if self._newest.get(turn.tops) is turn:
@@ -143,7 +135,6 @@ class Session:
         return now
 
     def is_newest(self, turn: OpenTurn) -> bool:
-        """Return True if this turn has a key and was answered last in its roots."""
         return turn.key is not None and self._newest.get(turn.tops) is turn
 
     def begin_round(self, turn: OpenTurn, before: InjectedSet, *, speaks: bool) -> Round:
@@ -173,10 +164,7 @@ class Session:
         return None if self._messages is None or self._messages.has_left else self._messages
 
     def begin(self, workspace: str, place: Workplace, *, headless: bool = False) -> Messages:
-        """Return the messages to add to. They begin anew in other roots, and where a person follows a script.
-
-        What is private goes on being so; messages that capture has not taken are handed over.
-        """
+        """Return the messages to add to, new ones in other roots or another kind of run; privacy goes on."""
         known, messages = self._messages, self.messages  # what made room had private spans as well
         if messages is None or (messages.place.tops, messages.is_headless) != (place.tops, headless):
             messages = Messages(self.agent, self.session_id, workspace, place, headless=headless)
@@ -186,7 +174,6 @@ class Session:
         return messages
 
     def hold(self, messages: Messages) -> None:
-        """Let these be the session's messages; the ones before are handed over."""
         known, self._messages = self.messages, messages
         if known is not None and known is not messages:
             self.shared.held.leave(known)
@@ -217,10 +204,7 @@ class Session:
         *,
         headless: bool,
     ) -> bool:
-        """Take up a turn that began before this daemon, from what its harness wrote down.
-
-        Return False if its prompt is unknown: its messages might take the place of those of another turn.
-        """
+        """Take up a turn that began before this daemon. Return False if its prompt is unknown."""
         messages = Messages(self.agent, self.session_id, event.workspace, place, headless=headless)
         if not event.prompt:
             messages.recalled(event.turn_id, said, asked_at)
@@ -230,14 +214,10 @@ class Session:
         return is_known
 
     def is_silenced(self, prompt: str) -> bool:
-        """Return True for a prompt that must not be kept when the end of its turn says it again."""
         return bool(prompt) and self.silenced == hash(prompt)
 
     def empty(self, tops: tuple[str, ...] | None = None) -> None:
-        """Keep no messages of a session that goes on, where memory is off; what is private stays so.
-
-        With `tops` messages of other roots are handed over.
-        """
+        """Drop messages where memory is off, of other roots than `tops` hand them over; privacy goes on."""
         if (messages := self.messages) is None:
             return
         self.silenced = messages.prompt
@@ -280,10 +260,7 @@ class Session:
 
 
 class Turn:
-    """A turn as one request asks about it. `kept` is where its answer is kept, None for a turn without a key.
-
-    `is_cached`: the answer was kept. `composed` is the last reply, `sentences` are for the person.
-    """
+    """A turn as one request asks about it; `composed` is the last reply, `sentences` are for the person."""
 
     composed: TurnReply
 
@@ -315,7 +292,6 @@ class Turn:
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
-        """Return the tokens that the text may have, where so many are wanted or None."""
         is_block = self.request.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)

@@ -50,11 +50,9 @@ class CleanTranscript(msgspec.Struct, frozen=True):
 
 
 async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> CleanTranscript:
-    """Return the utterances since the summary; blank messages are left out.
+    """Return the utterances since the summary, without blank ones; a `start` that is no place means all.
 
-    The client has cut private spans already, but not every client is ours. A `start` that is no place in
-    `messages` means all of them, as it does in the client's window. A long conversation is read in a thread,
-    so that nobody waits for it.
+    A long conversation is read in a thread, so that nobody waits for it.
     """
     if sum(len(text_of(message)) for message in messages) < _INLINE_LENGTH:
         return _cleaned(messages, start)
@@ -78,10 +76,7 @@ def _cleaned(messages: Sequence[wire.Message], start: int) -> CleanTranscript:
 
 
 def newest_typed(messages: Sequence[wire.Message], since: int) -> tuple[int, str] | None:
-    """The newest message from a place on of which something is left that a person typed: its place and that.
-
-    Nothing before it is read, so a private span that began there is not seen: this is to tell turns apart.
-    """
+    """Return the newest typed message and its text; private spans that began before it are not seen."""
     for place in range(len(messages) - 1, since - 1, -1):
         if _SPEAKERS.get(messages[place].role) == "user" and (text := text_of(messages[place])):
             typed = without_tool_text(without_blocks(without_private(text))[0]).strip()
@@ -113,10 +108,7 @@ def _has_unread(message: wire.Message) -> bool:
 
 
 def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tuple[Utterance, ...]:
-    """What was said, without memories that the assistant repeats where a retrieval looks.
-
-    A person who says one again asks about it.
-    """
+    """Drop memories that the assistant repeats; a person who says one again asks about it."""
     if not injected or all(utterance.role != "assistant" for utterance in said):
         return tuple(said)
     ours, room = InjectedText(injected), conversation.WINDOW_LIMIT
@@ -132,10 +124,7 @@ def without_echoes(said: Sequence[Utterance], injected: Collection[str]) -> tupl
 
 
 def asked(text: str) -> str:
-    """A query or hypothesis as it may be sent to a model; of one that is nothing but markup that is left.
-
-    Of a long one the beginning counts.
-    """
+    """Return the beginning of a query as it may be sent to a model; what is nothing but markup is left."""
     public = without_private(text[:_MOST_ASKED])
     said = without_tool_text(without_blocks(public)[0])
     return said if said.strip() else public

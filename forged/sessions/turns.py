@@ -34,10 +34,7 @@ TurnKey = tuple[tuple[str, ...], str, bytes]
 
 
 class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as a request or a hook asks about it. `summary` is the index after the newest summary.
-
-    `deadline` is of the monotonic clock.
-    """
+    """A turn as a request or a hook asks about it; `summary` is an index, `deadline` monotonic."""
 
     turn_id: str = ""
     messages: tuple[wire.Message, ...] = ()
@@ -50,10 +47,9 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnReply(msgspec.Struct, frozen=True):
-    """A reply composed of the answer `found`: the `answer` as the session gets it, and its `block`.
+    """The answer that was `found`, the `answer` as the session gets it, and its `block`.
 
-    The first `known` memories of it were in the injected set, which is `after` once the reply is delivered.
-    `contents` are the texts in the set.
+    The first `known` memories were in the injected set, which is `after` once the reply is delivered.
     """
 
     found: Answer
@@ -79,10 +75,9 @@ class Round(msgspec.Struct, eq=False):
 
 
 class OpenTurn:
-    """State of a turn between the requests for it. A turn without a key is asked about once.
+    """State of a turn between the requests for it; `let_go` has its session forget it.
 
-    `reply` is the last one, of `at` (Unix seconds); `cleared` counts memories that were taken out of it.
-    `let_go` has its session forget it.
+    `reply` is the last one, `at` Unix seconds; `cleared` counts memories that were taken out of it.
     """
 
     __slots__ = ("agent", "at", "cleared", "kept", "key", "let_go", "reply", "round", "session_id", "tops")
@@ -108,11 +103,9 @@ class OpenTurn:
 
     @property
     def name(self) -> str:
-        """The turn's name, or nothing."""
         return "" if self.key is None else self.key[1]
 
     def answered(self, reply: TurnReply) -> None:
-        """Let this be the last reply."""
         self.reply, self.at, self.cleared = reply, time.time(), 0
 
     def forget(self, root: str, ids: Collection[str]) -> None:
@@ -139,14 +132,12 @@ class OpenTurns:
         self._turns: OrderedDict[OpenTurn, None] = OrderedDict()
 
     def used(self, turn: OpenTurn) -> None:
-        """Let a turn be the newest; the oldest makes room."""
         self._turns[turn] = None
         self._turns.move_to_end(turn)
         while len(self._turns) > OPEN_TURNS:
             self.drop(next(iter(self._turns)))
 
     def drop(self, turn: OpenTurn) -> None:
-        """Let a turn make room."""
         self._turns.pop(turn, None)
         turn.let_go(turn)
 
@@ -172,11 +163,7 @@ class OpenTurns:
 
 
 class _Typed(msgspec.Struct, frozen=True):
-    """The newest typed message of a list: its `place` and a digest; and the list as it was.
-
-    `start` is where its window began, `length` how many messages it had; two hashes are of the typed message
-    and of the last one.
-    """
+    """The newest typed message at `place` in a list of `length` messages since `start`, with two hashes."""
 
     place: int
     digest: bytes
@@ -207,9 +194,9 @@ class TurnKeys:
     def of(self, request: TurnRequest, place: Workplace) -> TurnKey | None:
         """Return the key of a turn; None where neither turn nor session has a name: nothing of it is kept.
 
-        A turn is its newest typed message: what assistant and tools add behind it changes nothing. Without a
-        `turn_id` its place since the summary, what was said just before, and the maps count too, so that
-        nobody gets what was found for another message or in other memories.
+        What assistant and tools add behind its newest typed message changes nothing. Without a `turn_id` its
+        place since the summary, what was said just before and the maps count too, so that no other message
+        gets its answer.
         """
         if not (request.turn_id or self._session_id):
             return None
@@ -259,7 +246,6 @@ def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
 
 
 def _hash(message: wire.Message) -> int:
-    """Return a hash of a message that is the same in this process."""
     return hash((message.role, text_of(message)))
 
 

@@ -1,10 +1,9 @@
-"""Whether a message is chat: thanks, laughter, the weather, nothing that a memory could help with.
+"""Tell whether a message is chat: thanks, laughter, nothing that a memory could help with.
 
-In go a message and, where the local model has looked at it, its row of layers without the last one, which
-say how a thing is said; out comes a yes or no, by a linear function that was learnt (`make head`). A yes
-costs whoever meant work a wanted memory, so the bar is high: of 210 short messages about work two are taken
-for chat. Without a row words decide, which recognise fewer. The file is read with the first message.
-Raises msgspec.MsgspecError for a file that is none, and ValueError for a row of another size.
+A linear function that was learnt (`make head`) takes a message and, where the local model has looked at it,
+its row of layers without the last one. A yes costs whoever meant work a wanted memory, so the bar is high: of
+210 short messages about work two are taken for chat. Raises msgspec.MsgspecError for a file that is none, and
+ValueError for a row of another size.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _MANY_WORDS, _FEW_WORDS = 20, 2
 
 
 class Barred(msgspec.Struct, frozen=True):
-    """A function, and what it has to reach."""
-
     bar: float
     weights: Weights
 
@@ -48,8 +45,6 @@ class ChatFile(msgspec.Struct, frozen=True):
 
 
 class Chat:
-    """Numbers at work."""
-
     def __init__(self, file: ChatFile) -> None:
         self._bars = file.by_words.bar, file.by_row.bar
         self._by_words, self._by_row = Linear(file.by_words.weights), Linear(file.by_row.weights)

@@ -1,9 +1,6 @@
-"""Whether a text is Chinese, Japanese or Korean (CJK), as far as its characters tell.
+"""Tell Chinese, Japanese or Korean (CJK) text: more than a fifth of its characters are such letters.
 
-Its characters are dense in meaning: where more than a fifth of a text's characters are such letters it is a
-CJK text, however much Latin stands among them ("用 pytest 跑测试" is one). Nothing else is looked at, so the
-answer for a text is always the same. A text is asked of the models that are meant for it by this rule, and
-the rows of a map by it lose a mean of their own.
+They are dense in meaning, so it is one however much Latin stands among them.
 """
 
 from __future__ import annotations
@@ -17,5 +14,4 @@ _SHARE = 0.2
 
 
 def is_cjk(text: str) -> bool:
-    """Whether more than a fifth of its characters are letters of these languages."""
     return not text.isascii() and len(_LETTERS.findall(text)) > _SHARE * len(text)

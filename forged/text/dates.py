@@ -1,10 +1,7 @@
 """The days that a message names, and which memories were made on them.
 
-"What did we decide in June 2025?" shares no word with what was decided then; the front matter knows the day.
-What that is worth is measured beside the constant that uses it (`map/search.py`).
-
 A month counts only with a capital letter, since "march" and "may" are verbs, and so do a bare "May" and
-"March" that open a sentence. A bare year says too little, a month without a year is that month of any year.
+"March" that open a sentence. A bare year says too little, a month without a year is that of any year.
 """
 
 from __future__ import annotations
@@ -43,10 +40,7 @@ _OPENS_SENTENCE = re.compile(r"(?:^|[.!?:;\n])\W*$")
 
 
 def of_named_time(text: str, created: Seconds) -> NDArray[np.bool_] | None:
-    """Which memories were made on a day or in a month that `text` names, or in the week after.
-
-    None when it names none, or none of these memories has a date.
-    """
+    """Mark memories of a day or month that `text` names, or the week after; None if there are none."""
     named = set(_named(text))  # a pasted log says the same day a thousand times
     known = created[created > 0] if named else created[:0]
     if not len(known):

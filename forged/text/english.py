@@ -1,8 +1,6 @@
-"""English words that a search must not take literally: stop words, and forms that no stemmer reaches.
+"""English stop words, and irregular forms that no stemmer reaches: `went` and `go` stay strangers.
 
-Snowball stems by suffix, so `went` and `go` stay strangers; a question asks "when did she go", a memory says
-"she went". The forms are general English and were not drawn from any test set; ambiguous ones (left, lay,
-wound, leaves, lives) are missing on purpose.
+Ambiguous forms (left, lay, wound, leaves, lives) are missing on purpose.
 """
 
 from __future__ import annotations

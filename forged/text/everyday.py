@@ -1,9 +1,7 @@
-"""Everyday messages and words: what they score in a store shows what an unrelated message scores there.
+"""Everyday messages and words: their scores show what an unrelated message scores in a store.
 
-Messages of code, chat, errands and agent noise, fifty in English and fourteen in Chinese, and words that say
-little about any subject; all in our own words, and no message stands in an evaluation set. The words are for
-small stores: without them "never mind" meets half of all stores of thirty memories, and five unrelated
-messages in a hundred cost up to three points of recall instead of half a point.
+None stands in an evaluation set. The words are for small stores: without them "never mind" meets half of all
+stores of thirty memories, and recall loses up to three points instead of half a point.
 """
 
 from __future__ import annotations

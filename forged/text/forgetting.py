@@ -44,10 +44,7 @@ def words_of(text: str) -> Words:
 
 
 def without_sentences(text: str, unwanted: Sequence[Words]) -> tuple[str, int]:
-    """A text without the sentences that hold one of `unwanted` word by word; how many these were.
-
-    What was said over several sentences takes all of them along.
-    """
+    """Drop sentences, also several in a row, that hold one of `unwanted` word by word; and count them."""
     said = words_of(text)
     if not any(_places(said, each) for each in unwanted):
         return text, 0

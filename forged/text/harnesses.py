@@ -1,9 +1,6 @@
-"""What the harnesses of agents put into a conversation that nobody said, and what they tell their hooks.
+"""Rows of `harnesses.toml`: what harnesses put into a conversation, and what they tell their hooks.
 
-These are the rows of `harnesses.toml`.
-
-What a row's fields mean is told there. The file is read when this module is imported; a row with a wrong
-field is msgspec.ValidationError.
+Read when imported; a row with a wrong field is msgspec.ValidationError.
 """
 
 from __future__ import annotations
@@ -95,10 +92,7 @@ ROLES: dict[str, Speaker] = {theirs: ours for row in ROWS for theirs, ours in ro
 
 
 def tags(*kinds: Kind) -> str:
-    """A pattern for the names of tags of these kinds, of all rows, in upper and lower case.
-
-    Sorted by first letters, because a text full of other tags is looked through at one letter each.
-    """
+    """Return a pattern for tags of these kinds, by first letters: one look at each letter of other tags."""
     by_letter: dict[str, list[str]] = {}
     for name in dict.fromkeys(_named(kinds)):
         by_letter.setdefault(name[0].lower(), []).append(re.sub(r"(?<=\w)[-_](?=\w)", "[-_]", name[1:]))

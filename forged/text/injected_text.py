@@ -1,12 +1,9 @@
-r"""Cuts out of a text what forged itself has injected, so that no memory is learnt from a memory.
+"""Cut out of a text what forged itself has injected, so that no memory is learnt from a memory.
 
-Agents show injections to the model, log them, quote them; without this every injection would come back as
-something that was said. Two things are cut: blocks between the markers of an injection (their form is in
-`sessions/injected_set.py`), also as harnesses escape them (`\u003cforged-memories ...`, `&lt;forged-memories
-...`), and the rest of one whose beginning was cut off; and paragraphs that are, but for white space and marks
-of a quotation, a memory that was injected into this session. In an assistant's text a memory of some length
-is found within a paragraph as well. What somebody wrote in his own words is left: that is the classifier's to
-compare with the memories that exist.
+Cut are blocks between the markers of an injection, also as harnesses escape them and with an end cut off, and
+paragraphs that are a memory injected into this session, but for white space and quotation marks. In an
+assistant's text a memory of some length is found within a paragraph as well. What somebody wrote in own words
+is left: that is the classifier's to compare.
 """
 
 from __future__ import annotations
@@ -46,7 +43,6 @@ class InjectedText:
     """What was injected into one session, ready to be found in many texts."""
 
     def __init__(self, injected: Collection[str]) -> None:
-        """Take the contents of the memories that were injected."""
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
         sentences = set[str]()
         for content in injected:
@@ -57,10 +53,7 @@ class InjectedText:
         self._inline = sorted(filter(None, sentences), key=len, reverse=True)
 
     def cut(self, text: str, *, inline: bool = False) -> tuple[str, int]:
-        """Return `text` without our own injections, and how many blocks and memories were cut out of it.
-
-        `inline`: also memories within a paragraph, for what an assistant said.
-        """
+        """Return `text` without own injections, and their count; `inline`: also within a paragraph."""
         text, blocks = without_blocks(text)
         text, memories = self._without_memories(text)
         text, sentences = self._without_sentences(text) if inline and self._inline else (text, 0)
@@ -98,11 +91,7 @@ class InjectedText:
 
 
 def without_blocks(text: str) -> tuple[str, int]:
-    """`text` without blocks between our markers, and how many there were.
-
-    A block whose closer is missing reaches to the end, as a private span does, and one whose opener is
-    missing from the beginning: a window was cut in the middle of it.
-    """
+    """Return `text` without our blocks, and their count; one without closer or opener reaches to that end."""
     kept: list[str] = []
     start = count = 0
     inside = ""

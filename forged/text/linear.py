@@ -1,6 +1,5 @@
-"""A linear function of a text: of numbers that a model has for it, of signs of its form, and of its pieces.
+"""A linear function of a text, in nats: of a model's row, of signs of its form, and of its pieces.
 
-In go weights as they are shipped, then a text's numbers; out comes how much speaks for something, in nats.
 Pure Python, for processes without numpy. Raises ValueError for a row of another size than trained with.
 """
 
@@ -26,8 +25,6 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 class Linear:
-    """One function at work."""
-
     def __init__(self, weights: Weights) -> None:
         self._row = [number * weights.row_step for number in array("h", weights.row)]
         self._signs = weights.signs

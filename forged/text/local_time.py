@@ -1,7 +1,6 @@
-"""Local dates and times, as every person reads them: on the terminal, in a block, in a list for an agent.
+"""Local dates and times, as every person reads them, in the zone of the process.
 
-What is stored and sent is RFC 3339 in UTC. What is no time is returned as far as it would reach. The zone is
-that of the process: TZ, else the system's.
+What is no time is returned as far as it would reach.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ def local_time(time: str) -> str:
 
 
 def local_day(time: str) -> str:
-    """The day of such a time."""
     return local_time(time)[:_DAY]
 
 

@@ -9,11 +9,7 @@ __all__ = ["open_before", "private_left", "without_private"]
 
 
 def without_private(text: str, open_spans: int = 0) -> str:
-    """The text outside of `<private>` spans; one that is never closed hides the rest.
-
-    `open_spans` is how many are open at its beginning, as `open_before` finds for each message of a
-    conversation. Linear in the length of the text; one without any tag is returned as it is.
-    """
+    """Return the text outside of `<private>` spans, `open_spans` of which are open at its beginning."""
     return private.without_private(text, open_spans)[0]
 
 

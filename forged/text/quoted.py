@@ -1,9 +1,7 @@
-r"""Foreign text inside a frame of ours, so that nothing in it can pass for a part of the frame.
+"""Foreign text inside a frame of ours, so that nothing in it can pass for a part of the frame.
 
-`quoted` puts every line behind a mark, whatever separates the lines; `one_line` and `label` are for the
-places in the frame itself where a file has something to say. All of them leave out what nobody can see and
-what turns text around, and open no tag of ours: of `<`, in whatever spelling, a bracket is left. The words
-stay as they are. `unquoted` takes marks away. Nothing is raised.
+`quoted` puts every line behind a mark; `one_line` and `label` are for places in the frame itself. All leave
+out what nobody can see and what turns text around, and of `<`, in whatever spelling, a bracket.
 """
 
 from __future__ import annotations

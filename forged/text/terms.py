@@ -1,12 +1,9 @@
-"""The terms of a text, which search by words counts: hashed stems of its words, and how these begin.
+"""The terms of a text, which search by words counts: hashed stems, and how these begin.
 
-Lower-cased English stems without stop words; identifiers whole and in parts; pairs of characters where words
-are not separated by spaces. Beside each stem of letters stands its beginning, four letters: "dancer" and
-"dance", "config" and "configuration" have no stem in common, and are one thing. Alone on LoCoMo's development
-half it is worth 0.9 points of recall@10 without vectors, 0.2 beside them (own set: 0.3, 0.3).
-
-A term is 32 bits, and the lowest says what it is: 0 a stem, 1 a beginning. A collision makes two words one,
-which costs less than a vocabulary of strings would.
+English stems without stop words; identifiers whole and in parts; pairs of characters where no spaces are.
+Beginnings of four letters join "config" and "configuration"; alone on LoCoMo's development half they are
+worth 0.9 points of recall@10 without vectors, 0.2 with (own set: 0.3, 0.3). A term is 32 bits, the lowest 0
+for a stem, 1 for a beginning. A collision costs less than a vocabulary of strings would.
 """
 
 from __future__ import annotations
@@ -76,21 +73,14 @@ _stemmer_lock = threading.Lock()  # a Stemmer keeps one buffer for the word at h
 
 
 def terms(text: str) -> Terms:
-    """Return the hashed terms of a text, one for each occurrence, in no meaningful order; read-only.
-
-    The same text gives the same terms in every process.
-    """
+    """Return the hashed terms of a text, one for each occurrence, unordered and read-only."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("’", "'")
     return np.frombuffer(b"".join(map(_known.__getitem__, text.split())), np.uint32)
 
 
 class _Known(dict[str, bytes]):
-    """Terms, 32 bits each, of pieces of text without white space, most of which are met again.
-
-    Those met lately are kept, at most twice `_KEPT`; long ones are not, which are rare and would fill memory.
-    To be looked up in any thread.
-    """
+    """Terms of pieces of text, those met lately, at most twice `_KEPT`; for any thread."""
 
     def __init__(self) -> None:
         super().__init__()

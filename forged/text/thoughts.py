@@ -9,10 +9,7 @@ _BEGINNING = re.compile(r"\s*<(?:think|thinking|thought)>", re.IGNORECASE)
 
 
 def without_thoughts(text: str) -> str:
-    """Return what follows the last think block; nothing if the only one was never closed.
-
-    The opener may be missing, because some chat templates put it into the prompt.
-    """
+    """Return what follows the last think block, whose opener may be missing; nothing if it is open."""
     ends = [match.end() for match in _END.finditer(text)]
     answer = text[ends[-1] :] if ends else text
     return "" if _BEGINNING.match(answer) else answer.strip()

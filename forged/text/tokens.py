@@ -1,7 +1,6 @@
-"""How many tokens a text is, about: a quarter of its bytes in UTF-8, rounded up.
+"""Estimate the tokens of a text: a quarter of its bytes in UTF-8, rounded up.
 
-No tokenizer is at hand for models that are named in a configuration. The one estimate for budgets, limits,
-batches and cuts, so that what one part counts another counts alike.
+It is the one estimate for budgets, limits, batches and cuts: no tokenizer of a named model is at hand.
 """
 
 from __future__ import annotations

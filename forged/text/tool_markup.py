@@ -1,17 +1,11 @@
-"""Cuts out of a text what stands in it and was not said: tool content, thoughts, what a harness put there.
+"""Cut out of a text what was not said: tool content, thoughts, what a harness put there.
 
-Structured messages keep tool content in parts of its own, which nobody reads here. But agents write calls
-into the text itself, and harnesses their state, command output and attached files into a person's message; in
-which forms is data, `harnesses.toml`. A pattern from opener to closer is not enough, for arguments hold
-closers and openers, and people write about tags. So:
-
-- An element ends where its name's openers and closers balance; CDATA inside it is opaque. One that never ends
-  reaches to the end of the text: a slip may lose text, never give it away. Of a tag that is no tool's this
-  holds where it begins a line, as harnesses write it; elsewhere it is talk.
-- A closer too many takes with it all that follows the element it seems to belong to; one of a thought, whose
-  opener chat templates put into the prompt, all before it.
-- Tags in code spans and closed code blocks are prose, unless an element that begins there ends outside.
-- `Vec<Tool>` is a type, unless it turns out to be closed or to hold markup.
+Agents write calls into the text itself, and harnesses their state, in forms of `harnesses.toml`. An element
+ends where its name's openers and closers balance, CDATA is opaque; one that never ends reaches to the end of
+the text: a slip may lose text, never give it away. Of a tag that is no tool's this holds at the beginning of
+a line. A closer too many takes all that follows its element, one of a thought all before it. Tags in code are
+prose, unless an element that begins there ends outside; `Vec<Tool>` is a type, unless it is closed or holds
+markup.
 """
 
 from __future__ import annotations
@@ -76,10 +70,7 @@ class _Tag(msgspec.Struct, gc=False):
 
 
 def without_tool_text(text: str, speaker: Speaker = "user") -> str:
-    """Return what was said; thoughts are looked for in an assistant's text alone.
-
-    The time taken is linear in the length of the text, and next to none where an element never ends.
-    """
+    """Return what was said, in linear time; thoughts are looked for in an assistant's text alone."""
     tags = _tags(text, speaker) if "<" in text else []
     if spans := [*_spans(text, speaker)]:
         tags = sorted((*spans, *tags), key=lambda tag: tag.start)  # a span may begin with a tag
@@ -202,10 +193,7 @@ def _cuts(text: str, tags: Sequence[_Tag]) -> list[tuple[int, int]]:
 
 
 def _is_talk(text: str, tag: _Tag, cut_to: int = 0) -> bool:
-    """Whether an opener that nothing closes is only mentioned; `cut_to` is where the last cut ends.
-
-    `List<Tool>` is glued to a word, and no markup follows; what is no tool stands within a line.
-    """
+    """Tell whether an opener that nothing closes is only mentioned; `cut_to` is where the last cut ends."""
     if tag.kind != "tools":
         return bool(text[max(tag.start - 80, cut_to) : tag.start].rpartition("\n")[2].strip(" \t>"))
     if not tag.start or not text[tag.start - 1].isalnum():

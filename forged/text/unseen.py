@@ -1,7 +1,6 @@
-"""Characters that take no room: they would make two words of one, or hide the mark that a line begins with.
+"""Drop characters that take no room: they would make two words of one, or hide how a line begins.
 
-Goes in: any text. Comes out: the same without them. Nothing is raised. They are those that Unicode lets a
-screen ignore (Default_Ignorable_Code_Point, in DerivedCoreProperties.txt), and controls that are no space.
+They are Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and controls that are no space.
 """
 
 from __future__ import annotations
@@ -18,5 +17,4 @@ _UNSEEN_ASCII = re.compile(rf"[{_CONTROLS}]")
 
 
 def without_unseen(text: str) -> str:
-    """The text as it is seen."""
     return (_UNSEEN_ASCII if text.isascii() else _UNSEEN).sub("", text)

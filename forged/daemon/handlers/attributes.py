@@ -43,7 +43,6 @@ def patch_in(request: wire.Remember, scope: str) -> FactsPatch:
 
 
 def names_in(request: wire.Remember) -> tuple[str, ...]:
-    """Return the texts of its attributes that could hold a secret."""
     if problem := metadata_problem(request.metadata):
         raise InvalidRequest(problem)
     metadata = msgspec.json.encode(request.metadata).decode() if request.metadata else ""
@@ -64,7 +63,6 @@ def facts_of_file(daemon: Daemon, root: str, memory_id: str, *, agent_id: str = 
 
 
 def full_record(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
-    """Return a memory with its attributes."""
     if home.scope == Scope.SESSION:
         facts = facts_in_session(context.daemon.session_memories, found.id)
     else:

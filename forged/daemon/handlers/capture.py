@@ -28,10 +28,7 @@ _MOST_DAYS = 90
 
 
 async def capture(context: Context, place: Workplace, request: wire.Capture) -> wire.Captured:
-    """Take messages for the worker; the outcome is a word that says what is promised.
-
-    A compaction or an end of session ends what the session has in context, whatever capture says.
-    """
+    """Take messages; a compaction or an end empties the session's context, whatever capture says."""
     daemon = context.daemon
     if place.off:
         daemon.metrics.captures_rejected += 1
@@ -199,7 +196,6 @@ async def outbound(context: Context, request: wire.Outbound) -> wire.Departed:
 
 
 async def report(context: Context) -> wire.CaptureReport:
-    """Capture's part of status."""
     daemon, metrics = context.daemon, context.daemon.metrics
     return msgspec.structs.replace(
         daemon.capture.state(),

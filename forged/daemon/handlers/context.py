@@ -1,16 +1,16 @@
-"""The daemon's parts as the handlers see them, and the wait for what a request may see.
+"""The daemon's parts as the handlers see them, and writes that a disk refused.
 
-Writes that were refused because a disk did not take them: counted by reason, and told until one succeeds.
-In: each request that writes, with its reply or what it raised. Out: a sentence for status' first line; it is
-empty unless the newest write of some verb was refused. While `state.db` is not open that is the cause, which
-status says by itself and which ends by itself: what it refuses is counted alone. Nothing is raised.
+Refused writes are told until one succeeds; while `state.db` is not open, what it refuses is counted alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -20,9 +20,9 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, without_texts
-from forged.errors import NotReady
+from forged.errors import NotReady, StoreError
 from forged.fair_queue import Activity
-from forged.files import Watcher
+from forged.files import Watcher, atomic
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
 from forged.models import Governor, Health
@@ -31,30 +31,18 @@ from forged.sessions import Sessions
 from forged.state import Receipt, State
 from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace
 from forged.trust import TrustRegistry
+from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, encode
 from forged_client.protocol import Reply
 
 if TYPE_CHECKING:
     from forged.postgres import Machines, Shared
-import os
-import tempfile
-from collections import Counter
-from collections.abc import Sequence
-
-from forged.errors import StoreError
-from forged.files import atomic
-from forged_client import protocol as wire
 
 _ADDED_S = 1.0
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What `status` tells of a daemon that does not change while it runs.
-
-    `embedding_model` is the one in use, also where the configuration says `auto`. `settings` is the
-    configuration as it may be shown, `lacking` says why a model that it names cannot be had. `started_at` is
-    of the monotonic clock. `build` is the identity of the code that runs.
-    """
+    """What `status` tells of a daemon that does not change; `lacking` is why a model cannot be had."""
 
     socket: str
     build: str = ""
@@ -74,11 +62,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that build.py joined. `disabled` is why retrieval is off, or nothing.
-
-    `reload` starts over if the configuration has changed, and tells whether it does. `shared` is the team's
-    server, if there is one, and `machines` what keeps files in step with it.
-    """
+    """The parts that build.py joined; `disabled` is why retrieval is off, `reload` may start over."""
 
     epoch: str
     config: config.Config
@@ -111,10 +95,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class Keyed(msgspec.Struct):
-    """The key of a request that may come again, and a digest of what it asks for.
-
-    `reply` is what the same request was answered, or was about to be answered when a kill came.
-    """
+    """A request's key and digest; `reply` is what it was answered, or was to be when a kill came."""
 
     key: str
     digest: str
@@ -141,10 +122,7 @@ class Context(msgspec.Struct, frozen=True):
             await self.daemon.state.receipts.put(keyed.key, receipt)
 
     async def view(self, place: Workplace, token: str) -> View:
-        """What is visible of a workplace in a generation, after waiting at most 5 s for it.
-
-        Memories that this daemon added are waited for a second unasked: a long build may stand before theirs.
-        """
+        """Return what is visible in a generation, after at most 5 s, 1 s of them for own additions."""
         now, asked = time.monotonic(), generation_of(self.daemon.epoch, token)
         added = place.files.added()
         if added > asked:
@@ -173,7 +151,7 @@ _TRIAL, _TRIAL_BYTES = "a trial", bytes(4096)
 
 
 class RefusedWrites:
-    """One for the daemon."""
+    """Refused writes by reason and verb; nothing is raised."""
 
     def __init__(self, metrics: Metrics, state: State) -> None:
         self._metrics = metrics
@@ -231,7 +209,6 @@ class RefusedWrites:
 
     @property
     def sentence(self) -> str:
-        """What a person has to know now, or nothing."""
         if not self._newest:
             return ""
         verb, newest = next(reversed(self._newest.items()))

@@ -61,7 +61,7 @@ def _words_of(kind: type[msgspec.Struct]) -> tuple[_Words, ...]:
 
 
 def check_words(given: msgspec.Struct) -> None:
-    """Compare words of a request with those of the contract. A draft is refused alone, when it is written.
+    """Compare a request's words with the contract; a draft is refused alone, when it is written.
 
     Raises InvalidRequest, and SecretFound for a word that must not be quoted.
     """

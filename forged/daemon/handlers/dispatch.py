@@ -1,11 +1,8 @@
-"""From a request to its reply: where it may be carried out, which function does it, what all replies share.
+"""Carry out requests: where they may be, which function does it, what all replies share.
 
-In: any request. Out: its reply, at once for `ping` and `hello`; for `events` a stream of replies; else a
-coroutine of the reply. Each raises ForgedError for what cannot be carried out.
-
-A handler gets the daemon's parts, the workspace as it was resolved if the verb has one, and the request. It
-returns its reply, and beside it the generation of which the reply speaks, if there is one. Filled in here and
-nowhere else: the `id` of the reply, its `generation`, and `disabled` with the reason where memory is off.
+A handler gets the daemon's parts, the resolved workspace if the verb has one, and the request; it returns its
+reply, and maybe the generation of which that speaks. Filled in here alone: a reply's `id`, `generation`, and
+`disabled` with the reason where memory is off. Raises ForgedError for what cannot be carried out.
 """
 
 from __future__ import annotations
@@ -95,7 +92,6 @@ def _digest(request: wire.Request[Any]) -> str:
 
 
 def _is_required(kind: type[wire.Request[Any]], field: str) -> bool:
-    """Return True for a field of a request that has no default."""
     return field in kind.__struct_fields__[: -len(kind.__struct_defaults__)]
 
 
@@ -113,7 +109,6 @@ class Dispatcher:
     def handle(
         self, request: wire.Request[Any]
     ) -> wire.Reply | Awaitable[wire.Reply] | AsyncIterator[wire.Reply]:
-        """Carry out one request."""
         self._metrics.requests += 1
         if isinstance(request, wire.Ping):  # the commonest, and the one that is timed
             return wire.Pong(id=request.id)

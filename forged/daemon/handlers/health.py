@@ -1,9 +1,7 @@
 """The verbs about the daemon itself: `hello`, `status`, `rebuild`, `try` and the stream of `events`.
 
-A `rebuild` looks for a new configuration first, and only then at the workspace: the old one may have had
-memory off. Raised are WorkspaceError, ConfigError and Disabled.
-
-How each model fares that is asked at an endpoint, for `status`; and `try`, one real call to each.
+A `rebuild` looks for a new configuration before the workspace: the old one may have had memory off. Raises
+WorkspaceError, ConfigError and Disabled.
 """
 
 from __future__ import annotations
@@ -322,7 +320,6 @@ async def _scope_reports(
 
 
 def _counted(home: str) -> tuple[list[int], int]:
-    """How many files each agent has, and how many the documents take."""
     agents = [_files_in(agent_root(home, each)) for each in agent_ids(home)]
     return agents, _files_in(org_root(home))
 
@@ -338,7 +335,6 @@ def _files_in(root: Root) -> int:
 
 
 def _shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
-    """Report on the team's server; None where there is none."""
     if shared is None:
         return None
     return msgspec.structs.replace(
@@ -361,6 +357,5 @@ def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
 
 
 def _is_shared_failing(shared: Shared | None) -> bool:
-    """Return True if the team's server cannot be used, or refuses what was written."""
     told = shared.condition() if shared is not None else None
     return told is not None and bool(told.state == "failing" or told.problem or told.refused)

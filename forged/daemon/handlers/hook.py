@@ -1,17 +1,10 @@
 """`hook`: an event of a harness, made of what every session has: a turn, a capture, an end.
 
-A prompt is answered as a turn in `append` mode. The end of a turn is captured with its prompt, before a
-compaction all messages since the last one are, and at the end of a session what is left. A session that ends
-may be resumed, and has all of it in context then; after a compaction and after `/clear` it has not. After a
-compaction the memories for the newest prompt come at once, where the harness takes them, because no prompt
-may follow. A fork begins without its parent's injected set, unless its harness names the parent.
-
-A harness that is `unsure` tells of compactions that never come: its injected set stays until the session has
-grown to a size that surely was compacted. A prompt that this daemon does not know, because it was started
-since, is looked for in what the harness has written down; a turn without one is counted and not captured, as
-the half of a turn would be taken for all of it. While memory is off or paused nothing is kept, nor looked for
-afterwards. Of a run that its hook calls headless at most explicit requests are kept, for the repository.
-A failure is one line in the log, and the harness hears nothing of it.
+A session that ends may be resumed with all of it in context; after a compaction and `/clear` it has not.
+After a compaction memories come at once, where the harness takes them, because no prompt may follow. A
+harness that is `unsure` tells of compactions that never come, so its injected set stays until one surely
+came. An unknown prompt is looked for in what the harness wrote; a turn without one is counted and not
+captured. While memory is off or paused nothing is kept. A failure is logged; the harness hears nothing of it.
 """
 
 from __future__ import annotations
@@ -49,8 +42,6 @@ _FAILURES = frozenset({"timeout", "error"})
 
 
 class _Happened(msgspec.Struct, frozen=True):
-    """An event with its session, and where it happened."""
-
     context: Context
     request: wire.Hook
     row: Hooks
@@ -60,7 +51,6 @@ class _Happened(msgspec.Struct, frozen=True):
 
 
 async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
-    """Do what an event asks for."""
     row = HOOKS.get(request.harness)
     if row is None:
         raise InvalidRequest(f"unknown harness {request.harness[:64]!r}; use one of {', '.join(HOOKS)}")
@@ -84,10 +74,7 @@ async def hook(context: Context, request: wire.Hook) -> wire.Hooked:
 
 
 async def _happened(context: Context, request: wire.Hook, row: Hooks, event: HookEvent) -> _Happened:
-    """Find the session, and the workspace: a turn belongs to that of its prompt, wherever the agent has gone.
-
-    Raises Disabled where memory is off or paused, and drops the session's messages.
-    """
+    """Find session and workspace, that of the prompt. Raises Disabled, and drops messages, if off."""
     daemon = context.daemon
     session = daemon.sessions.open(event)
     if (known := session.messages) is not None:
@@ -162,10 +149,7 @@ async def _turn_end(happened: _Happened) -> bytes:
 
 
 async def _is_taken_up(happened: _Happened) -> bool:
-    """Return True if the prompt of a turn that this daemon does not know is found, and may be captured.
-
-    It may not be from before something was forgotten, nor from before a pause began or ended.
-    """
+    """Return True for a found prompt, not from before something was forgotten or a pause began or ended."""
     event, daemon = happened.event, happened.context.daemon
     seen, path = happened.request.seen, event.transcript_path
     written: tuple[Utterance, ...] = ()
@@ -180,11 +164,10 @@ async def _is_taken_up(happened: _Happened) -> bool:
 
 
 def _written(happened: _Happened) -> tuple[tuple[Utterance, ...], float]:
-    """What the harness has written down of a session that this daemon has not heard, near its end.
+    """Return what the harness wrote near the session's end, and when its newest prompt was sent.
 
-    And when its newest prompt was sent, in Unix seconds. Nothing unless that was before the daemon began: one
-    that was sent since and is not known was not to be heard, because memory was paused, or something was
-    forgotten, or it is private. A prompt that the turn's end says has to be the newest.
+    Nothing unless that was before the daemon began: a later one was paused, forgotten or private. A prompt
+    that the turn's end says has to be the newest.
     """
     event, daemon = happened.event, happened.context.daemon
     if not event.transcript_path or event.agent not in FORMATS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 from pathlib import PurePath
 
 from msgspec.structs import replace
@@ -50,11 +49,6 @@ async def search(
         notice=await in_reply(context, place),
     )
     return reply, answer.generation
-
-
-def _with_others(context: Context, place: Workplace, request: wire.Search | wire.Why) -> Awaitable[Workplace]:
-    resolver = context.daemon.resolver
-    return resolver.with_others(place, agent=request.agent, session_id=request.session_id)
 
 
 def _question(context: Context, place: Workplace, text: str, *, top_k: int, token: str = "") -> Ask:

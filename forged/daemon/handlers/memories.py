@@ -47,7 +47,6 @@ _UNREACHABLE = ("copies in version control history, clones and backups",)
 async def remember(
     context: Context, place: Workplace, request: wire.Remember
 ) -> wire.Remembered | tuple[wire.Remembered, int]:
-    """Write one memory."""
     daemon = context.daemon
     if request.scope == Scope.USER and not is_this_user(daemon.config, request.user_id):
         raise InvalidRequest("the files here are of one user alone; leave user_id out, or name that user")
@@ -82,7 +81,6 @@ async def remember(
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
-    """Write a new version with what is to be another."""
     change = write.Revision(
         content=request.content,
         category=request.category,
@@ -216,7 +214,6 @@ async def _undone(context: Context, planned: wire.Undone) -> wire.Undone:
 
 
 async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[wire.Moved, int]:
-    """Give a memory another scope."""
     await context.resumed()
     memories, planned = context.daemon.memories, context.planned(wire.Moved)
     try:

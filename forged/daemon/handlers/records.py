@@ -1,12 +1,7 @@
-"""`list_judged` and `list_injections`: records of captures and of injections.
+"""`list_judged`, `list_injections` and `learn`: records of captures and injections, and past sessions.
 
-Answered from the record, for a person; the disk is asked only whether a memory's file is still there. Raised
-are InvalidRequest and WorkspaceError.
-
-`learn`: a past session of an agent, judged like any other; what it comes to waits for a person.
-The request's messages go the way of every conversation, so whatever a reader of transcripts may have left in
-them is cut out here. What of them is new is on disk before the reply, which waits a moment for it to be
-judged; who asks again without messages learns how far it is. Raised is InvalidRequest.
+The disk is asked only whether a memory's file is still there. A past session is cleaned and judged like any
+other; what it comes to waits for a person. Raises InvalidRequest and WorkspaceError.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from forged_client import protocol as wire
 
 
 async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -> tuple[wire.Retrieved, int]:
-    """Answer a request with the text to inject."""
     if request.mode not in MODES:
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     stores = context.daemon.resolver
@@ -61,10 +60,7 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
 
 
 async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: int) -> str:
-    """Compose the reply to a turn, of its kept answer or one that is found now. Return the due notice.
-
-    It goes out with the reply to the request `by`, next: nothing is awaited once it is composed.
-    """
+    """Compose a reply, which goes out next: nothing is awaited after. Return the due notice."""
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)

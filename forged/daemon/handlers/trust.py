@@ -148,10 +148,7 @@ def _in_turns_too(context: Context, known: KnownRoot) -> KnownRoot:
 def _chosen(
     withheld: Sequence[wire.WithheldFile], names: Collection[str], *, again: bool
 ) -> list[wire.WithheldFile]:
-    """Return the files that beginnings of ids or hashes name; `again`: some may be accepted by now.
-
-    Raises MemoryNotFound, InvalidRequest.
-    """
+    """Return files by beginnings of ids or hashes. Raises MemoryNotFound unless it comes `again`."""
     chosen: list[wire.WithheldFile] = []
     for name in names:
         found = [each for each in withheld if _is_hash(name, each.sha256)]
@@ -168,10 +165,7 @@ def _is_hash(name: str, sha256: str) -> bool:
 
 
 async def in_reply(context: Context, place: Workplace, session: Session | None = None) -> str:
-    """The sentence about what is withheld in a workspace, or nothing; a session gets it once for each root.
-
-    Nobody waits for a scan: what the first one has not found yet is told by a later reply.
-    """
+    """Return the sentence on what is withheld, to a session once for each root. Nobody waits for a scan."""
     if told := "; ".join(await context.daemon.trust.excluding.all_news(*place.tops)):
         return told
     for root in place.roots:

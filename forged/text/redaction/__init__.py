@@ -1,15 +1,9 @@
 """Replace passwords, keys and tokens in a text by `[redacted]`, or say which there are.
 
-Everything that is typed passes here before it reaches a model, the disk or a memory file: a secret's value
-goes, and the sentence around it stays. Three kinds of rules: the shapes that vendors give their tokens
-(`shapes`), what stands in a telling place (`phrases`), and a value that is given to a telling name
-(`assignments`), judged by how it looks (`looks`). What is broken over two lines or two strings is looked at
-once more without the break (`joints`). Best effort: the shapes in the tables are what is promised. A scanner
-from outside was rejected: those that are kept up bring a network library or a binary of 56 MB, and fire on
-prose.
-
-It runs on the daemon's event loop, so a literal anchor is looked for before any expression is tried, and no
-expression goes over the same stretch of text once for each anchor in it.
+Everything typed passes here before a model, the disk or a memory file has it. Best effort: the shapes in the
+tables are what is promised. Scanners from outside bring a network library or a binary of 56 MB, and fire on
+prose. It runs on the event loop, so a literal anchor is looked for before any expression, and no expression
+goes over the same text once for each anchor in it.
 """
 
 from __future__ import annotations
@@ -56,10 +50,7 @@ class _Hit(msgspec.Struct, frozen=True, order=True):
 
 
 def redact(text: str) -> Redacted:
-    """Return `text` with the value of each secret replaced; without any, `text` itself comes back.
-
-    Redacting again changes nothing. Raises nothing.
-    """
+    """Return `text` with each secret's value replaced; redacting again changes nothing."""
     count, shapes = 0, dict[str, None]()
     for _ in range(_ROUNDS):
         hits = _hits(text)

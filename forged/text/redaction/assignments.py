@@ -118,7 +118,6 @@ def assigned(found: re.Match[str]) -> tuple[int, int] | None:
 
 
 def kind(found: re.Match[str]) -> str:
-    """What a person calls such a value."""
     word = found["word"].lower()
     if word in _COMMON or word == "secret":
         return "token" if word == "token" else "key or secret"

@@ -1,8 +1,7 @@
-"""Where one word of a text is broken in two: over two lines, or over two strings that code puts together.
+"""Words that are broken in two: over two lines, or over two strings that code puts together.
 
-A token that somebody wrapped in a mail or wrote as `"ghp_..." + "..."` has its shape only without the break.
-So the surroundings of the breaks that may lie inside a secret are read once more without these, and what is
-found across one is told in places of the text itself. Most texts have no such break and no second view.
+`"ghp_..." + "..."` has its shape only without the break, so the surroundings are read once more without it.
+Most texts have no such break and no second view.
 """
 
 from __future__ import annotations
@@ -87,10 +86,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 def views(text: str) -> Iterator[Joined]:
-    """What is around the breaks that a secret may lie across, without them; nothing if there are none.
-
-    A word that begins a line may go on with what the line before ends in, or stand for itself: two views.
-    """
+    """Return the text around breaks without them, with a word that begins a line in both readings."""
     cuts = tuple(_cuts(text))
     if cuts:
         yield _without(text, cuts)
@@ -100,7 +96,6 @@ def views(text: str) -> Iterator[Joined]:
 
 
 def is_word(piece: str) -> bool:
-    """It is a word or a number, as prose has them."""
     return _WORD.fullmatch(piece) is not None
 
 

@@ -1,8 +1,7 @@
-"""How a value looks: drawn by a machine, chosen by a person, or no secret at all.
+"""Tell how a value looks: drawn by a machine, chosen by a person, or no secret at all.
 
-Entropy alone does not tell a key from prose: twenty letters of English have 3.5 bits each, a key of twenty
-hex digits 3.3. What sets them apart is how often letters and digits meet, and how often the case changes
-where no word begins; so that is counted, and entropy only sorts out repetitions.
+Entropy does not tell a key from prose: twenty letters of English have 3.5 bits each, twenty hex digits 3.3.
+So it counts how often letters and digits meet, and the case changes where no word begins.
 """
 
 from __future__ import annotations

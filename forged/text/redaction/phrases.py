@@ -1,12 +1,8 @@
-"""The forms of secrets that may hold spaces: key files, headers, addresses, commands, settings, sentences.
+"""Forms of secrets: key files, headers, addresses, commands, settings, sentences, and tokens of vendors.
 
-Each has anchors in lower case, looked for in the whole text in lower case, and an expression that is matched
-where one stands. As in `shapes`, none reads the same stretch once for each anchor in it.
-
-The forms that vendors give their tokens: a table with the anchors of each and the expression for it.
-The expression is matched where an anchor stands, and these are looked for in the long words of a text only;
-one without an anchor is searched for there. An expression either cannot run over its own anchor or starts at
-the beginning of a word, so that a run of anchors is not read once for each of them.
+Each has anchors in lower case, those of tokens looked for in the long words alone, and an expression that is
+matched where one stands. None reads the same stretch once for each anchor in it: it cannot run over its own
+anchor, or starts at the beginning of a word.
 """
 
 from __future__ import annotations
@@ -27,11 +23,7 @@ Judge = Callable[[re.Match[str]], Span | None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """One form of secret, by the name that a person is told.
-
-    `secret` says which part of a match is to go, or None if it is none after all. `is_told`: it holds one of
-    the telling names, so that a text without any need not be looked through for its anchors.
-    """
+    """A form of secret; `secret` says which part of a match goes, `is_told`: it holds a telling name."""
 
     name: str
     anchors: tuple[str, ...]
@@ -41,7 +33,6 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def plain(found: re.Match[str]) -> Span | None:
-    """The group `secret`, or the match where there is no such group; not if it is an example."""
     group = "secret" if "secret" in found.re.groupindex else 0
     return None if is_filler(found[group]) else found.span(group)
 
