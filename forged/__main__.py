@@ -48,6 +48,7 @@ def serve(log_level: str, *, replace: bool = False) -> None:
     from forged.daemon import app  # noqa: PLC0415
     from forged.daemon.build import log_settings  # noqa: PLC0415
     from forged.daemon.listening import AlreadyRunning  # noqa: PLC0415
+    from forged.daemon.process import turn_away  # noqa: PLC0415
     from forged.errors import ConfigError, ForgedError  # noqa: PLC0415
     from forged_client.errors import AddressError  # noqa: PLC0415
 
@@ -60,7 +61,7 @@ def serve(log_level: str, *, replace: bool = False) -> None:
         os.chdir("/")  # holds no directory of anybody's, and a worker cannot start in one that is gone
         asyncio.run(app.serve(loaded, env, replace=replace))
     except (ConfigError, AddressError) as error:
-        app.turn_away(env, f"the daemon cannot start: {error}")
+        turn_away(env, f"the daemon cannot start: {error}")
         _end(error, os.EX_CONFIG)
     except AlreadyRunning as error:
         _end(error, os.EX_TEMPFAIL)

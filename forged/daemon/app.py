@@ -9,35 +9,32 @@ part died of: then the exit code has the process started again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
 from forged.config import load as load_config
 from forged.daemon import handover, listening, systemd
-from forged.daemon.build import Models, build, choose_models, user_top
+from forged.daemon.build import build, user_top
 from forged.daemon.connection import Server
 from forged.daemon.handlers import Dispatcher
 from forged.daemon.handover import FdStore, Successor
+from forged.daemon.models import Models, choose_models
+from forged.daemon.process import HardStop, Threads, one_for_each_disk, record
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root, atomic
 from forged.maps import BuildEvent, Remembered
 from forged.memories import documents, removal, restore
 from forged.memory import Scope
-from forged_client import address, framing
-from forged_client.autostart import RECORD_NAME
+from forged_client import address
 from forged_client.errors import AddressError
-from forged_client.protocol import Failed, HandOver
+from forged_client.protocol import HandOver
 
 logger = logging.getLogger(__name__)
 
@@ -51,28 +48,6 @@ _SWEEP_S = 60.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
-
-
-def record(state_dir: str) -> None:
-    """Write down the `forged` beside this interpreter, if there is one; a failure is only logged."""
-    program = os.path.join(os.path.dirname(sys.executable), "forged")
-    if not os.access(program, os.X_OK):
-        return
-    try:
-        listening.private_directory(state_dir)
-        file, line = Path(state_dir, RECORD_NAME), os.fsencode(f"{program}\n")
-        if not file.exists() or file.read_bytes() != line:
-            atomic.replace(str(file), line)
-    except (OSError, ForgedError) as error:
-        logger.warning("cannot record executable error=%s", error)
-
-
-def turn_away(env: Mapping[str, str], why: str) -> None:
-    """Tell all who wait at the manager's socket why no daemon comes, or it would start us again and again."""
-    inherited = systemd.inherited_socket(env, os.getpid())
-    if inherited is not None:
-        refused = Failed(status="error", reason=why, code="configuration", message=why)
-        listening.turn_away(inherited, framing.encode(refused))
 
 
 async def serve(
@@ -123,42 +98,6 @@ def _socket_path(env: Mapping[str, str]) -> str:
         return address.socket_path(env)
     except AddressError as error:
         raise ConfigError(str(error)) from error
-
-
-class Threads(ThreadPoolExecutor):
-    """Threads of `asyncio.to_thread`, one at once: where no further is to be had, those there are do."""
-
-    def __init__(self) -> None:
-        super().__init__(thread_name_prefix="asyncio")
-        self.submit(os.getpid).result()
-
-    def _adjust_thread_count(self) -> None:  # there is no public name; in 3.11 to 3.14, a test looks
-        try:
-            super()._adjust_thread_count()
-        except RuntimeError:
-            if not self._threads:
-                raise
-
-
-class _HardStop:
-    """The end of the process after some seconds, whatever holds it up."""
-
-    def __init__(self, seconds: float, code: int) -> None:
-        self._timer: threading.Timer | None = threading.Timer(seconds, os._exit, (code,))
-        self._timer.daemon = True
-        try:
-            self._timer.start()
-        except RuntimeError:
-            # The system has no thread for it: the kernel's timer says less, and ends as well.
-            self._timer = None
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        else:
-            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class DaemonRun:
@@ -297,7 +236,7 @@ class DaemonRun:
             *(Root(top, Scope.REPO) for top in await trust.seen()),
         ]
         folders = [self._state_dir, *(root.directories[0] for root in roots)]
-        await self._daemon.refused_writes.try_out(await asyncio.to_thread(_one_for_each_disk, folders))
+        await self._daemon.refused_writes.try_out(await asyncio.to_thread(one_for_each_disk, folders))
 
     def _listening(self, inherited: int | None) -> Socket:
         return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
@@ -322,7 +261,7 @@ class DaemonRun:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
-        hard = _HardStop(_HARD_STOP_S, code)
+        hard = HardStop(_HARD_STOP_S, code)
         # A manager that is told STOPPING waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
         systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")
@@ -412,11 +351,3 @@ class DaemonRun:
                 self._ours = listening.identity(self._path)
             elif there != self._ours:
                 raise ForgedError(f"another socket stands at {self._path}")
-
-
-def _one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
-    firsts: dict[int, str] = {}
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            firsts.setdefault(os.stat(folder).st_dev, folder)
-    return tuple(firsts.values())

@@ -21,7 +21,8 @@ from forged.counters import Metrics
 from forged.errors import ForgedError, WorkspaceError
 from forged.memory import Origin, Scope
 from forged.retrieval import Retriever
-from forged.sessions.messages import HeldMessages, Messages
+from forged.sessions.held import HeldMessages
+from forged.sessions.messages import Messages
 from forged.sessions.session import Session, Shared, Turn
 from forged.sessions.transcript import clean_transcript
 from forged.sessions.turns import OpenTurn, OpenTurns

@@ -22,8 +22,9 @@ from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.retrieval import Answer, Ask
+from forged.sessions.held import HeldMessages
 from forged.sessions.injected_set import Composed, Content, Injection, compose, render
-from forged.sessions.messages import HeldMessages, Messages
+from forged.sessions.messages import Messages
 from forged.sessions.pinned import Pinned, pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply, TurnRequest

@@ -26,8 +26,7 @@ _OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|(?<!\\)\\+u003c)[/\\]*
 # Letters of other scripts, brackets and dashes that are drawn alike.
 _BRACKETS = "‹〈《⟨⟪˂ᐸ❮❰≺≪«"
 _ALIKE = str.maketrans(
-    f"оοеѕіιԁɡցгмϻƒ{_BRACKETS}∕⁄╱⧸‐‑‒–—−﹣⁃ー",
-    f"ooesiidggrmmf{'<' * len(_BRACKETS)}////---------",
+    f"оοеѕіιԁɡցгмϻƒ{_BRACKETS}∕⁄╱⧸‐‑‒–—−﹣⁃ー", f"ooesiidggrmmf{'<' * len(_BRACKETS)}////---------"
 )
 # Without one of them nothing opens a tag.
 _MAY_OPEN = re.compile(rf"[<＜﹤≮⊀\u2329︽︿{_BRACKETS}&＆﹠\\＼﹨]")

@@ -67,12 +67,12 @@ def main() -> None:
 
     try:
         from forged import config
-        from forged.daemon import app, build
+        from forged.daemon import app, models
     except ImportError as error:
         print(f"cannot import what it runs: {error}", file=sys.stderr)
         sys.exit(64)
     logging.basicConfig(level="WARNING")
-    stub = build.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
+    stub = models.Models(embedder=StubEmbedder(Path(os.environ["BENCH_EMBEDDED"])), chat=None)
     taking_over = {"replace": True} if "--replace" in sys.argv else {}
     asyncio.run(app.serve(config.load(os.environ), dict(os.environ), models=stub, **taking_over))
 

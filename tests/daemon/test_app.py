@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from forged.daemon.app import Threads
+from forged.daemon.process import Threads
 
 NO_THREAD = "can't start new thread"
 
@@ -39,13 +39,13 @@ def test_a_pool_without_any_thread_says_so(monkeypatch):
 
 STUCK = """
 import threading, time
-from forged.daemon.app import _HardStop
+from forged.daemon.process import HardStop
 
 def none(_):
     raise RuntimeError("can't start new thread")
 
 threading.Thread.start = none
-stop = _HardStop({seconds}, 0)
+stop = HardStop({seconds}, 0)
 if {cancelled}:
     stop.cancel()
     time.sleep(0.2)

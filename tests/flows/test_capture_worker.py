@@ -44,7 +44,7 @@ def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
 
 def test_a_call_that_never_ends_is_given_up_and_the_next_event_is_served(home, repo):
     """The time limit here is a second."""
-    limit = ("forged.daemon.build:CLASSIFIER_TIMEOUT_S=1",)
+    limit = ("forged.daemon.models:CLASSIFIER_TIMEOUT_S=1",)
     with capturing(home, constants=limit, classifier_model="m") as stage:
         never = threading.Event()
         stage.provider.chat = [Answer(hold=never), reply(proposal("The second is heard."))]

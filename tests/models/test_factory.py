@@ -12,7 +12,8 @@ import pytest
 from forged.capture import WorkerSettings
 from forged.config import Config, Loaded, MemoryConfig, install_command
 from forged.config.values import LlmConfig
-from forged.daemon.build import build, choose_models
+from forged.daemon.build import build
+from forged.daemon.models import choose_models
 from forged.models import Door, Prompt
 from forged.models.factory import classifier_key, make_chat_model, make_embedder
 from forged.models.in_process import InProcessEmbedder

@@ -19,7 +19,7 @@ from forged.capture import WorkerSettings
 from forged.config import AGENTS, Config, MemoryConfig, load
 from forged.config.values import LlmConfig, Loaded
 from forged.counters import Departure
-from forged.daemon.build import choose_models
+from forged.daemon.models import choose_models
 from forged.errors import ConfigError, ProviderError
 from forged.models import Completion, Door, Health, Prompt, Purpose
 from forged.models.programs.answers import completion_of

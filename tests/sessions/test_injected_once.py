@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from forged.config import Config, MemoryConfig
 from forged.config.values import CaptureConfig
-from forged.sessions import messages, registry
+from forged.sessions import held, registry
 from forged.text.harnesses import HOOKS
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Session
@@ -188,6 +188,6 @@ class Life:
 def test_a_memory_comes_once_and_what_was_asked_for_is_kept(steps, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(HOOKS, "claude", replace(HOOKS["claude"], parent=("forked_from",)))
-        patched.setattr(messages, "MOST_BYTES", 160)  # the bounds are reached by a few steps
+        patched.setattr(held, "MOST_BYTES", 160)  # the bounds are reached by a few steps
         patched.setattr(registry, "MOST_SESSIONS", 2)
         run(Life(tmp_path_factory.mktemp("life")).live(steps))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forged.capture.intake import Outcome
 from forged.config import Config
 from forged.config.values import CaptureConfig
-from forged.sessions import messages
+from forged.sessions import held
 from forged.text.forgetting import words_of
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_hook import Ear, Session
@@ -72,7 +72,7 @@ class Day:
         elif what == "new":
             self._names[name] = f"{name}-{next(_numbers)}"
         elif what == "silence":
-            self.clock.now += messages.SILENT_S
+            self.clock.now += held.SILENT_S
             await self._waits()
         elif what == "full":
             self.parts.capture.hear = self._refuses
@@ -126,12 +126,12 @@ def test_each_request_is_captured_once_where_it_was_said(steps, agent, tmp_path_
             assert parts.daemon.sessions.held.lost == 0
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(messages, "MOST_BYTES", 64)  # the bound is reached by a few steps
+        patched.setattr(held, "MOST_BYTES", 64)  # the bound is reached by a few steps
         run(day())
 
 
 async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
-    monkeypatch.setattr(messages, "MOST_BYTES", 64)
+    monkeypatch.setattr(held, "MOST_BYTES", 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         for name in ("1", "2", "3"):
@@ -145,8 +145,8 @@ async def test_status_says_that_a_bound_was_reached(home, repo, monkeypatch):
 @pytest.mark.parametrize("over", [False, True])
 async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, monkeypatch, over):
     """Of a session that goes on, and of sessions that are over."""
-    monkeypatch.setattr(messages, "MOST_BYTES", 64)
-    monkeypatch.setattr(messages, "MOST_REFUSED_BYTES", 128 if over else 64)
+    monkeypatch.setattr(held, "MOST_BYTES", 64)
+    monkeypatch.setattr(held, "MOST_REFUSED_BYTES", 128 if over else 64)
     async with assembled(home) as parts:
         ear = Ear(parts)
         ear.word = Outcome("rejected", "spool_full: many")
@@ -160,7 +160,7 @@ async def test_status_counts_what_is_lost_while_capture_has_no_room(home, repo, 
 
 
 async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(home, repo, monkeypatch):
-    monkeypatch.setattr(messages, "MOST_BYTES", 96)
+    monkeypatch.setattr(held, "MOST_BYTES", 96)
     async with assembled(home) as parts:
         ear = Ear(parts)
         for name in ("quiet", "also quiet"):
@@ -175,7 +175,7 @@ async def test_the_quietest_session_makes_room_and_one_with_a_private_span_last(
 
 
 async def test_a_private_span_stays_open_although_its_session_made_room(home, repo, monkeypatch):
-    monkeypatch.setattr(messages, "MOST_BYTES", 32)
+    monkeypatch.setattr(held, "MOST_BYTES", 32)
     async with assembled(home) as parts:
         ear = Ear(parts)
         await Session(parts, repo, session="one").asks("Deploy on Fridays. <private> 7391", "1")
@@ -209,7 +209,7 @@ async def test_a_session_that_is_silent_for_an_hour_is_captured(home, repo):
         ear, clock = Ear(parts), Clock(1_000.0)
         parts.daemon.sessions.held.clock = clock
         await Session(parts, repo, session="silent").asks("Remember that rule 1 holds.", "1")
-        clock.now += messages.SILENT_S - 1
+        clock.now += held.SILENT_S - 1
         await Session(parts, repo, session="awake").asks("Go on.", "1")
         await parts.daemon.sessions.hand_over(again=True)
         assert ear.windows == []

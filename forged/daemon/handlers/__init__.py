@@ -8,10 +8,4 @@ the errors they share. `RefusedWrites` are what a disk did not take.
 from forged.daemon.handlers.context import About, Daemon, Probe, RefusedWrites
 from forged.daemon.handlers.dispatch import Dispatcher
 
-__all__ = [
-    "About",
-    "Daemon",
-    "Dispatcher",
-    "Probe",
-    "RefusedWrites",
-]
+__all__ = ["About", "Daemon", "Dispatcher", "Probe", "RefusedWrites"]

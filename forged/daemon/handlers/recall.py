@@ -25,16 +25,7 @@ from forged.errors import InvalidRequest
 from forged.files import org_root
 from forged.memory import Scope
 from forged.sessions import asked, budget_of, render
-from forged.stores import (
-    FIRST_BUILD,
-    Limits,
-    Ranked,
-    Rows,
-    Store,
-    Workplace,
-    is_asked_for,
-    root_of_session,
-)
+from forged.stores import FIRST_BUILD, Limits, Ranked, Rows, Store, Workplace, is_asked_for, root_of_session
 from forged_client import protocol as wire
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
@@ -56,12 +47,7 @@ async def recall(context: Context, place: Workplace, request: wire.Recall) -> wi
     stores = await daemon.resolver.stores(place, here, agent=request.agent_id, session_id=request.session_id)
     server = _server(daemon, place, request, scopes, deadline)
     found, embedding_ms = await daemon.retriever.recall(
-        query,
-        (*stores, *server),
-        limits,
-        admits=_admits(daemon, request),
-        deadline=deadline,
-        tops=place.tops,
+        query, (*stores, *server), limits, admits=_admits(daemon, request), deadline=deadline, tops=place.tops
     )
     block = render(found.ranked, budget_of(request.token_budget, place))
     status, reason = ("ok", "") if found.ranked else ("empty", _nothing(request, found, stores, server))
@@ -136,11 +122,7 @@ def _server(
     """The team's server, if there is one and it has anything of whoever is named."""
     if daemon.shared is None:
         return ()
-    named = {
-        Scope.SESSION: request.session_id,
-        Scope.USER: request.user_id,
-        Scope.AGENT: request.agent_id,
-    }
+    named = {Scope.SESSION: request.session_id, Scope.USER: request.user_id, Scope.AGENT: request.agent_id}
     wanted = request.filters, daemon.config.scopes.min_importance
     return postgres.stores_of(daemon.shared, scopes, named, wanted, deadline=deadline, tops=place.tops)
 

@@ -367,12 +367,7 @@ PHRASES = (
                 [a-z0-9+/_-]{1,39}+ (?= ={0,2} [\ \t]* (?: [\r\n\\"'] | $ ) ) )? ={0,2} )""",
         _encoded,
     ),
-    _phrase(
-        "private JSON web key",
-        ("kty",),
-        r"""kty\\*["']?\s{0,4}:""",
-        _json_key,
-    ),
+    _phrase("private JSON web key", ("kty",), r"""kty\\*["']?\s{0,4}:""", _json_key),
     _phrase(
         "private key",
         ("<rsakeyvalue>",),
