@@ -16,20 +16,20 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from socket import socket as Socket  # noqa: N812 - a type here, and a name for values
 
 from forged.config import Loaded
 from forged.config import load as load_config
-from forged.daemon import handover, listening, systemd
+from forged.daemon import handover, listening, process, systemd
 from forged.daemon.build import build, user_top
 from forged.daemon.connection import Server
 from forged.daemon.handlers import Dispatcher
 from forged.daemon.handover import FdStore, Successor
 from forged.daemon.models import Models, choose_models
-from forged.daemon.process import HardStop, Threads, one_for_each_disk, record
 from forged.errors import ConfigError, ForgedError
-from forged.files import Root, atomic
-from forged.maps import BuildEvent, Remembered
+from forged.files import Root
+from forged.maps import Remembered
 from forged.memories import documents, removal, restore
 from forged.memory import Scope
 from forged_client import address
@@ -42,9 +42,6 @@ STOP_S = 3.0
 _HARD_STOP_S = 4.5
 _OWN_SOCKET_S = 30.0
 _MANAGED = "systemd runs this daemon: `systemctl --user restart forged.service` puts another in its place"
-_DAY_S = 24 * 3600.0
-_TEMPS_S = 3600.0
-_SWEEP_S = 60.0
 # How long a thread may keep the interpreter lock while another waits. The default of 5 ms is what a ping
 # would wait behind a rebuild's longest step.
 _SWITCH_S = 0.0005
@@ -64,9 +61,13 @@ async def serve(
     place of a running daemon, which goes on until this one is made.
     """
     sys.setswitchinterval(_SWITCH_S)
-    asyncio.get_running_loop().set_default_executor(Threads())
+    asyncio.get_running_loop().set_default_executor(process.Threads())
     gc.freeze()  # what is imported stays; to look through it again and again takes 15 ms without a ping
-    path, remembered, fd_store = _socket_path(env), Remembered(), FdStore(env)
+    try:
+        path = address.socket_path(env)
+    except AddressError as error:
+        raise ConfigError(str(error)) from error
+    remembered, fd_store = Remembered(), FdStore(env)
 
     def made(config: Loaded) -> DaemonRun:
         chosen = models or choose_models(config, env)
@@ -93,13 +94,6 @@ async def serve(
         os.close(place.lock)
 
 
-def _socket_path(env: Mapping[str, str]) -> str:
-    try:
-        return address.socket_path(env)
-    except AddressError as error:
-        raise ConfigError(str(error)) from error
-
-
 class DaemonRun:
     def __init__(
         self,
@@ -111,19 +105,16 @@ class DaemonRun:
         remembered: Remembered,
         fd_store: FdStore,
     ) -> None:
-        self._loaded = loaded
+        self._loaded, self._reloads, self._models = loaded, reloads, models
         self._embedder = loaded.config.embedder  # `auto` may mean another one once an extra is installed
-        self._reloads = reloads
         self._next_config: Loaded | None = None
+        self._successor: Successor | None = None
         self._died: BaseException | None = None  # what a task of ours died of
-        self._env = env
-        self._path = address.socket_path(env)
-        self._models = models
+        self._env, self._path, self._state_dir = env, address.socket_path(env), address.state_dir(env)
         self._remembered, self._fd_store = remembered, fd_store
         self._ours: tuple[int, int] | None = None  # the socket that is ours to remove
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._state_dir = address.state_dir(env)
         self._daemon = build(
             loaded,
             env,
@@ -133,7 +124,6 @@ class DaemonRun:
             remembered=remembered,
         )
         self._server = Server(Dispatcher(self._daemon), self._daemon.metrics, give_way=self._give_way)
-        self._successor: Successor | None = None
         self._is_late = False  # something of it goes on and cannot be ended
 
     async def run(
@@ -186,13 +176,15 @@ class DaemonRun:
         for name in systemd.consumed(self._env):
             os.environ.pop(name, None)  # a child of ours must not think that they are for it
         self._begin(self._await_end(ended))
-        await self._server.start(listening_socket or self._listening(inherited))
-        record(self._state_dir)
+        if listening_socket is None:
+            bound = listening.bind(self._path) if inherited is None else listening.adopt(inherited)
+        await self._server.start(listening_socket or bound)
+        process.record(self._state_dir)
         self._begin_parts()
         if inherited is None:
             self._ours = listening.identity(self._path)
             self._begin(self._keep_socket())
-        self._begin(self._notify())
+        self._begin(systemd.tell(self._env))
         logger.info("serving socket=%s pid=%d", self._path, os.getpid())
 
     def _begin_parts(self) -> None:
@@ -204,13 +196,13 @@ class DaemonRun:
             for queue in daemon.indexer.queues:
                 self._begin(queue.run())
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
-            self._begin(self._housekeeping())
-            self._begin(self._sweep_sessions())
+            self._begin(process.housekeeping(daemon, self._state_dir))
+            self._begin(process.sweep_sessions(daemon))
             self._begin(removal.follow_absent(daemon.memories))
-            daemon.indexer.events.listen(self._seen)
+            daemon.indexer.events.listen(partial(process.note_seen, daemon))
             self._begin(restore.resume(daemon.memories))
             self._begin(daemon.trust.catch_up())
-            self._begin(self._try_disks())
+            self._begin(process.try_disks(daemon, self._state_dir))
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
@@ -219,27 +211,6 @@ class DaemonRun:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())
         self._begin(daemon.sessions.run())
-
-    def _seen(self, event: BuildEvent) -> None:
-        """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
-        if event.kind == "swapped":
-            for index in self._daemon.indexer.indexes():
-                if index.root.top == event.root and index.map is not None:
-                    self._daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))
-
-    async def _try_disks(self) -> None:
-        """Write once on each disk that memories or the state lie on: it may have been full before."""
-        trust = self._daemon.trust
-        await trust.opened()
-        roots = [
-            Root(user_top(self._env), Scope.USER),
-            *(Root(top, Scope.REPO) for top in await trust.seen()),
-        ]
-        folders = [self._state_dir, *(root.directories[0] for root in roots)]
-        await self._daemon.refused_writes.try_out(await asyncio.to_thread(one_for_each_disk, folders))
-
-    def _listening(self, inherited: int | None) -> Socket:
-        return listening.bind(self._path) if inherited is None else listening.adopt(inherited)
 
     async def _await_end(self, ended: asyncio.Event) -> None:
         await ended.wait()
@@ -261,7 +232,7 @@ class DaemonRun:
         """End everything; a thread that is stuck on a disk cannot hold the process."""
         logger.info("stopping")
         code = os.EX_OK if self._died is None else os.EX_SOFTWARE
-        hard = HardStop(_HARD_STOP_S, code)
+        hard = process.HardStop(_HARD_STOP_S, code)
         # A manager that is told STOPPING waits for the end of the process, and then kills it.
         starts_over = f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
         systemd.notify(self._env, starts_over if self._goes_on else "STOPPING=1")
@@ -314,30 +285,6 @@ class DaemonRun:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(ended)
-
-    async def _housekeeping(self) -> None:
-        """Once a day: what was forgotten 7 days ago is gone for good, and what killed daemons left behind."""
-        while True:
-            now = time.time()
-            try:
-                await asyncio.to_thread(self._daemon.memories.writer.trash.empty, now)
-                await asyncio.to_thread(atomic.sweep_at, self._state_dir, now - _TEMPS_S)
-            except OSError as error:  # untidy, and no reason to end the daemon
-                logger.warning("state directory not tidied error=%s", error)
-            await asyncio.sleep(_DAY_S)
-
-    async def _sweep_sessions(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            self._daemon.session_views.sweep()
-
-    async def _notify(self) -> None:
-        """Tell the service manager that the socket answers, and then that the loop still turns."""
-        systemd.notify(self._env, "READY=1\nSTATUS=serving")
-        interval = systemd.watchdog_interval(self._env)
-        while interval is not None:
-            await asyncio.sleep(interval)
-            systemd.notify(self._env, "WATCHDOG=1")
 
     async def _keep_socket(self) -> None:
         """Bind again when a cleaner took our socket away; give up when another daemon has the place."""

@@ -1,25 +1,34 @@
-"""The daemon's process and its surroundings: threads, the last resort to end it, its program on record."""
+"""The daemon's process and its surroundings: threads, disks, its last resort, its program on record."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from forged.daemon import listening, systemd
+from forged.daemon.handlers import Daemon
 from forged.errors import ForgedError
-from forged.files import atomic
+from forged.files import Root, atomic
+from forged.maps import BuildEvent
+from forged.memory import Scope
 from forged_client import framing
 from forged_client.autostart import RECORD_NAME
 from forged_client.protocol import Failed
 
 logger = logging.getLogger(__name__)
+
+_DAY_S, _SWEEP_S = 24 * 3600.0, 60.0
+# Seconds that a temporary file may be needed.
+_TEMPS_S = 3600.0
 
 
 def record(state_dir: str) -> None:
@@ -80,7 +89,42 @@ class HardStop:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
+async def housekeeping(daemon: Daemon, state_dir: str) -> None:
+    """Once a day drop for good what was forgotten 7 days ago, and what killed daemons left behind."""
+    while True:
+        now = time.time()
+        try:
+            await asyncio.to_thread(daemon.memories.writer.trash.empty, now)
+            await asyncio.to_thread(atomic.sweep_at, state_dir, now - _TEMPS_S)
+        except OSError as error:  # untidy, and no reason to end the daemon
+            logger.warning("state directory not tidied error=%s", error)
+        await asyncio.sleep(_DAY_S)
+
+
+async def sweep_sessions(daemon: Daemon) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        daemon.session_views.sweep()
+
+
+def note_seen(daemon: Daemon, event: BuildEvent) -> None:
+    """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
+    if event.kind == "swapped":
+        for index in daemon.indexer.indexes():
+            if index.root.top == event.root and index.map is not None:
+                daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))
+
+
+async def try_disks(daemon: Daemon, state_dir: str) -> None:
+    """Write once on each disk that memories or the state lie on: it may have been full before."""
+    await daemon.trust.opened()
+    roots = [Root(daemon.resolver.home, Scope.USER)]
+    roots += [Root(top, Scope.REPO) for top in await daemon.trust.seen()]
+    folders = [state_dir, *(root.directories[0] for root in roots)]
+    await daemon.refused_writes.try_out(await asyncio.to_thread(_one_for_each_disk, folders))
+
+
+def _one_for_each_disk(folders: Sequence[str]) -> tuple[str, ...]:
     firsts: dict[int, str] = {}
     for folder in folders:
         with contextlib.suppress(OSError):

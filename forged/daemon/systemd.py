@@ -7,6 +7,7 @@ The environment comes in as a mapping; without systemd every function does nothi
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -104,3 +105,12 @@ def _listens(descriptor: int) -> bool:
         return kind == (socket.AF_UNIX, socket.SOCK_STREAM) and accepts == 1
     finally:
         passed.detach()  # the descriptor stays open: the daemon adopts it
+
+
+async def tell(env: Mapping[str, str]) -> None:
+    """Tell the service manager that the socket answers, and then that the loop still turns."""
+    notify(env, "READY=1\nSTATUS=serving")
+    interval = watchdog_interval(env)
+    while interval is not None:
+        await asyncio.sleep(interval)
+        notify(env, "WATCHDOG=1")

@@ -1,8 +1,6 @@
 """The daemon's answers: wire type in, domain call, wire type out.
 
-`dispatch` is the way in. `retrieve`, `memories`, `documents`, `capture`, `trust`, `health` and `records`
-hold one function a verb, `context` is what they see of the daemon, `convert` the conversions and `refusals`
-the errors they share. `RefusedWrites` are what a disk did not take.
+`dispatch` is the way in; modules of verbs hold one function a verb, `context` is what they see of the daemon.
 """
 
 from forged.daemon.handlers.context import About, Daemon, Probe, RefusedWrites

@@ -10,9 +10,8 @@ from typing import cast
 import msgspec
 
 from forged import conversation
-from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.context import Context, Disabled
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.refusals import Disabled
 from forged.errors import InvalidRequest
 from forged.files import Root
 from forged.memories import ids, removal, restore

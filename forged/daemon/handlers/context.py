@@ -20,7 +20,7 @@ from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
 from forged.daemon.handlers.convert import generation_of, without_texts
-from forged.errors import NotReady, StoreError
+from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
 from forged.files import Watcher, atomic
 from forged.maps import Indexer
@@ -92,6 +92,10 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 R = TypeVar("R", bound=Reply)
+
+
+class Disabled(ForgedError):  # noqa: N818 - reads as the state it names
+    """Memory is off here. No failure: the reply says so in its `status`, with the message as `reason`."""
 
 
 class Keyed(msgspec.Struct):

@@ -22,16 +22,17 @@ from forged.daemon.handlers import (
     documents,
     health,
     hook,
+    listing,
     looking,
     memories,
     recall,
     records,
     retrieve,
+    review,
     trust,
 )
-from forged.daemon.handlers.context import Context, Daemon, Keyed
+from forged.daemon.handlers.context import Context, Daemon, Disabled, Keyed
 from forged.daemon.handlers.convert import check_words, token_of, without_texts
-from forged.daemon.handlers.refusals import Disabled
 from forged.errors import Conflict, StoreError
 from forged.state import Receipt
 from forged.stores import Workplace
@@ -54,9 +55,9 @@ HANDLERS: Mapping[type, Handler] = {
     wire.Move: memories.move,
     wire.Restore: memories.restore,
     wire.Import: documents.import_,
-    wire.GetMemories: memories.get,
-    wire.ListMemories: memories.list_page,
-    wire.History: memories.history,
+    wire.GetMemories: listing.get,
+    wire.ListMemories: listing.list_page,
+    wire.History: listing.history,
     wire.Forget: memories.forget,
     wire.Undo: memories.undo,
     wire.Capture: capture.capture,
@@ -74,7 +75,7 @@ HANDLERS: Mapping[type, Handler] = {
     wire.ListJudged: records.list_judged,
     wire.ListInjections: records.list_injections,
     wire.Trust: trust.trust,
-    wire.Review: memories.review,
+    wire.Review: review.review,
     wire.Try: health.try_all,
 }
 

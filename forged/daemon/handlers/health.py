@@ -17,9 +17,8 @@ import msgspec
 from forged import __version__
 from forged.config import Config
 from forged.daemon.handlers import capture, hook
-from forged.daemon.handlers.context import Context, Daemon, Probe
+from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.convert import token_of
-from forged.daemon.handlers.refusals import Disabled
 from forged.daemon.handlers.trust import in_status
 from forged.errors import ProviderError
 from forged.files import (

@@ -20,8 +20,7 @@ import msgspec
 
 from forged import __version__
 from forged.conversation import Utterance
-from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.refusals import Disabled
+from forged.daemon.handlers.context import Context, Disabled
 from forged.daemon.handlers.retrieve import answered, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context

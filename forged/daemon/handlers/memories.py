@@ -16,28 +16,20 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from forged import fair_queue, memory
-from forged.daemon.handlers import trust
+from forged import memory
 from forged.daemon.handlers.attributes import carried_over, full_record, names_in, patch_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of, token_of, with_entities
-from forged.daemon.handlers.everywhere import everywhere
+from forged.daemon.handlers.convert import fitting, token_of
 from forged.daemon.handlers.recall import is_this_user
-from forged.daemon.handlers.refusals import Disabled
-from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
-from forged.map import VectorMap, newest
 from forged.memories import PATIENCE_S, ids, removal, write
 from forged.memories import restore as restoring
-from forged.memories import review as reviewing
-from forged.memory import Memory, Origin, Related, Scope, Trigger
-from forged.state import Document
-from forged.stores import FIRST_BUILD, View, Workplace
+from forged.memory import Memory, Related, Scope, Trigger
+from forged.stores import FIRST_BUILD, Workplace
 from forged.writing import Taking, Trashed, Written, new_batch
 from forged_client import protocol as wire
 
-_MOST_IN_REPLY = 1000
 _UNREACHABLE = ("copies in version control history, clones and backups",)
 
 
@@ -305,176 +297,4 @@ def _trashed(group: Sequence[Trashed]) -> wire.Trashed:
         taken_at=memory.utc(newest.note.taken_at),
         until=memory.utc(newest.note.until),
         first_line=newest.memory.first_line,
-    )
-
-
-# --- shown ---------------------------------------------------------------------------------------------
-
-
-async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
-    """Show memories by id, in the order asked, two where two roots have it; name ids that are not visible."""
-    place, view = await _seen(context, place, request)
-    asked = request.ids[:_MOST_IN_REPLY]
-    view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
-    await fair_queue.turn()
-    found = [(wanted, ids.in_view(view, wanted, request.scope)) for wanted in asked]
-    items = [item for _, holders in found for item in holders]
-    missing = tuple(wanted for wanted, holders in found if not holders)
-    reply = wire.Memories(
-        status=_status(view, bool(items)),
-        reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
-        memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
-        total=len(items),
-        missing=missing,
-    )
-    return reply, view.generation
-
-
-async def list_page(
-    context: Context, place: Workplace, request: wire.ListMemories
-) -> tuple[wire.Memories, int]:
-    """Show one page of what the workspace sees, newest first."""
-    since = seconds_of("since", request.since)
-    place, view = await _seen(context, place, request)
-    if request.scope == Scope.SESSION:
-        view = ids.of_session(context.daemon.memories, view, request.session_id)
-    maps = view.maps if not request.all_repos else await everywhere(context, place)
-    await fair_queue.turn()
-    chosen = _chosen(maps, request, since)
-    start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
-    rows = newest(chosen, start, count)
-    told = [full_record(context, *item) for item in rows]
-    if request.entities:
-        found = [each for _, each in rows]
-        told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
-    page = fitting(told)
-    reply = wire.Memories(
-        status=_status(view, bool(page)),
-        reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
-        memories=page,
-        total=sum(len(rows) for _, rows in chosen),
-        notice=await in_reply(context, place),
-    )
-    return reply, view.generation
-
-
-async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
-    """Show a memory's version chain, oldest first, with what is odd about it."""
-    place, view = await _seen(context, place, request)
-    view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
-    found = ids.in_view(view, request.memory_id, request.scope)
-    if not found and view.waiting:
-        raise NotReady(FIRST_BUILD)
-    if not found:
-        raise await ids.unseen(context.daemon.memories, place, request.memory_id, request.scope)
-    home, meant = ids.require_one(found, request.memory_id, request.scope)
-    head = home.chains.head(meant.id)
-    reply = wire.Chain(
-        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
-        flags=home.chains.flags.get(head, ()),
-    )
-    return reply, view.generation
-
-
-async def _seen(
-    context: Context, place: Workplace, request: wire.GetMemories | wire.ListMemories | wire.History
-) -> tuple[Workplace, View]:
-    """Return the place that is meant, and what is visible of it."""
-    memories = context.daemon.memories
-    place = await ids.within(memories, place, request.scope, request.agent_id, sessions=True)
-    return place, await context.view(place, request.min_generation)
-
-
-async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...]) -> str:
-    """Return a sentence on those of the ids that are there and withheld, or nothing."""
-    memories = context.daemon.memories
-    withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
-    there = [each for each in named if each in withheld]
-    why = memories.state.trust.doubt() or "withheld until you decide"
-    return f"{why}: {', '.join(there)}" if there else ""
-
-
-def _status(view: View, found: bool) -> str:
-    if found:
-        return "ok"
-    return "not_ready" if view.waiting else "empty"
-
-
-def _chosen(
-    maps: Sequence[VectorMap], request: wire.ListMemories, since: float
-) -> list[tuple[VectorMap, list[int]]]:
-    homes = (home for home in maps if not request.scope or home.scope == request.scope)
-    return [
-        (
-            home,
-            [
-                row
-                for row, found in home.numbered()
-                if (not request.category or found.category == request.category)
-                and (found.stale or not request.stale)
-                and home.created[row] >= int(since)
-                and found.session_id.startswith(request.session_id)
-                and (not request.origin or (found.origin or Origin.FILE) == request.origin)
-                and (request.all_versions or home.chains.is_head(found.id))
-            ],
-        )
-        for home in homes
-    ]
-
-
-# --- reviewed ------------------------------------------------------------------------------------------
-
-
-async def review(context: Context, request: wire.Review) -> wire.Reviewed:
-    """List what a person has to decide about, withheld files and proposals, after doing what is asked."""
-    memories = context.daemon.memories
-    await memories.trust.opened()
-    place = await memories.resolver.resolve(request.workspace)
-    planned = context.planned(wire.Reviewed)
-    waits, again = reviewing.proposals(memories, place), planned is not None
-    keep, drop = (reviewing.named(waits, names, again=again) for names in (request.keep, request.drop))
-    if planned is None:
-        planned = wire.Reviewed(
-            kept=tuple(each.memory.id for each in keep), dropped=tuple(each.memory.id for each in drop)
-        )
-        await context.plan(planned)
-    if request.text.strip() and len(planned.kept) != 1:
-        raise InvalidRequest("a text is for one proposal; name the one to keep")
-    for document in keep:
-        await reviewing.check_here(document)
-    if keep and place.off:
-        raise Disabled(place.off)
-    for document in keep:
-        await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
-    await reviewing.refuse_proposals(memories, drop)
-    waiting = await reviewing.proposals_here(memories, place)
-    # Where there is no repository, its files are not missed beside proposals.
-    is_repository = any(root.scope is Scope.REPO for root in place.roots)
-    are_needed = not (waiting or keep or drop) or request.accept or request.everything
-    files = await trust.review(context, request) if is_repository or are_needed else wire.Reviewed()
-    there = {document.root.top for document in memories.state.to_review.of()}
-    return replace(
-        files,
-        waiting=fitting([_proposed(each) for each in waiting]),
-        elsewhere=tuple(sorted(there - set(place.tops))),
-        kept=planned.kept,
-        dropped=planned.dropped,
-        accepted=tuple(dict.fromkeys((*planned.accepted, *files.accepted))),
-    )
-
-
-def _proposed(document: Document) -> wire.Proposed:
-    memory = document.memory
-    return wire.Proposed(
-        id=memory.id,
-        content=memory.content,
-        why=document.waits,
-        beside=document.beside,
-        scope=memory.scope,
-        category=memory.category,
-        root=document.root.top,
-        session_id=memory.session_id,
-        agent=document.agent,
-        created_at=memory.created_at,
-        supersedes=memory.supersedes or "",
     )

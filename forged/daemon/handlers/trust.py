@@ -17,8 +17,7 @@ import msgspec
 
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting
-from forged.daemon.handlers.refusals import Changed
-from forged.errors import InvalidRequest, MemoryNotFound
+from forged.errors import ForgedError, InvalidRequest, MemoryNotFound
 from forged.files import Root, Snapshot, files_of, repo_root
 from forged.maps import RootIndex
 from forged.memories import ids
@@ -32,6 +31,12 @@ _ACTIONS = ("show", "trust", "revoke", "under", "list", "git", "leave")
 _SAMPLE, _SAMPLE_CHARS, _GIST_CHARS = 5, 200, 80
 # As git does it, a hash may be named by its beginning.
 _SHORTEST_HASH = 8
+
+
+class Changed(ForgedError):  # noqa: N818 - reads as the state it names
+    """What a person was shown is not what is there now."""
+
+    code = "conflict"
 
 
 async def trust(context: Context, request: wire.Trust) -> wire.Trusted:

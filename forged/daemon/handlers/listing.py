@@ -1,0 +1,174 @@
+"""The verbs that show memories: by id, a page of them, and a version chain.
+
+Roots that nobody works in have no index, as making one would embed all of their texts: for a list of all
+repositories they are looked up on disk. Left out is what does not count there, and where memory is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from forged import fair_queue
+from forged.daemon.handlers.attributes import full_record
+from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged.daemon.handlers.trust import in_reply
+from forged.errors import ForgedError, NotReady
+from forged.files import Grounds, Root, repo_root
+from forged.map import Part, Traits, VectorMap, link, newest
+from forged.memories import ids
+from forged.memory import Memory, Origin, Scope
+from forged.stores import FIRST_BUILD, View, Workplace
+from forged_client import protocol as wire
+
+logger = logging.getLogger(__name__)
+
+_MOST_IN_REPLY = 1000
+
+
+async def get(context: Context, place: Workplace, request: wire.GetMemories) -> tuple[wire.Memories, int]:
+    """Show memories by id, in the order asked, two where two roots have it; name ids that are not visible."""
+    place, view = await _seen(context, place, request)
+    asked = request.ids[:_MOST_IN_REPLY]
+    view = ids.with_sessions(context.daemon.memories, view, asked, request.scope)
+    await fair_queue.turn()
+    found = [(wanted, ids.in_view(view, wanted, request.scope)) for wanted in asked]
+    items = [item for _, holders in found for item in holders]
+    missing = tuple(wanted for wanted, holders in found if not holders)
+    reply = wire.Memories(
+        status=_status(view, bool(items)),
+        reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
+        memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
+        total=len(items),
+        missing=missing,
+    )
+    return reply, view.generation
+
+
+async def list_page(
+    context: Context, place: Workplace, request: wire.ListMemories
+) -> tuple[wire.Memories, int]:
+    """Show one page of what the workspace sees, newest first."""
+    since = seconds_of("since", request.since)
+    place, view = await _seen(context, place, request)
+    if request.scope == Scope.SESSION:
+        view = ids.of_session(context.daemon.memories, view, request.session_id)
+    maps = view.maps if not request.all_repos else await _everywhere(context, place)
+    await fair_queue.turn()
+    chosen = _chosen(maps, request, since)
+    start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
+    rows = newest(chosen, start, count)
+    told = [full_record(context, *item) for item in rows]
+    if request.entities:
+        found = [each for _, each in rows]
+        told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
+    page = fitting(told)
+    reply = wire.Memories(
+        status=_status(view, bool(page)),
+        reason=FIRST_BUILD if view.waiting else view.problem or ("" if page else view.left_out()),
+        memories=page,
+        total=sum(len(rows) for _, rows in chosen),
+        notice=await in_reply(context, place),
+    )
+    return reply, view.generation
+
+
+async def history(context: Context, place: Workplace, request: wire.History) -> tuple[wire.Chain, int]:
+    """Show a memory's version chain, oldest first, with what is odd about it."""
+    place, view = await _seen(context, place, request)
+    view = ids.with_sessions(context.daemon.memories, view, (request.memory_id,), request.scope)
+    found = ids.in_view(view, request.memory_id, request.scope)
+    if not found and view.waiting:
+        raise NotReady(FIRST_BUILD)
+    if not found:
+        raise await ids.unseen(context.daemon.memories, place, request.memory_id, request.scope)
+    home, meant = ids.require_one(found, request.memory_id, request.scope)
+    head = home.chains.head(meant.id)
+    reply = wire.Chain(
+        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
+        flags=home.chains.flags.get(head, ()),
+    )
+    return reply, view.generation
+
+
+async def _seen(
+    context: Context, place: Workplace, request: wire.GetMemories | wire.ListMemories | wire.History
+) -> tuple[Workplace, View]:
+    """Return the place that is meant, and what is visible of it."""
+    memories = context.daemon.memories
+    place = await ids.within(memories, place, request.scope, request.agent_id, sessions=True)
+    return place, await context.view(place, request.min_generation)
+
+
+async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...]) -> str:
+    """Return a sentence on those of the ids that are there and withheld, or nothing."""
+    memories = context.daemon.memories
+    withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
+    there = [each for each in named if each in withheld]
+    why = memories.state.trust.doubt() or "withheld until you decide"
+    return f"{why}: {', '.join(there)}" if there else ""
+
+
+def _status(view: View, found: bool) -> str:
+    if found:
+        return "ok"
+    return "not_ready" if view.waiting else "empty"
+
+
+def _chosen(
+    maps: Sequence[VectorMap], request: wire.ListMemories, since: float
+) -> list[tuple[VectorMap, list[int]]]:
+    homes = (home for home in maps if not request.scope or home.scope == request.scope)
+    return [
+        (
+            home,
+            [
+                row
+                for row, found in home.numbered()
+                if (not request.category or found.category == request.category)
+                and (found.stale or not request.stale)
+                and home.created[row] >= int(since)
+                and found.session_id.startswith(request.session_id)
+                and (not request.origin or (found.origin or Origin.FILE) == request.origin)
+                and (request.all_versions or home.chains.is_head(found.id))
+            ],
+        )
+        for home in homes
+    ]
+
+
+async def _everywhere(context: Context, place: Workplace) -> tuple[VectorMap, ...]:
+    """A map of each root; those of a workplace are among them."""
+    await context.daemon.trust.opened()
+    roots = dict.fromkeys(place.roots)
+    for top in await context.daemon.trust.seen():
+        roots |= dict.fromkeys(await _roots_at(context, top))
+    return tuple([await _map(context, root) for root in roots])
+
+
+async def _roots_at(context: Context, top: str) -> tuple[Root, ...]:
+    try:
+        place = await context.daemon.resolver.resolve(top)
+    except ForgedError as error:
+        logger.debug("left out of a list top=%s error=%s", top, error)
+        return ()
+    if place.off:
+        return ()
+    named = await asyncio.to_thread(repo_root, top)
+    return place.roots if named in place.roots or not named.in_git else (named, *place.roots)
+
+
+async def _map(context: Context, root: Root) -> VectorMap:
+    _, admitted = await context.daemon.trust.look(root)
+    memories = await asyncio.to_thread(_shown, root, admitted.memories)
+    part = Part(memories, None, None, await asyncio.to_thread(Traits.of, memories))
+    return VectorMap(root.top, root.scope, 0, memories, (part,), link(memories))
+
+
+def _shown(root: Root, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+    """Memories with what is stale of them."""
+    if not root.has_files:
+        return memories
+    return Grounds(root.top).shown(memories, afresh=True, pause=lambda: None)

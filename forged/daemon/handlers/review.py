@@ -1,0 +1,69 @@
+"""`review`: what a person has to decide about, withheld files and proposals."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from forged.daemon.handlers import trust
+from forged.daemon.handlers.context import Context, Disabled
+from forged.daemon.handlers.convert import fitting
+from forged.errors import InvalidRequest
+from forged.memories import review as reviewing
+from forged.memory import Scope
+from forged.state import Document
+from forged_client import protocol as wire
+
+
+async def review(context: Context, request: wire.Review) -> wire.Reviewed:
+    """List what a person has to decide about, withheld files and proposals, after doing what is asked."""
+    memories = context.daemon.memories
+    await memories.trust.opened()
+    place = await memories.resolver.resolve(request.workspace)
+    planned = context.planned(wire.Reviewed)
+    waits, again = reviewing.proposals(memories, place), planned is not None
+    keep, drop = (reviewing.named(waits, names, again=again) for names in (request.keep, request.drop))
+    if planned is None:
+        planned = wire.Reviewed(
+            kept=tuple(each.memory.id for each in keep), dropped=tuple(each.memory.id for each in drop)
+        )
+        await context.plan(planned)
+    if request.text.strip() and len(planned.kept) != 1:
+        raise InvalidRequest("a text is for one proposal; name the one to keep")
+    for document in keep:
+        await reviewing.check_here(document)
+    if keep and place.off:
+        raise Disabled(place.off)
+    for document in keep:
+        await reviewing.keep_proposal(memories, document, request.text, allow_secret=request.allow_secret)
+    await reviewing.refuse_proposals(memories, drop)
+    waiting = await reviewing.proposals_here(memories, place)
+    # Where there is no repository, its files are not missed beside proposals.
+    is_repository = any(root.scope is Scope.REPO for root in place.roots)
+    are_needed = not (waiting or keep or drop) or request.accept or request.everything
+    files = await trust.review(context, request) if is_repository or are_needed else wire.Reviewed()
+    there = {document.root.top for document in memories.state.to_review.of()}
+    return replace(
+        files,
+        waiting=fitting([_proposed(each) for each in waiting]),
+        elsewhere=tuple(sorted(there - set(place.tops))),
+        kept=planned.kept,
+        dropped=planned.dropped,
+        accepted=tuple(dict.fromkeys((*planned.accepted, *files.accepted))),
+    )
+
+
+def _proposed(document: Document) -> wire.Proposed:
+    memory = document.memory
+    return wire.Proposed(
+        id=memory.id,
+        content=memory.content,
+        why=document.waits,
+        beside=document.beside,
+        scope=memory.scope,
+        category=memory.category,
+        root=document.root.top,
+        session_id=memory.session_id,
+        agent=document.agent,
+        created_at=memory.created_at,
+        supersedes=memory.supersedes or "",
+    )
