@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_refused
-    from forged.capture.queue import WINDOW_LIMIT
     from forged.capture.service import Pipeline
+    from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
     from forged.capture.vectors import RememberedVectors, local_vectors
 
@@ -52,7 +52,7 @@ __getattr__ = door(
     committer=("Committer",),
     deciding=("Promotion",),
     intake=("Outcome", "Submission", "response_in"),
-    queue=("WINDOW_LIMIT",),
+    slices=("WINDOW_LIMIT",),
     off_record=("is_refused",),
     service=("Pipeline",),
     values=("KnownMemory", "WorkerSettings"),

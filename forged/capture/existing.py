@@ -20,15 +20,9 @@ from itertools import chain, islice, zip_longest
 import msgspec
 import numpy as np
 
-from forged.capture.forwarded import words_said
-from forged.capture.rules.replacement import (
-    NO_ROWS,
-    RowsOf,
-    differs_from,
-    is_evident,
-    may_replace,
-    replaced_by,
-)
+from forged.capture.forms import words_said
+from forged.capture.rules.pairs import NO_ROWS, RowsOf
+from forged.capture.rules.replacement import differs_from, is_evident, may_replace, replaced_by
 from forged.capture.rules.requests import words_to_forget
 from forged.capture.rules.slots import is_about_the_same, opening
 from forged.capture.values import MAX_CONTENT_BYTES, KnownMemory, Proposal

@@ -19,56 +19,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from forged.text.unseen import without_unseen
-
-FILE = os.path.join(os.path.dirname(__file__), "authorship.toml")
-
-# Characters of a line that are looked at, at its beginning and its end.
-_SEEN = 300
-FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-_ITEM = re.compile(r"[ ]{0,3}(?:[-*+•·]|\d{1,3}[.)、])\s+(?=\S)")
-_FORMED = re.compile(
-    r"""
-      >                                                         # quoted
-    | (?:[ ]{4}|\t)\s*\S                                        # indented code
-    | [+|@#<{}\[\]()\\/;]|```|~~~                               # diff, table, heading, markup, comment, fence
-    | -{2,}|={3,}|[$%]\s|[\w.~/@:-]*[$#]\s                      # rule, prompt of a shell
-    | diff\s|index\s[0-9a-f]{7}|commit\s[0-9a-f]{7}|Author:|Date:
-    | \[?\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2}\s+\d+\s\d\d:     # times of a log
-    | \W?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|PASS|PASSED|FAIL|FAILED|HINT)\b
-    | (?:error|warning|fatal|note|hint|panic)(?:\[\w+\])?:\s.*\b(?:lint|line|src|-->|[\w/]+\.\w+:\d+)
-    | (?:npm|yarn|pip|cargo)\s(?:WARN|ERR|notice|error|warning)
-    | Traceback\s|\s*File\s"|\s+at\s\S+[(:]|(?:\w+\.)*\w*(?:Error|Exception|Warning):\s
-    | (?:error|warning)\[\w+\]:\s | \s+(?:-->|=|\|)\s              # a compiler's
-    | [\w./-]+\.\w{1,5}:(?:\s|\d|$) | [\w./-]+\.\w{1,5}\s\d+:\d+   # what grep prints: a file and its line
-    | [\w-]{1,40}:\s*$                                           # a key of YAML
-    | \S{0,40}\s?\{"                                             # JSON
-    | (?:remote|hint|api|web|db):\s | [\w-]{1,20}\s[|]\s
-    | \s*(?:[\u2501-\u259f]|\u2500{3}|[⎿⏺✔✓✗✘✕❯➜]\s)           # a box, a bar, what a program ticks off
-    | \(\S{1,30}\)\s\S{0,60}[$%\#]\s | [\w.-]+@[\w.-]+\s\S{0,80}\s?[%$#]\s  # other prompts: of a shell,
-    | PS\s[^>\n]{1,80}>|[A-Z]:\\[^>\n]{0,80}>\S                    # of Windows,
-    | [\w-]{1,40}=[#>*]\s | (?:In|Out)\s?\[\d+\]:                 # of databases and interpreters
-    | (?:mysql|mariadb|sqlite|mongosh?|redis[^>\n]{0,40}|gdb|ghci|scala|julia|cqlsh\S*|iex\(\d+\)|irb\S*)>\s
-    | \(\d{1,9}\s(?:rows?|filas?|lignes?|linhas?|Zeilen?|行)\) | \d{1,9}\srows?\sin\sset
-    """,
-    re.VERBOSE,
-)
-# A speaker with a time or without, and what is said.
-_SPEAKER = re.compile(r"\W?(?:\d\d?:\d\d\W+)?[\w.@-]{1,24}(?: [\w.-]{1,16})?(?: \d\d?:\d\d)?\s?[:：]\s+\S")
-_BARE_SPEAKER = re.compile(r"[\w.-]{1,16} \d\d?:\d\d$")
-_COLUMNS = re.compile(r"\S.{0,200}?\s\|\s|\S{1,200}\t\S")
-# Three columns that spaces keep apart; people put two of them behind a sentence alone.
-_SPACED = re.compile(r"\s{0,40}(?:\S{1,80}(?: \S{1,80}){0,3}(?<![.!?:;。])\s{2,40}){2}\S")
-_BOX = re.compile(r"[│┃║┆┊]")
-_CODE_END = re.compile(r"[;{}]\s*$|^(?:def|class|import|from|func|fn|return|const|let|var)\s.*[:;({]")
+from forged.capture.forms import COMMON, table
 
 # Characters of the longest head or foot, and of the end of a line at which a foot may stand.
 _LONGEST, _END = 140, 90
@@ -111,67 +68,6 @@ _IN_DOT = re.compile(r"[·•|]")
 Kind = Literal["", "head", "inline", "maybe", "mail", "foot", "beside", "when"]
 Said = Literal["", "unsure", "foreign"]
 _HEADS = frozenset({"head", "inline", "mail"})
-
-_LEAST_WORDS, _MARGIN = 3, 2
-_WORD = re.compile(r"[^\W\d_]+")
-_COMMON_WORDS = {
-    "en": "the and of to is are that this for with you it not be on must all have by from",
-    "de": "der die das und ist nicht ein eine zu den mit auf für von werden nur noch wir ich",
-    "es": "el los las y es una para con por se del al que esto lo como más no siempre",
-    "fr": "le les et est une pour avec dans du des ce que pas il on nous vous toutes sur",
-    "pt": "o os as e é uma para com não do da em no na que isso você sempre por um",
-}
-_COMMON = {name: frozenset(words.split()) for name, words in _COMMON_WORDS.items()}
-COMMON = frozenset().union(*_COMMON.values())
-_KANA_LETTER, _HAN_LETTER = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u4e00-\u9fff]")
-# Of all letters.
-_MOST_FOREIGN = 0.15
-_IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
-_BEGINNING = 5
-
-
-def table(name: str) -> Mapping[str, Sequence[str]]:
-    """Read a table of `authorship.toml`: lists of regular expressions by name."""
-    with open(FILE, "rb") as text:
-        return tomllib.load(text)[name]  # type: ignore[no-any-return]
-
-
-def is_formed(line: str) -> bool:
-    """Whether a line has a form that only a program writes, or a person who quotes."""
-    if _FORMED.match(line[:_SEEN]) is not None or _CODE_END.search(line[-_SEEN:]) is not None:
-        return True
-    return len(_BOX.findall(line[:_SEEN])) > 1
-
-
-def is_list(lines: Sequence[str]) -> bool:
-    """Whether it is a list, which people type too: items alone, or behind one line before them."""
-    items = [_ITEM.match(line) is not None for line in lines]
-    return any(items) and all(items[1:]) and not any(_is_formed_item(line) for line in lines)
-
-
-def is_item(line: str) -> bool:
-    return _ITEM.match(line) is not None
-
-
-def bare(line: str) -> str:
-    """A line of a list without its mark."""
-    return _ITEM.sub("", line, count=1)
-
-
-def is_table(lines: Sequence[str]) -> bool:
-    """Whether at least two lines are in columns."""
-    beginnings = [line[:_SEEN] for line in lines]
-    return any(sum(each.match(line) is not None for line in beginnings) > 1 for each in (_COLUMNS, _SPACED))
-
-
-def is_chat(lines: Sequence[str]) -> bool:
-    """Whether at least two lines say who speaks."""
-    return sum(bool(_SPEAKER.match(line) or _BARE_SPEAKER.match(line)) for line in lines) > 1
-
-
-def _is_formed_item(line: str) -> bool:
-    text = bare(line)
-    return is_formed(text) if text != line else is_formed(line)
 
 
 class TalkWords(msgspec.Struct, frozen=True):
@@ -292,8 +188,8 @@ def talk(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list
 
 
 def is_others(line: str) -> bool:
-    """Whether a message of one line says by itself that somebody else said it."""
-    return any(map(str.isdigit, line)) and _kind((line,), 0) in {"inline", "foot"}
+    """Whether a message of one line, which has a digit, says by itself that somebody else said it."""
+    return _kind((line,), 0) in {"inline", "foot"}
 
 
 def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
@@ -425,35 +321,3 @@ def _is_name(name: str) -> bool:
     """Whether no word that begins or ends it is one that no name has there."""
     parts = name.lower().split()
     return not any(each in COMMON or talk_words().no_names.fullmatch(each) for each in (parts[0], parts[-1]))
-
-
-def language(text: str) -> str:
-    """`en`, `de`, `es`, `fr`, `pt`, `zh` or `ja`, or nothing."""
-    han, kana = len(_HAN_LETTER.findall(text)), len(_KANA_LETTER.findall(text))
-    words = _WORD.findall(text.lower())
-    letters = sum(map(len, words)) or 1
-    if (han + kana) / letters >= _MOST_FOREIGN:
-        return "ja" if kana else "zh"
-    votes = sorted(
-        ((sum(word in common for word in words), name) for name, common in _COMMON.items()), reverse=True
-    )
-    (best, name), (second, _) = votes[:2]
-    return name if best >= _LEAST_WORDS and best - second >= _MARGIN else ""
-
-
-def is_numbered(word: str) -> bool:
-    return any(character.isdigit() for character in word)
-
-
-def words_said(texts: Iterable[str]) -> frozenset[str]:
-    """Return the beginnings of words; of Chinese and Japanese, all pairs of characters."""
-    # The worker needs no stemmer.
-    from forged.text.same_text import content_words  # noqa: PLC0415
-
-    found: set[str] = set()
-    for text in map(without_unseen, texts):
-        words = (word for word in content_words(_IDEOGRAPHS.sub(" ", text)) if word not in COMMON)
-        found.update(word if is_numbered(word) else word[:_BEGINNING] for word in words)
-        for run in _IDEOGRAPHS.findall(text):
-            found.update(run[at : at + 2] for at in range(len(run) - 1))
-    return frozenset(found)

@@ -30,7 +30,7 @@ from typing import TypeVar
 import msgspec
 
 from forged.capture.off_record import OffRecord, Refusal, cut, prepare, refused_in, without_repeats
-from forged.capture.queue import TimedMessage, slices
+from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.errors import StoreError
@@ -266,7 +266,7 @@ class Intake:
         ]
         taken = self._cursor(submission, key, _new(row, stands, times), now)
         is_urgent = await self._urgent(submission.kind, said)
-        pieces = await _read([each.utterance for each in said], lambda: tuple(slices(said)))
+        pieces = await _sliced(said)
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(submission, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
         is_known = is_answered or all(place is not None for place in stands)
@@ -339,6 +339,14 @@ async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
     if sum(len(each.text) for each in said) < INLINE_LENGTH:
         return work()
     return await asyncio.to_thread(work)
+
+
+async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
+    """Windows of messages that have text."""
+    is_whole = not any(each.begun or each.goes_on for each in said)
+    if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
+        return [said] if said else []
+    return await _read([each.utterance for each in said], lambda: tuple(slices(said)))
 
 
 def _is_answered(taken: Cleaned) -> bool:

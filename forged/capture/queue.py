@@ -27,19 +27,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import Failed
-from forged.conversation import Utterance
 from forged.errors import StoreError
 from forged.fair_queue import logged
 from forged.state import Change, Event, State
 
-# Characters of a window.
-WINDOW_LIMIT = 64_000
 MOST_KILLS, MOST_FAILURES = 3, 5
 # An event's own back-off after a failed call, doubling; storage that is full is looked at more often.
 _RETRY_S, _RETRY_MOST_S, STORAGE_RETRY_S = 2.0, 60.0, 2.0
@@ -47,23 +44,6 @@ _NOT_ITS_FAULT = frozenset({"unreachable", "rate_limited", "auth", "limit", "sto
 # Seconds without a word after which a session's turns wait for no others.
 IDLE_S = 60.0
 _FLUSH_AFTER_S = 0.5
-# Where to cut, best first; the cut is behind what matches.
-_ENDS = tuple(
-    re.compile(rf"(?s:.*){end}")
-    for end in (r"\n\s*\n", r"\n", r"(?:[.!?\u2026](?=\s)|[\u3002\uff01\uff1f])", r"\s")
-)
-
-
-class TimedMessage(msgspec.Struct, frozen=True):
-    """A message and when it was first heard, in Unix seconds.
-
-    One that is `begun` is the rest of the message before it, one that `goes_on` is not its end.
-    """
-
-    utterance: Utterance
-    heard_at: float
-    begun: bool = False
-    goes_on: bool = False
 
 
 class Waiting(msgspec.Struct, eq=False):
@@ -348,44 +328,3 @@ class EventFlusher:
             raise
         for each, event in zip(waiting, stored, strict=True):
             each.on_disk = each.event is event
-
-
-# --- slices -------------------------------------------------------------------------------------------
-
-
-def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
-    """Yield windows in order; a piece that is begun is the first of its window, one that goes on the last."""
-    window: list[TimedMessage] = []
-    room = WINDOW_LIMIT
-    for message in said:
-        for piece in _cut_to_windows(message):
-            length = len(piece.utterance.text)
-            if window and (length > room or piece.begun or window[-1].goes_on):
-                yield tuple(window)
-                window, room = [], WINDOW_LIMIT
-            window.append(piece)
-            room -= length
-    if window:
-        yield tuple(window)
-
-
-def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
-    text, begun = message.utterance.text, message.begun
-    while len(text) > WINDOW_LIMIT:
-        end = _end(text)
-        if text[:end].strip():
-            yield TimedMessage(
-                Utterance(message.utterance.role, text[:end]), message.heard_at, begun, goes_on=True
-            )
-            begun = True
-        text = text[end:]
-    if text.strip():
-        yield TimedMessage(Utterance(message.utterance.role, text), message.heard_at, begun, message.goes_on)
-
-
-def _end(text: str) -> int:
-    """Where a piece ends that is no longer than a window and not much shorter."""
-    for end in _ENDS:
-        if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
-            return found.end()
-    return WINDOW_LIMIT

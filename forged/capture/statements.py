@@ -34,7 +34,7 @@ from typing import Literal
 import msgspec
 
 from forged.capture.authorship import Piece, pieces, pieces_of, sentences_of
-from forged.capture.forwarded import is_item, is_list, is_numbered, table, words_said
+from forged.capture.forms import is_item, is_list, is_numbered, table, words_said
 from forged.capture.rules.requests import asks
 from forged.conversation import Utterance
 

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forged.capture.queue import WINDOW_LIMIT, CaptureQueue
+from forged.capture.queue import CaptureQueue
+from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.memory import Scope

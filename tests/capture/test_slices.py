@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.queue import WINDOW_LIMIT, TimedMessage, slices
+from forged.capture.slices import WINDOW_LIMIT, TimedMessage, slices
 from forged.conversation import Utterance
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from forged.capture.intake import Submission
-from forged.capture.queue import IDLE_S, WINDOW_LIMIT
+from forged.capture.queue import IDLE_S
+from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.state import CutCount
 from forged.text.forgetting import words_of

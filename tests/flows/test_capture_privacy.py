@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.queue import WINDOW_LIMIT
+from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.files.roots import Root
 from forged.state import DeadEvent, Document, Event, tables

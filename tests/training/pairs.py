@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.replacement import (
+from forged.capture.rules.pairs import (
     FILE,
     Floats,
     PairFile,

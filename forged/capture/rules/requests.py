@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from forged.capture.forwarded import words_said
+from forged.capture.forms import words_said
 from forged.capture.rules.patterns import any_of, fill_in, plain, without_accents, word_patterns
 from forged.text.pieces import CJK
 

@@ -8,8 +8,8 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.rules import slots
-from forged.capture.rules.slots import Names
+from forged.capture.rules import reading as slots
+from forged.capture.rules.reading import Names
 
 with open(slots.FILE, "rb") as _file:
     _LISTS = tomllib.load(_file)

@@ -18,16 +18,9 @@ from hypothesis import strategies as st
 from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
-from forged.capture.rules.replacement import (
-    FILE,
-    NO_ROWS,
-    PairFile,
-    RowsOf,
-    differs_from,
-    judge,
-    may_replace,
-    replaced_by,
-)
+from forged.capture.rules.pairs import FILE, NO_ROWS, PairFile, RowsOf, judge
+from forged.capture.rules.reading import reading_of
+from forged.capture.rules.replacement import differs_from, may_replace, replaced_by
 from forged.capture.rules.slots import MOST_COMPARED, opening, signs, weights
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
@@ -397,14 +390,14 @@ def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
 def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, monkeypatch):
     """Each opening as a whole and by its clauses, which together are no longer."""
     characters = 0
-    read = slots._read.__wrapped__
+    read = reading_of.__wrapped__
 
     def counting(text):
         nonlocal characters
         characters += len(text)
         return read(text)
 
-    monkeypatch.setattr(slots, "_read", functools.lru_cache(counting))
+    monkeypatch.setattr(slots, "reading_of", functools.lru_cache(counting))
     texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
 
     replaced_by("We use PostgreSQL now, no longer MySQL.", texts)

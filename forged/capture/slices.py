@@ -1,0 +1,72 @@
+"""Cut conversations into windows of whole messages, each an event's.
+
+A longer message is cut where a paragraph, a line, a sentence or a word ends; secrets are gone before, so that
+none lies across a cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from forged.conversation import Utterance
+
+# Characters of a window.
+WINDOW_LIMIT = 64_000
+# Where to cut, best first; the cut is behind what matches.
+_ENDS = tuple(
+    re.compile(rf"(?s:.*){end}")
+    for end in (r"\n\s*\n", r"\n", r"(?:[.!?\u2026](?=\s)|[\u3002\uff01\uff1f])", r"\s")
+)
+
+
+class TimedMessage(msgspec.Struct, frozen=True):
+    """A message and when it was first heard, in Unix seconds.
+
+    One that is `begun` is the rest of the message before it, one that `goes_on` is not its end.
+    """
+
+    utterance: Utterance
+    heard_at: float
+    begun: bool = False
+    goes_on: bool = False
+
+
+def slices(said: Iterable[TimedMessage]) -> Iterator[tuple[TimedMessage, ...]]:
+    """Yield windows in order; a piece that is begun is the first of its window, one that goes on the last."""
+    window: list[TimedMessage] = []
+    room = WINDOW_LIMIT
+    for message in said:
+        for piece in _cut_to_windows(message):
+            length = len(piece.utterance.text)
+            if window and (length > room or piece.begun or window[-1].goes_on):
+                yield tuple(window)
+                window, room = [], WINDOW_LIMIT
+            window.append(piece)
+            room -= length
+    if window:
+        yield tuple(window)
+
+
+def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
+    text, begun = message.utterance.text, message.begun
+    while len(text) > WINDOW_LIMIT:
+        end = _end(text)
+        if text[:end].strip():
+            yield TimedMessage(
+                Utterance(message.utterance.role, text[:end]), message.heard_at, begun, goes_on=True
+            )
+            begun = True
+        text = text[end:]
+    if text.strip():
+        yield TimedMessage(Utterance(message.utterance.role, text), message.heard_at, begun, message.goes_on)
+
+
+def _end(text: str) -> int:
+    """Where a piece ends that is no longer than a window and not much shorter."""
+    for end in _ENDS:
+        if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
+            return found.end()
+    return WINDOW_LIMIT
