@@ -1,23 +1,9 @@
-"""The pieces of a message that its author typed or pasted, and the sentences of those that were typed.
+"""Part a message into typed, unsure and foreign pieces, and cut sentences of the typed ones.
 
-In goes the text of a user's message without what a harness put there, out come its pieces in order, each of
-them typed, foreign, or unsure. Nobody says where a paste begins, so each block between blank lines is
-weighed:
-
-- Lines of a form settle it: code, logs, diffs, tables, quotes, heads of mails and tickets, a chat's lines,
-  what a colon introduces, all between a salutation and a signature, what others said (`forwarded`).
-- What stands beside a line that says where it comes from is that; what stands beside a line that asks for
-  something to be done with a text mostly is that text, surely so if it reads like a document, is in another
-  language, or speaks of agents and users in the third person.
-- One of these alone leaves it unsure: it may be a person's word, and as an order it waits for one.
-
-From a sentence on that gives a role or a task ("You are agent 3 of 8"), a message is the brief of a script.
-
-`sentences` cuts what was typed: a code span and a quotation are never cut, each item of a list is a sentence
-of its own, and one that is mostly somebody else's words is none of the person's.
-
-Characters that nobody sees are left out of the pieces. The words are data, `[segments]` of `authorship.toml`.
-The time taken is linear in the length of the text; nothing is raised.
+In: the text of a user's message without what a harness put there. `weighing` judges its blocks. From a
+sentence on that gives a role or a task ("You are agent 3 of 8"), a message is the brief of a script. A code
+span and a quotation are never cut, each item of a list is a sentence, and a sentence that is mostly quoted is
+none of the person's. Unseen characters are left out. Linear in the length of the text; raises nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +67,6 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Pi
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[Piece, ...]:
-    """All pieces, as if no message was a brief."""
     blocks = [*_blocks(without_unseen(text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
@@ -113,7 +98,6 @@ def _before_brief(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _is_shown(piece: Piece) -> bool:
-    """Return True if a piece is code or a quotation."""
     marked = FENCE.match(piece.lines[0]) or any(line.lstrip().startswith(">") for line in piece.lines)
     return bool(marked) or QUOTED.match(piece.text) is not None
 
@@ -176,9 +160,6 @@ def _blocks(text: str) -> Iterator[tuple[str, ...]]:
             block.append(line)
     if block:
         yield tuple(block)
-
-
-# --- sentences ----------------------------------------------------------------------------------------
 
 
 def sentences(text: str) -> Iterator[str]:

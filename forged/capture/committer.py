@@ -1,10 +1,8 @@
-"""Commits proposals: compares them with existing memories, and writes by the one writer.
+"""Commit proposals: compare them with existing memories, and write by the one writer.
 
-The worker proposes, the daemon commits. `heads` answers what the worker asks, `decide` makes documents of
-proposals, `put` writes them and reports a `CommitResult`. What is withheld is in no map, so it is neither
-compared with nor replaced. The maps are waited for until they show what was written a moment ago; what one
-still lacks of our own counts all the same. `put` may be tried again with the same documents: a file that is
-there already is one that is done. What waits for a person goes into the state and into no file.
+`Promotion` drops what matters too little and routes the rest to roots. `decide` makes documents, `put` writes
+them and may be tried again with the same ones: an existing file is done. What waits for a person goes into
+the state and no file. Maps are waited for until they show the last write; ours that lack there count too.
 """
 
 from __future__ import annotations
@@ -165,7 +163,6 @@ class Committer:
         return [each.memory for each in there if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
-        """What we wrote there and no map shows yet."""
         visible = self._indexer.open(root).generations.visible
         self._recent = [
             (where, done) for where, done in self._recent if where != root or done.generation > visible
@@ -218,7 +215,6 @@ class Committer:
         return CommitResult(written, ids, "storage" if whole else "unwritten", troubles[-1])
 
     def _warn(self, memory_id: str, error: StoreError) -> None:
-        """Once for each, however often it is tried."""
         if memory_id not in self._warned:
             logger.warning("memory not written memory=%s error=%s", memory_id, error)
             self._warned.add(memory_id)

@@ -1,21 +1,10 @@
-"""Decides about each proposal: new memory, duplicate, replacement, tentative statement, or withheld.
+"""Decide about each proposal: new memory, duplicate, replacement, tentative statement, or withheld.
 
-In go an event, a classifier's answer and the existing memories; out come the documents to write and a tally
-of what was left out. Proposals may hold anything: a model's answer is a guess from the conversation and what
-was pasted into it. Each is judged alone; one that breaks a rule is left out, and the others stay. Links are
-kept only where they lead to a memory of the same root, so that a repository's never replaces one of the user,
-and a version is always based on the head of its chain, because two branches of one fact cannot both be the
-newest.
-
-What is known is not written again. That includes a superseded version that came from the same session: a
-window is sent whole every turn, so the statement that was replaced is still in it and would otherwise replace
-its successor. Said in another session, the old choice is a new one. What was forgotten is not written either,
-unless a person has said it since. And nothing is written that stands on pasted text (`Provenance`): what may
-be the person's all the same waits until the person says so. So does all that comes of a past session; it is
-as old as what was said, and what is known since then is not replaced by it.
-
-`Promotion` comes first: what a model says matters too little goes, and the rest goes to its owner's root.
-Nothing is raised.
+In: an event, a classifier's answer and the existing memories. Out: documents to write, and a tally of what
+was left out. Each proposal is judged alone. Links lead to memories of the same root only, and a version is
+based on the head of its chain. What is known or was forgotten is not written again, unless a person said it
+since; nor is a version that this session superseded, as windows repeat. What stands on pasted text
+(`Provenance`), or comes of a past session, waits for a person. Raises nothing.
 """
 
 from __future__ import annotations
@@ -235,7 +224,6 @@ class _Deciding:
         return self._event.kind == "learned"
 
     def _is_outdated(self, content: str, match: Match) -> bool:
-        """Whether what an old statement would replace was said after it."""
         if not self._is_past or match.head is None:
             return False
         return time_ns(match.head.created_at) > time_ns(self._said_at(content))
@@ -280,7 +268,6 @@ class _Deciding:
         return self._learned(found) if self._is_past else found
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
-        """Why a proposal is none that may be kept, as a sentence, or nothing."""
         if root is None:
             return "there is no repository here to keep it in"
         if not content:
@@ -313,7 +300,6 @@ class _Deciding:
         return any(says_again(text, content) for text in said)
 
     def _presentable(self, content: str) -> str:
-        """Return the content as it may be stored, or nothing if it must not be."""
         content = content.encode("utf-8", "replace").decode().strip()
         if len(content.encode()) > MAX_CONTENT_BYTES:
             return ""
@@ -382,7 +368,6 @@ class _Deciding:
 
 
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
-    """What of it is there, with the hash of what it says now."""
     found: list[Evidence] = []
     for text in dict.fromkeys(proposed if root.has_files else ()):
         with suppress(EvidenceError):

@@ -1,14 +1,9 @@
-"""Hands one event after the other to the worker, and ends each: done, tried again later, or given up.
+"""Hand one event after the other to the worker, and end each: done, tried again later, or given up.
 
-The worker proposes what an event comes to, and the committer makes documents of that. These are written down,
-with ids, before the first file is put in place; so an event that comes again is only put in place, and a file
-that is there already is one that is done. An event leaves the queue only when it has left the disk or lies
-among the dead; if the disk does not allow that, it is tried again and the worker is not asked twice. Nothing
-that an event needs on its way may end the daemon: if the ranking fails or hangs, the model gets no list of
-known memories. An event that was cut meanwhile, because a text was forgotten, is found out about anew.
-
-Paths mean other folders in another container, and after a new clone. An event whose root is not at its path
-is not judged and not written: it waits in the queue, and a look every 25 seconds finds out whether it may go.
+Documents are written down, with ids, before the first file is put in place, so an event that comes again is
+only put in place. An event leaves the queue only when it has left the disk or lies among the dead. A failed
+ranking leaves the model without known memories. An event that was cut meanwhile is asked about anew. One
+whose root is not at its path (another container, a new clone) waits; a look every 25 seconds lets it go on.
 """
 
 from __future__ import annotations
@@ -130,7 +125,6 @@ class Dispatcher:
         return held[0] if held and all(held) else ""
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        """Have something done that nobody waits for."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(logged)
@@ -176,8 +170,6 @@ class Dispatcher:
         if self._background:
             await asyncio.wait(self._background, timeout=_SETTLE_S)
 
-    # --- giving ---------------------------------------------------------------------------------------
-
     async def _steps(self) -> None:
         while True:
             self._changed.clear()
@@ -191,7 +183,6 @@ class Dispatcher:
                     await self._changed.wait()
 
     async def _step(self) -> float | None:
-        """Begin with an event if there can be one; seconds until it is worth another look."""
         if self._queue.in_hand is not None:
             return None
         now = self._clock()
@@ -305,13 +296,11 @@ class Dispatcher:
         return (*event.stored_roots, *((each.root, each.identity) for each in documents))
 
     def _unwritten(self, error: StoreError) -> float:
-        """Take note that something could not be written down; seconds until the next attempt."""
         self._metrics.capture_failures += 1
         self.last_error = str(error)
         return STORAGE_RETRY_S
 
     def _stands(self, event: Event) -> bool:
-        """Whether nothing of the event in hand was forgotten since it was given to the worker."""
         waiting = self._queue.in_hand
         return waiting is not None and waiting.event is event and not waiting.is_cancelled
 
@@ -342,20 +331,15 @@ class Dispatcher:
         return (gate is not None and gate.wait_s(self._clock()) > 0) or self._is_paused(event)
 
     def _gate_of(self, event: Event) -> Gate | None:
-        """What decides whether a model may be asked about an event, None if none is needed for it."""
         return None if self._is_decided(event) else self._gate
 
     def _is_paused(self, event: Event) -> bool:
         return bool(self._pauses.reason(event.tops))
 
     def _is_decided(self, event: Event) -> bool:
-        """Whether it is known what the event comes to: no model is asked then."""
         return self._events.documents(event.id) is not None
 
-    # --- what comes of it -----------------------------------------------------------------------------
-
     async def _decided(self, event: Event, classified: Classified) -> tuple[_Documents, tuple[Refused, ...]]:
-        """What to write of an answer, and what of it is refused."""
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
         if refused := self._off_record.of(session_of(event)):
@@ -423,7 +407,6 @@ async def _looked(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], 
 
 
 def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Classified:
-    """An answer without what a model proposes of that which the session's person does not want kept."""
     if classified.author != Origin.MODEL:
         return classified
     stays = (
@@ -433,6 +416,5 @@ def _without_refused(classified: Classified, refused: Sequence[Refusal]) -> Clas
 
 
 def _is_told(document: Document, put: CommitResult) -> bool:
-    """Whether a person hears of it: it is on disk, or waits since now."""
     memory_id = document.memory.id
     return memory_id in put.waiting if document.waits else memory_id not in put.failed

@@ -1,11 +1,9 @@
-"""The set of memories that an event's proposals are compared with: by id, by text and by slot.
+"""The memories that an event's proposals are compared with: by id, by text and by slot.
 
-`existing_memories` builds the set once for an event, of the maps that it sees and of what no map shows yet:
-what says the like of a proposal, what its row is near to, what came from the same session, and all versions
-of what a proposal names. `ExistingMemories` says which of them a proposal names, says again, replaces or
-contradicts; what is decided counts as existing for the rest of the event. `TentativeStatements` are what was
-said before and is not sure to be worth keeping. Ten thousand memories cost some milliseconds a proposal.
-Nothing is raised.
+`existing_memories` collects the memories of the event's maps, and those no map shows yet, that are like a
+proposal, near its row, from its session, or named by it. `ExistingMemories` finds which of them a proposal
+names, repeats, replaces or contradicts. Ten thousand memories cost some milliseconds a proposal. Raises
+nothing.
 """
 
 from __future__ import annotations
@@ -138,8 +136,6 @@ class ExistingMemories:
         self._decided.setdefault(root, []).append(memory)
         self._texts.add(memory.content)
 
-    # --- by id ----------------------------------------------------------------------------------------
-
     @cached_property
     def ids(self) -> dict[Root, frozenset[str]]:
         """The ids of those that were there before, of each root; they mean nothing in another."""
@@ -163,8 +159,6 @@ class ExistingMemories:
     def _before(self, root: Root) -> Sequence[Memory]:
         return self._by_root.get(root, ())
 
-    # --- by text --------------------------------------------------------------------------------------
-
     def says(self, content: str) -> bool:
         """Return True if a memory that holds says the same, or one of this session that was replaced.
 
@@ -184,8 +178,6 @@ class ExistingMemories:
             for memory in self._before(root)
             if chains.is_head(memory.id) or memory.session_id == self._session_id
         )
-
-    # --- by slot --------------------------------------------------------------------------------------
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the head that typed words may gainsay, although nobody can be sure."""
@@ -262,9 +254,6 @@ class Match:
         return next((each for each in stand if chains.is_head(each.id)), None)
 
 
-# --- the set of an event ------------------------------------------------------------------------------
-
-
 async def existing_memories(
     event: Event,
     proposals: Sequence[Proposal],
@@ -287,7 +276,6 @@ def _shown(
     unshown: Mapping[Root, Sequence[Memory]],
     rows: RowsOf,
 ) -> dict[Root, tuple[Memory, ...]]:
-    """All that the maps show for the proposals of each root, and what they do not show yet."""
     session, by_root = event.session_id or "unknown", dict[Root, tuple[Memory, ...]]()
     for root in event.roots:
         homes = (each for each in view.maps if (each.root, each.scope) == (root.top, root.scope))
@@ -332,14 +320,10 @@ async def _rows_of(texts: Sequence[str], vectors: VectorsOf) -> dict[str, bytes]
 
 
 def _near_texts(event: Event, view: View, rows: RowsOf) -> list[str]:
-    """The contents that come nearest to each of these texts, in its turn."""
     most = max(1, min(_MOST_NEAR, _MOST_COMPARED // len(rows)))
     homes = [home for home in view.maps if any(home.root == root.top for root in event.roots)]
     near = [each for home in homes for text, row in rows.items() for each in _nearest(home, text, row, most)]
     return [each.content for each in near]
-
-
-# --- of a map -----------------------------------------------------------------------------------------
 
 
 def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:

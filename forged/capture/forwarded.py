@@ -1,18 +1,10 @@
-"""Lines of a message that its author did not type: forms of programs, what others wrote, and languages.
+"""Find the blocks of a message that somebody else wrote, by lines that tell who wrote them and when.
 
-- Forms that nobody types: code, logs, diffs, tables, boxes, prompts, quotes, chats (`is_formed`, `is_table`).
-- Lines that tell who wrote the text below or above them, and when (`talk`). In go the blocks of a message,
-  out come the same blocks, parted where such a line stands within one, each with how sure it is that somebody
-  else wrote it. The lines are told by their shape, whatever wrote them. A head stands above a text: a name
-  with what it did and when, or with a time in brackets. A mere name beside a time of day is one where there
-  are two, because people note appointments too; one alone leaves it unsure. A foot stands below: "answered"
-  and a date, a name and a date behind a dash, a bar of buttons. Between two heads everything is foreign, and
-  so is what a head has below it and a foot above it. What stands further above a foot, or above a head in the
-  same block, may be somebody's too: it is unsure.
-- Which of seven languages a text is in, by its letters and its commonest words (`language`).
-
-The words are data, `[forwarded]` of `authorship.toml`. Lines come without their ends; long ones are no heads
-and are not looked at. Nothing is raised.
+In: the blocks of a message. Out: the same, parted at such lines, each with how sure it is to be foreign. A
+head is above a text: a name with an action and a time, or a time in brackets. A bare name near a time of day
+is one where there are two, as people note appointments; one alone leaves it unsure. A foot is below. Between
+two heads all is foreign, as are a head's text and a foot's; what is further above is unsure. The words are
+`[forwarded]` of `authorship.toml`. Long lines are no heads and are not looked at. Raises nothing.
 """
 
 from __future__ import annotations
@@ -157,7 +149,6 @@ def shapes() -> Shapes:
 
 
 def _marked(line: str) -> str:
-    """A line with marks for what it says of when and what."""
     told = talk_words()
     line, times = told.moments.subn(lambda found: _MARKS[found.lastgroup or ""], line)
     if not times and len(line) > _LONGEST_TIMELESS:
@@ -201,7 +192,6 @@ def _tells_of_text(blocks: Sequence[Block], at: int) -> bool:
 
 
 def _parted(block: Block) -> list[Block]:
-    """A block, or what of it stands above its first head, and the rest."""
     at = next((place for place, kind in enumerate(block.kinds) if kind in _HEADS), 0)
     if not at or block.kinds[at] == "mail" or "foot" in block.kinds[:at]:
         return [block]
@@ -262,7 +252,6 @@ def _kind(lines: Sequence[str], at: int) -> Kind:
 
 
 def _without_tails(line: str) -> str:
-    """Without "(edited)" and the like behind a time or a name."""
     mark = next((each for each in ("·", "•", "|", "(", "[", "（", " - ", " – ") if each in line), "")
     before, _, tail = line.rpartition(mark) if mark else ("", "", "")
     return before.rstrip() if talk_words().tails.fullmatch(tail.strip(" )]）")) else line
@@ -290,7 +279,6 @@ def _is_named(shape: re.Pattern[str], marked: str) -> bool:
 
 
 def _may_head(marked: str) -> bool:
-    """Whether a line is a name and a time of day."""
     for shape in shapes().maybe:
         found = shape.match(marked)
         if found is not None and _is_of_day(found["when"]) and _is_name(found["who"]):
@@ -299,7 +287,6 @@ def _may_head(marked: str) -> bool:
 
 
 def _is_name_with_time(line: str, below: str) -> bool:
-    """Whether a line is a name alone, and the one below it a time alone."""
     if not below or max(len(line), len(below)) > _LONGEST_TIMELESS:
         return False
     name = shapes().only_name.match(_without_tails(line.strip()))
@@ -318,6 +305,5 @@ def _is_dated(when: str) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Whether no word that begins or ends it is one that no name has there."""
     parts = name.lower().split()
     return not any(each in COMMON or talk_words().no_names.fullmatch(each) for each in (parts[0], parts[-1]))

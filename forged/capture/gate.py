@@ -1,9 +1,8 @@
 """Whether the next event may cost a model call now: not while the endpoint fails, nor beyond a limit.
 
-The model's health and the governor each say when another call may go; the gate asks both, remembers what the
-governor answered until then, and tells both what a call came to. It stands before events that need a call:
-not before the built-in rules, nor before what was decided already. The governor is asked again every minute
-at the latest: seconds on a clock that stands still in a suspended machine say little about midnight.
+The gate asks the model's health and the governor, remembers the governor's answer, and tells both what a call
+came to. The built-in rules and decided events need no gate. The governor is asked again every minute at the
+latest: seconds on a clock that stands still in a suspended machine say little about midnight.
 """
 
 from __future__ import annotations

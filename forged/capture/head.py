@@ -1,13 +1,9 @@
 """The trained head: estimates which of a person's statements are worth keeping. Pure Python.
 
-In go the statements of a window; `units` makes of them what is judged and kept as one. A `Judge` gets a text
-and the row of float32 that the local model has for it (its layers), or none; out come `Leanings`, each in
-nats: above 0 is more likely than not. There are numbers of their own for each of the two: words alone say
-less. `chosen` gives the units above a bar, in their order: at most two of a message, each with the sentences
-beside it that are likely to be worth keeping too, and no sentence twice.
-
-The file is read once; `tests/training` makes it. Raises msgspec.MsgspecError for a file that is none, and
-ValueError for a row of another size than those which the head was trained with.
+`units` makes of statements what is judged as one. A `Judge` gets a text and the local model's row of it, or
+none, and gives `Leanings` in nats: above 0 is likelier than not. `chosen` gives the units above a bar: two of
+a message at most, with likely neighbours. `tests/training` makes the file. Raises msgspec.MsgspecError for a
+file that is none, and ValueError for a row of another size than in training.
 """
 
 from __future__ import annotations
@@ -124,7 +120,6 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def _either(leanings: Iterable[float]) -> float:
-    """Return how much speaks for any one of them."""
     leanings = tuple(leanings)
     most = max(leanings)
     return most + math.log(sum(math.exp(each - most) for each in leanings))
@@ -155,9 +150,6 @@ def signs(text: str) -> tuple[float, ...]:
         asks(text),
         1.0,
     )
-
-
-# --- units --------------------------------------------------------------------------------------------
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -204,9 +196,6 @@ def _whole(said: Sequence[Statement]) -> str:
     return agreed + " ".join(told or ([] if agreed else [said[0].text]))
 
 
-# --- choice -------------------------------------------------------------------------------------------
-
-
 def score(unit: Unit, says: Callable[[str], float]) -> float:
     """Return how much speaks for a unit: half its best sentence, half the message that it stands in.
 
@@ -241,7 +230,6 @@ def chosen(found: Sequence[Unit], keep: Callable[[str], float], bar: float) -> l
 
 
 def _together(beside: Sequence[Unit], unit: Unit, keep: Callable[[str], float]) -> Unit:
-    """A unit with those right beside it that are more likely to be worth keeping than not."""
     mine = [each for each in beside if each.message == unit.message]
     likely = [each for each in mine if each is unit or keep(each.sentences[0].text) > 0]
     sentences = tuple(sentence for each in likely for sentence in each.sentences)

@@ -1,18 +1,11 @@
-"""Makes events of submissions: new messages only, cleaned, whole, and in slices.
+"""Make events of submissions: new messages only, cleaned, whole, and in slices.
 
-`Intake.take` gets a submission and returns what it comes to. Of a turn and an end of session only what the
-session has not said before is judged; of a compaction and an explicit request all is, once more. A capture in
-parts is judged when all parts are there. Of a past session that is learned from, only what was judged neither
-live nor before is new, and its time is that of the words. What a session brings along that is new to all
-sessions may be from before: it has the time at which another session said it, else its messages before the
-newest prompt have none.
-
-`take_in` cleans: what forged injected must not be learnt, secrets go, and so do sentences that are off the
-record, with what the assistant says of them. Nothing waits, is stored or leaves that has not passed there.
-`places` finds a window in the capture cursor, the digests of what a session has said. Windows grow at their
-end, lose their beginning, come late or again, and two agents may share a session; so a window that lies
-within what is known is all known, one that goes on where that ends is new from there, and of any other each
-message is known as often as it was said. Nothing is raised; long text is read in threads.
+In: a submission. Out: `SubmittedEvents`, or the outcome where no event comes of it now. A turn, an end of
+session and a past session bring only what is new; of a compaction and an explicit request all is judged once
+more. What is new to all sessions may be from before: messages before the newest prompt then have no time.
+`take_in` cleans: nothing waits, is stored or leaves that has not passed there. `places` finds a window in the
+capture cursor, as windows grow, lose their beginning, come late or again, and agents may share a session.
+Raises nothing; long text is read in threads.
 """
 
 from __future__ import annotations
@@ -245,7 +238,6 @@ class Intake:
     async def _judged(
         self, submission: Submission, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
     ) -> SubmittedEvents:
-        """Make events of what is to be judged of all parts."""
         now, known = self._now(key), self._known(key)
         row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
@@ -297,7 +289,6 @@ class Intake:
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
     def _known(self, key: str) -> CaptureCursor:
-        """What the session has said, live and as it was read afterwards."""
         live, learned = self._state.heard.of(key), self._state.learned.get(key)
         if learned is None:
             return live
@@ -307,7 +298,6 @@ class Intake:
     def _cursor(
         self, submission: Submission, key: str, new: Sequence[tuple[bytes, float]], now: float
     ) -> SubmittedEvents:
-        """Grow the session's cursor by new messages: digests and times."""
         if submission.kind == "learned":
             before = self._state.learned.get(key)
             digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
@@ -342,7 +332,6 @@ async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
 
 
 async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
-    """Windows of messages that have text."""
     is_whole = not any(each.begun or each.goes_on for each in said)
     if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
         return [said] if said else []
@@ -350,12 +339,10 @@ async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessag
 
 
 def _is_answered(taken: Cleaned) -> bool:
-    """Return True if a refusal or a request to forget was cut out: its author gets an answer."""
     return bool(taken.refusing or taken.forgets)
 
 
 def _messages(parts: Sequence[Part]) -> list[TimedMessage | None]:
-    """The messages of all parts, None for those of which nothing is left."""
     found: list[TimedMessage | None] = []
     for part in parts:
         last = len(part.window) - 1
@@ -400,9 +387,6 @@ def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage],
         identities=submission.identities,
         headless=submission.headless,
     )
-
-
-# --- cleaning ----------------------------------------------------------------------------------------
 
 
 def take_in(
@@ -472,7 +456,6 @@ def _on_record(taken: Cleaned, before: Sequence[Refusal]) -> Cleaned:
 
 
 def _place_before(window: Sequence[Utterance | None], place: int) -> int | None:
-    """The place of the person's message before another one, None if there is none in the window."""
     before = (at for at in reversed(range(place)) if (each := window[at]) is not None and each.role == "user")
     return next(before, None)
 
@@ -491,9 +474,6 @@ def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
     """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
     window = take_in(said, injected).window
     return "" if not window or window[0] is None else response_of(window[0].text)
-
-
-# --- the capture cursor ------------------------------------------------------------------------------
 
 
 def digests(said: Iterable[Utterance], key: str) -> bytes:
@@ -522,7 +502,6 @@ def places(known: bytes, window: bytes) -> tuple[int | None, ...]:
 
 
 def _within(known: bytes, window: bytes) -> int | None:
-    """Where the window begins, the last time that all of it was said in a row."""
     at = known.rfind(window)
     while at > 0 and at % DIGEST_BYTES:
         at = known.rfind(window, 0, at + len(window) - 1)
@@ -540,7 +519,6 @@ def _overlap(known: bytes, window: bytes) -> int:
 
 
 def _by_counts(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """The newest of the window are the newest that are known."""
     stands = defaultdict[bytes, list[int]](list)
     for place, digest in enumerate(_each(known)):
         stands[digest].append(place)

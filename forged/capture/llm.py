@@ -1,17 +1,10 @@
 """The classifier that asks a chat model.
 
-It counts its own attempts instead of leaving them to the endpoint, because each of them costs and the
-daemon's limits are kept in calls and tokens. A second attempt is made only for what may pass by itself, for a
-reply that was cut at its length limit, or with half of the window for a model that says it cannot take it
-all; a refused key is not tried twice.
-
-A reply that is no answer (refused, filtered, empty, without JSON) is a failure like a call that did not go
-through, with its own word: an event is finished only by a model that says what is to be kept, be it nothing.
-Of a reply that is cut twice the whole memories are kept, and the answer says that there may have been more.
-
-The prompt's words and their reasons stand in forged/text/prompts/classifier*.md, the form of the answer here.
-The conversation is data between two marks that its own text cannot know. The mark depends on the first
-message only, so that a growing window keeps the beginning that providers cache.
+It counts its own attempts, as the daemon's limits are in calls and tokens. A second one is made for what may
+pass by itself, a reply cut at its limit, or with half the window for one that is too long. A reply that is no
+answer fails like a call; of one cut twice the whole memories are kept. The words of the prompt are in
+forged/text/prompts/classifier*.md. The conversation is data between marks that its text cannot know; they
+depend on the first message only, so that providers can cache the beginning of a growing window.
 """
 
 from __future__ import annotations
@@ -180,7 +173,6 @@ class LlmClassifier:
 
 
 def _prompt(event: Event, window: Sequence[Utterance], known: Sequence[KnownMemory]) -> str:
-    """The prompt for an event's window or the newer part of it, which may begin within a message."""
     begun = event.begun if window[0] is event.window[0] else window[0] not in event.window
     return user_prompt(window, known, begun=begun, goes_on=event.goes_on)
 
@@ -243,11 +235,7 @@ def _spent_on(error: ProviderError, user: str) -> Usage:
 
 
 def _newer_half(window: Sequence[Utterance]) -> tuple[Utterance, ...]:
-    """Return the newest whole messages that make half of the text; of a single one its end."""
     return conversation.window(window, max(1, sum(len(utterance.text) for utterance in window) // 2))
-
-
-# --- the prompt ---------------------------------------------------------------------------------------
 
 
 def user_prompt(

@@ -1,11 +1,8 @@
-"""Proposals without a chat model and beyond the rules: choices of the head, and requests.
+"""Propose without a chat model, beyond the rules: choices of the head, and requests.
 
-In go an event and what the rules keep of it, out come further proposals in the person's own words, and the
-requests of which nothing can be kept, each with its reason. A request that is recognised always comes to one
-or the other: kept is the sentence that asks with those behind it that say more of the same, and of a request
-that says nothing of its own ("note that down") what stands beside it, in the message, in the assistant's
-answer that it agrees to, or before both. The head sees more where the local model has rows for it; where
-there are none it goes by words and keeps less. It raises what asking for the rows raises.
+In: an event and what the rules keep of it. Out: further proposals in the person's words, and the requests of
+which nothing can be kept, with reasons. Of a request that says nothing of its own ("note that down") its
+neighbour is kept. With rows of the local model the head sees more. Raises what asking for rows raises.
 """
 
 from __future__ import annotations
@@ -187,14 +184,12 @@ def _asked(
 
 
 def _meant(unit: Unit, judged: dict[str, Leanings]) -> float:
-    """Return how much speaks for it that what is worded as a request is one."""
     return judged[unit.around].asks + max(judged[text].keep for text in unit.texts() if text in judged)
 
 
 def _likely(
     found: Sequence[Unit], judged: dict[str, Leanings], sure: Sequence[Proposal]
 ) -> Iterator[Proposal]:
-    """What may be worth keeping, for the case that it replaces something."""
     likely = chosen(found, lambda text: judged[text].keep, _LEAST_LIKELY)
     for unit in likely:
         proposal = _proposal(unit, judged, "head")
@@ -223,15 +218,11 @@ def _proposal(unit: Unit, judged: dict[str, Leanings], why: str, scope: Scope | 
 
 
 def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
-    """Whether the rules keep a part of it already."""
     return any(_is_of(each, unit.text) for each in kept)
 
 
 def _is_of(kept: Proposal, text: str) -> bool:
     return kept.content.rstrip(".。").lower() in text.lower()
-
-
-# --- requests -----------------------------------------------------------------------------------------
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Unit | None:
@@ -276,7 +267,6 @@ def scope_of_all(sentences: Sequence[Statement]) -> Scope:
 
 
 def _is_of_person(text: str) -> bool:
-    """Whether a sentence is about the person both with the clause that asks and without it."""
     return scope_of(without_request(text)) is scope_of(beside_request(text)) is Scope.USER
 
 
@@ -291,7 +281,6 @@ def _asks(sentence: Statement) -> bool:
 
 
 def _adds(sentence: Statement, to: Sequence[Statement] = ()) -> bool:
-    """Whether a sentence beside a request may be part of it."""
     if sum(len(each.text) for each in to) + len(sentence.text) > LONG:
         return False
     return _asks(sentence) or not speaks_against(sentence.text, _UNRELATED)

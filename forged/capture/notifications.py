@@ -1,8 +1,7 @@
 """Notifications of capture: sentences with a session's next reply, and records for who looks.
 
-In go an event and what became of it: documents that are on disk, or what was refused. They are put on record
-in the state, which the sentences are made of; who was `told` is not told again. Kept and refused aloud is
-what somebody asked for, and all else that was kept; the rest is on record only.
+Kept memories, refusals and requests to forget go on record in the state, of which the sentences are made.
+Told is what was kept, and what somebody asked for and is refused; the rest is on record only.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Cut out of a message what its author does not want remembered ("off the record", "forget that ...").
 
-In goes the text of a user's message, out comes a `Cut`: the same text without the sentences that refuse to be
-remembered, those that they point at, and those that ask to forget. Other requests of the message stay. It is
-done before a message waits, is stored or leaves for a model, so that no rule, model or file ever has what was
-refused; `without_repeats` takes it out of the assistant's answers.
-
-The wordings are those of `rules.requests`. Verbs of memory refuse whatever their object; "never store tokens
-in plain text" is a rule of a project and stays. Only text that was typed is looked at: a pasted page refuses
-nothing. Nothing is raised.
+In: the text of a user's message. Out: a `Cut`. It is done before a message waits, is stored or leaves, so no
+rule, model or file has what was refused; `without_repeats` takes it out of the assistant's answers. Verbs of
+memory refuse whatever their object; "never store tokens in plain text" stays. Pasted text refuses nothing.
+The wordings are those of `rules.requests`. Raises nothing.
 """
 
 from __future__ import annotations
@@ -242,7 +238,6 @@ def _cut_refused(found: Sequence[_Piece], piece: _Piece, at: int) -> bool:
 
 
 def _bare(sentence: str) -> str:
-    """The plain text without the words that refuse, ask, or point."""
     return form_of("empty").sub(" ", form_of("refuses").sub(" ", plain(sentence)))
 
 

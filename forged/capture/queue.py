@@ -1,26 +1,11 @@
 """The queue of events that wait for the worker: order, growth, and when an event is worth a call.
 
-`add` puts an event in or lets a waiting one grow by it; `take` gives out the first one, which `put_back` or
-`finish` then ends; `drop` removes what is not wanted any more. Nothing is raised, and nothing that is in the
-queue ever goes for want of room: who adds asks first how much is there.
-
-What a session says while its newest turn still waits is added to that, so that a model reads a few turns at
-once. An event that is ripe goes as soon as it can: one that is full, has turns enough, or holds what should
-not wait. Another ripens when its session has been silent for a minute, or by `ripen`.
-
-Sessions are served first come, first served, and each in its own order; past ones after all others. An event
-that has to wait (a back-off, a paused repository, more turns) holds up its own session only, and one whose
-root is `elsewhere` only what its session said in the same folder. The one that is
-taken stays in the line, where `put_back` leaves it; it counts everywhere, grows no more, is never dropped.
-
-An event that makes trouble is given up in the end. A killed worker counts against the event that it had. A
-failure counts only if it says something about this event, and not about the endpoint or the disk, which would
-have met any other.
-
-No clock, no disk, no lock in the queue: the caller brings the time and acts on what is returned. The
-`EventFlusher` puts on disk what waits and is not there yet. `slices` makes windows of a conversation, of
-which each is an event's: of at most WINDOW_LIMIT characters and of whole messages. A longer message is cut
-where a paragraph, a line, a sentence or a word ends; secrets are gone before, so that none lies across a cut.
+Turns of a session are added to its newest waiting turn, so that a model reads several at once. A full or
+urgent event, or one with turns enough, is ripe; another ripens by `ripen` or a minute of silence. First come,
+first served, each session in its own order, past ones last. An event that has to wait holds up its own
+session only; one whose root is `elsewhere` only the same folder. The event in hand stays in the line, counts
+everywhere, grows no more and is never dropped. An event that kills workers or fails by itself is given up.
+No clock, disk or lock: callers bring the time. Raises nothing. `EventFlusher` stores what is in memory alone.
 """
 
 from __future__ import annotations
@@ -176,8 +161,6 @@ class CaptureQueue:
         """What a kill would take away, at least in part, and is still wanted, in order."""
         return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled or w.is_leaving))
 
-    # --- in -------------------------------------------------------------------------------------------
-
     def add(
         self, event: Event, *, on_disk: bool, now: float = 0.0, at_once: bool = True, sealed: bool = False
     ) -> bool:
@@ -205,8 +188,6 @@ class CaptureQueue:
         for waiting in self._line:
             if waiting.session == session:
                 waiting.ripe_at = 0.0
-
-    # --- out ------------------------------------------------------------------------------------------
 
     def take(self, now: float, held: Callable[[Event], bool]) -> Waiting | None:
         """Take the first that may be worked on in hand; None if there is none, or one is in hand already."""

@@ -89,9 +89,6 @@ def _without_loose_commas(text: str) -> str:
     return text[:at] + _STRING_OR_LOOSE_COMMA.sub(lambda m: "" if m[0] == "," else m[0], text[at:])
 
 
-# --- finding ------------------------------------------------------------------------------------------
-
-
 def _elements(text: str) -> tuple[list[object], int, bool]:
     """Return what the first array of memories holds, how many were begun in vain, and whether it is empty."""
     alone: list[object] = []  # without an array, or in one that is broken
@@ -149,11 +146,7 @@ def _is_memory(value: object) -> bool:
     return isinstance(value, dict) and not _FIELDS.isdisjoint(value)
 
 
-# --- judging ------------------------------------------------------------------------------------------
-
-
 def _proposal(element: object) -> Proposal | None:
-    """Return one element with its fields in order, or None; whether they make sense is judged later."""
     if not isinstance(element, dict):
         return None
     content, scope, category = (_text(element.get(name)) for name in ("content", "scope", "category"))
@@ -181,7 +174,6 @@ def _lines(value: object) -> tuple[str, ...]:
 
 
 def _share(value: object) -> float | None:
-    """Return a number from 0 to 1, to which it is cut; None for what is no number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     if isinstance(value, float) and math.isnan(value):
@@ -213,9 +205,6 @@ def _edges(value: object) -> tuple[Related, ...]:
 def _edge(item: object) -> Related:
     fields: Mapping[str, object] = item if isinstance(item, dict) else {}
     return Related(_id(fields.get("id")), _word(_text(fields.get("relationship")) or ""))
-
-
-# --- entities -----------------------------------------------------------------------------------------
 
 
 def entities_in(value: object) -> tuple[Entity, ...]:

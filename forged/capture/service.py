@@ -1,9 +1,8 @@
-"""Capture for the rest of the daemon: takes events, runs the worker, and answers what a person asks of it.
+"""Take captures, run the worker, and answer what a person asks of capture.
 
-`hear` takes what an agent hands over and answers with a word. Whatever was acknowledged is never replaced and
-never cut, and ends in memories or among the dead: what there is no room for is refused. An event leaves only
-when its memories are on disk, so whatever dies in between is done again, and done again it changes nothing
-that is visible. `run` does the work until it is cancelled; `close` comes after that.
+What was acknowledged is never replaced or cut, and ends in memories or among the dead; what there is no room
+for is refused. An event leaves only when its memories are on disk, so a death in between changes nothing that
+is visible. `run` works until it is cancelled; `close` comes after that.
 """
 
 from __future__ import annotations
@@ -99,8 +98,6 @@ class Pipeline:
             answer=self._dispatcher.answer,
         )
 
-    # --- what agents hand over ------------------------------------------------------------------------
-
     async def hear(self, submission: Submission) -> Outcome:
         """Take what was said, or say why not; captures of one session one after the other.
 
@@ -178,12 +175,10 @@ class Pipeline:
         return Outcome("durable", slices=len(events))
 
     def _refused(self, reason: str) -> Outcome:
-        """Say no, and count it."""
         self._metrics.captures_rejected += 1
         return Outcome("rejected", reason)
 
     def _full(self, count: int, size: int) -> str:
-        """Why so many further events of so many bytes in all cannot wait, or nothing."""
         held = self._queue.in_memory()
         size += sum(waiting.size for waiting in held) + self._state.parts.bytes
         if self._events.has_room(count + len(held), size):
@@ -219,8 +214,6 @@ class Pipeline:
                     await self._dispatcher.ended.wait()
         return self._taken_up.is_set() and not self._queue.holds(session)
 
-    # --- what a person asks ---------------------------------------------------------------------------
-
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
         """Take every sentence that holds an unwanted text out of all events; what was done.
 
@@ -242,7 +235,6 @@ class Pipeline:
         return done + await self._events.cut_dead(unwanted)
 
     async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> CutEvent:
-        """What is left of one that waits, as it is by then."""
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -323,8 +315,6 @@ class Pipeline:
             return "waiting", self._dispatcher.waits_for or self._queue.trouble or self._last_error
         return "idle", ""
 
-    # --- life -----------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Take up what an earlier daemon left, keep a worker, and hand it one event after the other.
 
@@ -361,7 +351,6 @@ class Pipeline:
         self._add(self._events.left(), on_disk=True, sealed=True)
 
     async def _take_up_late(self) -> None:
-        """The same, if the state could not be opened at first."""
         await self._events.restored.wait()
         self._take_up()
 

@@ -65,7 +65,6 @@ def _cut_to_windows(message: TimedMessage) -> Iterator[TimedMessage]:
 
 
 def _end(text: str) -> int:
-    """Where a piece ends that is no longer than a window and not much shorter."""
     for end in _ENDS:
         if found := end.match(text, WINDOW_LIMIT // 2, WINDOW_LIMIT):
             return found.end()

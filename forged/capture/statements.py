@@ -1,27 +1,11 @@
-"""Statements that a person typed in a window, and the provenance of proposals.
+"""Find the statements that a person typed in a window, and the provenance of proposals.
 
-In goes the window of an event, out come the sentences of the user in their order. What was pasted, and what a
-harness put there, is the source of no statement (`authorship`). `whole` is a statement with its neighbour
-where it means nothing alone:
-
-- a complaint with the sentence behind it, which says what to do instead;
-- one that points back ("never do that here") with the sentence before it;
-- a mere request to keep something with what was said before it;
-- a yes with the assistant's sentence that it agrees to, if it names something of it or asks to keep it.
-
-`Provenance` gets the window, then one proposal after the other, of rules or of a model, which was shown all
-of it and may take a pasted order for the person's:
-
-- `foreign` is what was pasted, or quoted by the assistant, where nobody typed a word of it or asked for
-  something to be kept.
-- `mixed` has words that only foreign text has, a model's a single one, or is a model's of which less than two
-  fifths were typed: it waits for a person.
-- Beside a brief what would be mixed is foreign: nobody is asked about what a script was told.
-- `ours` is everything else. What the assistant proposed and somebody agreed to counts as typed.
-
-Words are compared by their beginnings, as a model puts them into other forms, but for the commonest of each
-language and without characters that nobody sees. A number that was pasted counts as a lean, and a translation
-shares no word with what was typed. The words are data, `[neighbours]` of `authorship.toml`. Raises nothing.
+A statement's `whole` has the neighbour that it needs: a complaint the sentence behind it, a back reference or
+a bare request the one before, a yes the assistant's sentence that it agrees to. `Provenance` of a proposal:
+`foreign` was pasted or quoted by the assistant, where nobody typed a word of it or asked to keep something;
+`mixed` has words of foreign text alone (a model's a single one) or is a model's of which less than two fifths
+were typed, and waits for a person; next to a brief it is foreign; all else is `ours`, agreed proposals too.
+Words are compared by their beginnings, without the commonest; a pasted number is foreign. Raises nothing.
 """
 
 from __future__ import annotations
@@ -142,7 +126,6 @@ def _needed(text: str, before: str, after: str) -> str:
 
 
 def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bool) -> str:
-    """What of the assistant's a sentence says yes to, or asks to keep."""
     if asks_alone:
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
@@ -156,7 +139,6 @@ def _is_yes(text: str) -> bool:
 
 
 def _shares(text: str, proposed: str) -> bool:
-    """Whether an answer names something of what was proposed."""
     # Few answers come here, and its stemmer is not to be held by every worker.
     from forged.text.same_text import content_words  # noqa: PLC0415
 

@@ -1,16 +1,9 @@
-"""Keeps one capture worker process alive, and follows the course of a task that it has.
+"""Keep one capture worker process alive, and follow its task.
 
-The process is replaced when it dies, killed when stuck, ended with the daemon. `run` keeps it until
-cancelled, `give` hands it a task; what it says and when it dies is told by callbacks. A worker that has run
-before is replaced at once, because its event waits. One that cannot even start says so in status and is tried
-again later and later: retrieval goes on meanwhile, and so does the acceptance of events. Nothing here blocks
-the event loop; `worker_process` says how.
-
-`WorkerCall` gets a `Classify` and returns what became of it: `Decided`, `Failed`, or what the worker died of.
-Until then the worker may ask which memories name something, and for the vectors of texts; where neither can
-be found out, it is told that there are none. It asks before it sends an event once more, and must not if that
-was cut meanwhile: nothing that was forgotten leaves the machine afterwards. Nothing is raised for what the
-worker says or leaves unsaid; a report about another task changes nothing.
+The process is replaced at once when it dies, killed when stuck, and tried later and later if it cannot start.
+`WorkerCall` gives it a `Classify` and returns `Decided`, `Failed`, or the cause of its death; meanwhile it
+answers the worker's questions, with nothing where it cannot. The worker asks before it sends an event once
+more, which must not be if that was cut. A report about another task changes nothing. Raises nothing.
 """
 
 from __future__ import annotations
@@ -154,7 +147,6 @@ class Supervisor:
         return one.was_ready, one.over.result()
 
     def _after(self, cause: str, *, was_ready: bool) -> float:
-        """Take note of a death; seconds until the next start."""
         self._fruitless += 1
         if was_ready:
             logger.warning("worker died cause=%s", cause)
@@ -278,7 +270,6 @@ class WorkerCall:
             self._answer.set_result(reason)
 
     async def _answer_heads(self, event: Event, names: Sequence[str]) -> None:
-        """Tell the worker which memories name something; none if that cannot be found out."""
         heads: tuple[KnownMemory, ...] = ()
         try:
             heads = await self._heads(event, names)
@@ -287,7 +278,6 @@ class WorkerCall:
         self._reply(Heads(event.id, heads))
 
     async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        """Give the worker the vectors of texts; none if there are none to be had."""
         self._reply(StatementVectors(event.id, await self._vectors(texts)))
 
     def _reply(self, told: Heads | StatementVectors | GoOn) -> None:

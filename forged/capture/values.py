@@ -1,13 +1,8 @@
 """Values that the daemon and the capture worker exchange, and the interface of a classifier.
 
-A `Classifier`, a rule set or a chat model, gets a window and answers with unchecked proposals; what becomes
-of those is decided in `deciding`, for all alike.
-
-The worker gets one task at a time: Classify an event, which ends in Decided or Failed. Before that it may ask
-which memories name something (Asked), and gets Heads, for vectors of texts (AskedVectors), and gets
-StatementVectors, or whether to send the event once more (AskedAgain), and gets GoOn. Everything that crosses
-the process boundary is msgspec bytes: an object that cannot be pickled vanishes from a
-`multiprocessing.Queue` without an error.
+The worker gets one `Classify` at a time, and ends it with `Decided` or `Failed`; before that it may ask
+(`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be pickled
+vanishes from a `multiprocessing.Queue` without an error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""The local model's rows of texts, for the worker, which has no model and no numpy of its own.
+"""The local model's rows of texts, float32 as bytes, for the worker, which has no model and no numpy.
 
-In go texts, out comes a row of float32 for each, as bytes in the machine's order, or nothing at all: where
-the local model is not the embedder, is not loaded yet, has no layers to give out, fails or takes too long.
-`RememberedVectors` keeps the newest rows in memory for who asks again, the worker first and then the
-committer: a few megabytes, and no disk sees any. Nothing is raised, because words answer without.
+None where the local model is not the embedder, is not loaded, has no layers to give out, fails or is late.
+`RememberedVectors` keeps the newest in memory, a few megabytes and none on disk. Raises nothing.
 """
 
 from __future__ import annotations

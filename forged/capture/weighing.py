@@ -75,7 +75,6 @@ def _points(blocks: Sequence[tuple[str, ...]], others: Sequence[Said]) -> list[i
 
 
 def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bool]:
-    """Which blocks are a request; one that only points at something is one where no other is."""
     own = [found < _FOREIGN for found in points]
     plainly = [mine and _asks(block, pointing=False) for mine, block in zip(own, blocks, strict=True)]
     if any(plainly):
@@ -84,14 +83,12 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
 
 
 def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
-    """What a block comes to behind a line that ends in a colon."""
     if words().announces.search(line) is None:
         return _FOREIGN
     return 0 if is_list(block) and words().agents.search("\n".join(block)) is None else points
 
 
 def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
-    """What speaks against a block for standing where it does."""
     text = "\n".join(block)
     if tells:
         return _FOREIGN
@@ -151,7 +148,6 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
 
 
 def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
-    """Whether a block is a short request that may be about a text beside it."""
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
         return False

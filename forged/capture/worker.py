@@ -1,12 +1,8 @@
 """The worker process: finds out what an event comes to.
 
-`main` handles one task at a time until it is killed: for Classify it reports Decided, or Failed. It proposes,
-and the daemon decides and writes: it opens no file of a store, and what it needs to know of memories it asks
-the daemon for. It keeps nothing that matters: what waits, what was decided and what is tried again is the
-daemon's to say, and any step may be the worker's last.
-
-It is the leader of its own process group, deaf to the signals that a service manager sends to everybody, and
-it ends when the daemon does, however that happens.
+`main` handles one `Classify` at a time until it is killed, and reports `Decided` or `Failed`. It opens no
+file of a store, asks the daemon about memories, and keeps nothing that matters: any step may be its last. It
+leads its own process group, ignores a service manager's signals, and ends when the daemon does.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""One worker process from its start to its end: its queue, its pipe, and the thread that listens to it.
+"""One worker process from start to end: its queue, its pipe, and the thread that listens to it.
 
-`begin` starts it, `give` hands it a task, `kill` ends it; `over` gets the cause of its death, after the last
-report. Tasks go over a `multiprocessing.Queue`, reports come back over a one-way pipe, both as msgspec bytes.
-A killed reader leaves a queue's lock held for ever and a killed writer leaves it torn, so both are thrown
-away with the process. Everything that can block (starting, reading, waiting for the end) happens in a thread;
-the event loop only hears of it, also when the worker is stopped in the middle of a report.
-
-The process is spawned and never forked: a forked one would keep the daemon's lock and socket. It ends with
-the daemon because it watches for that itself; PR_SET_PDEATHSIG would fire when the thread that started it
-ends.
+Tasks go over a `multiprocessing.Queue`, reports come back over a one-way pipe, both as msgspec bytes. A
+killed process leaves either locked or torn, so both go with it. All that can block happens in a thread. The
+process is spawned: a forked one would keep the daemon's lock and socket. It ends with the daemon by watching
+for that itself; PR_SET_PDEATHSIG would fire when the thread that started it ends.
 """
 
 from __future__ import annotations
@@ -66,8 +61,6 @@ class WorkerProcess:
         self._is_there = False
         self._killed_for = ""
 
-    # --- in the loop ----------------------------------------------------------------------------------
-
     def begin(self) -> None:
         try:
             self._thread.start()
@@ -108,8 +101,6 @@ class WorkerProcess:
             if self._killed_for:
                 return
         self._heard(report)
-
-    # --- in the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         cause = "cannot be started"

@@ -1,13 +1,9 @@
 """The classifier that needs no model: what a person says outright is kept, in the person's own words.
 
-In: the window of an event, and the memories that exist. Out: one proposal for each sentence of the user that
-says by itself that it lasts, in order; it supersedes the one memory that it plainly does away with. It raises
-nothing and asks nobody.
-
-It is the default without a key or a network, so it must never be a nuisance: a sentence that asks, muses,
-reports or is bound to this moment is dropped. The rejected alternative, scoring words, keeps half of every
-conversation. The patterns are data, `rules.toml`; how well they do is measured on labelled messages
-(tests/capture/rules/test_engine.py).
+In: the window of an event, and existing memories. Out: one proposal for each of the user's sentences that
+lasts by itself, which supersedes the one memory that it plainly does away with. A sentence that asks, muses,
+reports or is bound to this moment is dropped: scoring words would keep half of every conversation. The
+patterns are `rules.toml`; tests/capture/rules/test_engine.py measures them. Raises nothing.
 """
 
 from __future__ import annotations
@@ -159,7 +155,6 @@ def _of_itself(said: Sequence[str], at: int, *, is_brief: bool) -> Proposal | No
 
 
 def _together(said: Sequence[str], at: int) -> str:
-    """A sentence with those around it that nothing speaks against."""
     first, last = at, at + 1
     while first > 0 and not speaks_against(said[first - 1]):
         first -= 1
@@ -257,11 +252,7 @@ def _is_cjk(text: str) -> bool:
     return re.search(r"[\u4e00-\u9fff]", text) is not None
 
 
-# --- what a statement replaces ------------------------------------------------------------------------
-
-
 def _linked(proposal: Proposal, heads: Sequence[KnownMemory]) -> Proposal:
-    """Let a proposal supersede the one head of its scope that it plainly does away with."""
     rivals = [head for head in heads if head.scope == proposal.scope]
     index = replaced(proposal.content, [head.first_line for head in rivals])
     return proposal if index is None else msgspec.structs.replace(proposal, supersedes=rivals[index].id)

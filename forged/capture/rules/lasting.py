@@ -1,10 +1,8 @@
 """Whether a sentence says by itself that it lasts, in seven languages: rules, decisions, corrections, facts.
 
-In goes a sentence with those beside it, out comes what it is, or nothing. LastingSigns of different kinds are
-counted by their weights; a question, a doubt, hearsay, irony, what is bound to this moment or points at what
-is on the screen speaks against a sentence whatever else it says, and so do a doubt, a question or hearsay in
-the sentence beside it. All of it is data, `lasting.toml`, read with the first sentence in some 0.1 s; raises
-re.error for a pattern that is none, msgspec.ValidationError for odd fields.
+Signs of different kinds are added up by weight. A veto (question, doubt, hearsay, irony, the moment) in the
+sentence is final, a doubt, question or hearsay in its neighbour too. All is `lasting.toml`, read in some
+0.1 s; raises re.error for a bad pattern, msgspec.ValidationError for odd fields.
 """
 
 from __future__ import annotations
@@ -128,7 +126,6 @@ def _found(
     *,
     any_is_enough: bool = False,
 ) -> frozenset[str]:
-    """The kinds of what stands in a plain text."""
     found = set[str]()
     for kind, pattern in _compiled(table, _script(text)).items():
         if (of is None or kind in of) and pattern.search(text):
@@ -153,7 +150,6 @@ def signs() -> LastingSigns:
 
 @functools.cache
 def _compiled(table: Literal["sign", "veto"], script: str) -> Mapping[str, re.Pattern[str]]:
-    """One pattern of each kind, for texts of a script."""
     languages = {"", script} if script else {"", *_SPACED}
     forms: dict[str, list[str]] = {}
     for entry in getattr(signs(), table):

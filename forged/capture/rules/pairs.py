@@ -99,8 +99,6 @@ class PairJudge:
 
 
 class _Line:
-    """One linear function, of the columns that it was made for."""
-
     def __init__(self, line: PairLine) -> None:
         self._signs = np.array(line.signs, np.float32)
         places = np.frombuffer(line.places, np.int16) * np.float32(line.places_step)
@@ -154,7 +152,6 @@ def together(row: int) -> int:
 
 
 def _by_layer(rows: Floats) -> Floats:
-    """The rows by layer, each of unit length."""
     layers = rows.reshape(len(rows), len(LAYERS), -1)
     found: Floats = layers / np.maximum(np.linalg.norm(layers, axis=2, keepdims=True), np.float32(1e-9))
     return found

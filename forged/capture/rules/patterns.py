@@ -1,13 +1,8 @@
-"""A text as patterns see it, and the patterns of `rules.toml`, compiled.
+"""Make texts plain for patterns, and compile the patterns of `rules.toml`.
 
-`plain` gives a text in lower case, without accents, with straight quotation marks, each code span reduced to
-`x`: people type "nao" for "não" and "fur" for "für", so texts and patterns meet without accents. Marks of
-kana stay, they make other letters. `any_of` makes one pattern of many that are looked for in such texts.
-
-`patterns()` reads the file when it is called first, with the first event of a capture worker, and takes some
-70 ms then; what the tables are for is told in the file. Raises KeyError for a `{word}` that has no list,
-re.error for what is no regular expression, and msgspec.ValidationError for a table that is missing or has the
-wrong fields.
+People type "nao" for "não", so texts and patterns meet in lower case and without accents; marks of kana
+stay. `patterns()` takes some 70 ms when it is called first. Raises KeyError for a `{word}` without a list,
+re.error for a bad pattern, msgspec.ValidationError for a table with missing or wrong fields.
 """
 
 from __future__ import annotations

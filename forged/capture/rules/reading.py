@@ -161,7 +161,6 @@ def reading_of(text: str) -> Reading:
 
 
 def _in_digits(low: str) -> str:
-    """A text in which "two" is 2."""
     lists = word_lists()
     return lists.number_words.replace(low, lists.digits)
 
@@ -176,7 +175,6 @@ def words_in(low: str) -> Iterable[str]:
 
 
 def _named(low: str) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-    """Return the values in a text by their list, and the subjects by their kind."""
     values, subjects = dict[str, set[str]](), dict[str, set[str]]()
     for place, start, end in word_lists().named.found_in(low):
         said = low[start:end]
@@ -253,14 +251,12 @@ def _is_unspaced(name: str) -> bool:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """Yield a name with a blank or a hyphen in each of its gaps."""
     parts = name.split(" ")
     for gaps in itertools.product(" -", repeat=len(parts) - 1):
         yield "".join(itertools.chain(*zip(parts, (*gaps, ""), strict=True)))
 
 
 def _lengths(names: Iterable[str]) -> Mapping[str, tuple[int, ...]]:
-    """Return how long names are by the first two characters, or by the only one."""
     found: dict[str, set[int]] = {}
     for name in names:
         found.setdefault(name[:2], set()).add(len(name))

@@ -1,12 +1,8 @@
-"""Decides which earlier statement a newer one replaces: the newest word wins, and only then.
+"""Decide which earlier statement a newer one replaces: the newest word wins, and only then.
 
-In go the texts, all of one scope, with the local model's rows of them where there are any; out comes the
-place of the one that holds no more, or None. Of a long text its `opening` is judged, which has the row. A
-wrong replacement hides a memory that still holds and a missed one leaves two side by side, of which the newer
-is shown as such: so nothing is replaced in doubt. With rows the weights were learnt from pairs of statements
-(`make head`, which shares `signs_of`, `places_of` and `rows_of`); without them, the signs of `slots` are
-weighed by hand. Raises msgspec.MsgspecError for a file that is none, and ValueError for rows of another size
-than those it was trained with.
+In: texts of one scope, and the local model's rows of them if any, of a long text its `opening`'s. Out: the
+place of the one that holds no more, or None. A wrong replacement hides a memory that still holds, a missed
+one shows both: so nothing is replaced in doubt. With rows `pairs` weighs, without them weights set by hand.
 """
 
 from __future__ import annotations
@@ -91,14 +87,10 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
 
 
 def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
-    """Return the places of those for which more speaks than the least that must, most first."""
     places = [place for place, text in enumerate(older) if text in rows]
     leanings = judge().leanings(newer, [older[place] for place in places], rows)
     above = {place: leaning - least[place] for place, leaning in zip(places, leanings, strict=True)}
     return sorted((place for place in places if above[place] > 0), key=lambda place: -above[place])
-
-
-# --- by words alone -----------------------------------------------------------------------------------
 
 
 def _replaced_by_words(
@@ -160,14 +152,12 @@ def _shows(found: Signs, *, plainly: bool, is_change: bool, is_same: bool) -> bo
 
 
 def _differs_by_words(newer: str, older: Sequence[str]) -> int | None:
-    """Return the place of the one of `older` texts that `newer` may not hold together with."""
     weights = _weights(newer, older, [0.0] * len(older))
     most = max(weights, default=-math.inf)
     return weights.index(most) if most - math.log(max(1, len(weights))) > _DOUBTED else None
 
 
 def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[float]:
-    """Return how much speaks for the replacement of each, against its doubt."""
     return [_weight_of(newer, each) - doubt for each, doubt in zip(older, doubts, strict=True)]
 
 
@@ -179,7 +169,6 @@ def _may_replace_by_words(newer: str, older: str) -> bool:
 
 
 def _may_be_one(newer: str, older: str) -> bool:
-    """Return whether the texts show a replacement, or are one sentence with two ends."""
     return is_evident(newer, older) or _ends_otherwise(newer, older)
 
 
@@ -197,7 +186,6 @@ def _weight_of(newer: str, older: str) -> float:
 
 
 def _has_to_do(found: Signs) -> bool:
-    """Whether there is more than a change: something in common, or another thing in the same place."""
     return bool(found.shared or found.given_up or _slot(found))
 
 
@@ -231,7 +219,6 @@ def clauses(text: str) -> tuple[str, ...]:
 
 
 def _is_plain(newer: str, older: str, doubt: float) -> bool:
-    """Whether the newer text, or a clause of it, speaks of what all of the older one is about."""
     found = (signs(each, older) for each in (newer, *clauses(newer)))
     return any(_weight(each) > _ENOUGH + doubt and _is_of_the_same(each) for each in found)
 
@@ -249,7 +236,6 @@ def _slot(found: Signs) -> float:
 
 
 def _weight(found: Signs) -> float:
-    """How much speaks for a replacement, in nats."""
     worth = weights()
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 

@@ -1,9 +1,8 @@
 """Recognise requests to remember, not to remember, and to forget, in seven languages.
 
-In goes a text, out comes whether one of its sentences asks; not what is to be kept. A request is read with
-what is before and behind it: "don't remember that" asks for nothing. The wordings are data, `requests.toml`,
-read with the first text in some 50 ms; raises re.error for a pattern that is none, msgspec.ValidationError
-for odd fields.
+A request is read with what is before and behind it: "don't remember that" asks for nothing. The wordings are
+`requests.toml`, read with the first text in some 50 ms; raises re.error for a bad pattern there,
+msgspec.ValidationError for odd fields.
 """
 
 from __future__ import annotations
