@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from forged import door
 
 if TYPE_CHECKING:
-    from forged.capture.committer import Committer
-    from forged.capture.deciding import Promotion
+    from forged.capture.committer import Committer, Promotion
     from forged.capture.gate import PROMPT_TOKENS
     from forged.capture.intake import Outcome, Submission, response_in
     from forged.capture.off_record import is_refused
@@ -49,8 +48,7 @@ __all__ = [
 __getattr__ = door(
     __name__,
     gate=("PROMPT_TOKENS",),
-    committer=("Committer",),
-    deciding=("Promotion",),
+    committer=("Committer", "Promotion"),
     intake=("Outcome", "Submission", "response_in"),
     slices=("WINDOW_LIMIT",),
     off_record=("is_refused",),

@@ -105,8 +105,8 @@ def _is_shown(piece: Piece) -> bool:
 @functools.cache
 def _brief() -> re.Pattern[str]:
     told = words()
-    role = f"(?:{told.appoints.pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{told.roles.pattern})(?![a-zà-ÿ])"
-    return re.compile(f"{_BEGINS}(?:{role}|{told.briefs.pattern})", re.IGNORECASE)
+    role = f"(?:{told['appoints'].pattern}){_BETWEEN}(?<![a-zà-ÿ])(?:{told['roles'].pattern})(?![a-zà-ÿ])"
+    return re.compile(f"{_BEGINS}(?:{role}|{told['briefs'].pattern})", re.IGNORECASE)
 
 
 def pieces_of(
@@ -210,7 +210,7 @@ def _is_quoted(sentence: str) -> bool:
     quoted = sum(map(len, quotations))
     if quoted < _MOST_QUOTED * len(sentence) or sum(map(_width, quotations)) < _LEAST_QUOTED:
         return False
-    return words().announces.search(_QUOTATION.sub("", sentence)) is None
+    return words()["announces"].search(_QUOTATION.sub("", sentence)) is None
 
 
 def _is_speech(quotation: str) -> bool:

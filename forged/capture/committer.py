@@ -16,24 +16,27 @@ import time
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from forged.attributes import FactsPatch
-from forged.capture.deciding import Promotion, decide
-from forged.capture.existing import (
-    ExistingMemories,
-    TentativeStatements,
-    existing_memories,
-    meant,
-    naming,
-)
-from forged.capture.values import Classified, KnownMemory, Tally
+from forged.capture.deciding import decide
+from forged.capture.existing import ExistingMemories, TentativeStatements, existing_memories, meant, naming
+from forged.capture.intake import response_of
+from forged.capture.values import Classified, KnownMemory, Proposal, Tally
 from forged.capture.vectors import VectorsOf, no_vectors
-from forged.errors import MemoryExists, MemoryFormatError, MemoryNotFound, NoLongerWanted, StoreError
-from forged.files import Root
+from forged.errors import (
+    ForgedError,
+    MemoryExists,
+    MemoryFormatError,
+    MemoryNotFound,
+    NoLongerWanted,
+    StoreError,
+)
+from forged.files import AGENT_ID, Root, root_of_agent
 from forged.maps import Indexer
-from forged.memory import Memory, time_ns, utc_now
+from forged.memory import Memory, Scope, time_ns, utc_now
 from forged.state import Document, Event, State
-from forged.stores import FileStore, View
+from forged.stores import FileStore, SessionMemories, View
 from forged.trust import is_same, stored_identity
 from forged.writing import Draft, Writer, Written
 
@@ -51,8 +54,7 @@ _Result = Written | StoreError
 class CommitResult(msgspec.Struct, frozen=True):
     """How many documents were written, which no disk would take, and which wait for a person since now.
 
-    `trouble` says why some are not in place yet, and `reason` in one word: `storage`, a disk is full or
-    broken; `unwritten`, it takes some and not others; `gone`, no root that they would go to exists.
+    `trouble` is why some are not in place yet, `reason` a word for it, of those of `Failed`.
     """
 
     written: int = 0
@@ -60,6 +62,62 @@ class CommitResult(msgspec.Struct, frozen=True):
     reason: str = ""
     trouble: str = ""
     waiting: tuple[str, ...] = ()
+
+
+class Promotion:
+    """Filters by importance, and routes proposals to roots. One for the daemon.
+
+    `home` has the agents' roots; without it there are none. A proposal about the agent goes to the root of
+    the event's agent, or to the repository's if that is unknown. Below `least` it goes, unless asked for.
+    """
+
+    def __init__(self, home: str = "", least: float = 0.0, sessions: SessionMemories | None = None) -> None:
+        self._home = home
+        self._least = least
+        self._sessions = sessions
+
+    def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
+        """Return what matters enough with its source, and the event with all roots that it goes to.
+
+        May block for the disk.
+        """
+        proposals = self._worth(event, classified.proposals)
+        if any(each.scope == Scope.AGENT for each in proposals):
+            if (root := self._root_of(event)) is not None:
+                event = replace(event, roots=(*event.roots, root))
+            else:
+                proposals = tuple(
+                    replace(each, scope=Scope.REPO) if each.scope == Scope.AGENT else each
+                    for each in proposals
+                )
+        source = self._source(event)
+        proposals = tuple(replace(each, source=source) for each in proposals)
+        return event, replace(classified, proposals=proposals)
+
+    def _worth(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+        """What a person asked for in so many words matters, whatever a model says."""
+        if event.kind == "explicit":
+            return tuple(replace(each, importance=None) for each in proposals)
+        kept = tuple(each for each in proposals if each.importance is None or each.importance >= self._least)
+        if dropped := len(proposals) - len(kept):
+            logger.debug("not promoted event=%s proposals=%d least=%s", event.id, dropped, self._least)
+        return kept
+
+    def _source(self, event: Event) -> str:
+        """The newest memory of the session that is a response of this event; else the session."""
+        said = {response_of(each.text) for each in event.window if each.role == "assistant"}
+        rows = self._sessions.of(event.session_id) if self._sessions is not None else ()
+        found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
+        return found[-1] if found else event.session_id or event.id
+
+    def _root_of(self, event: Event) -> Root | None:
+        if not self._home or AGENT_ID.fullmatch(event.agent) is None:
+            return None
+        try:
+            return root_of_agent(self._home, event.agent, make=True)
+        except ForgedError as error:
+            logger.warning("no root of agent agent=%s error=%s", event.agent, error)
+            return None
 
 
 class Committer:
@@ -74,10 +132,7 @@ class Committer:
         *,
         promotion: Promotion | None = None,
     ) -> None:
-        """`vectors` are the local model's rows of some texts, by which one is found to replace another.
-
-        `promotion` says what is worth it; without it all is, and the agents have no roots.
-        """
+        """Without `promotion` all proposals are promoted, and the agents have no roots."""
         self._indexer = indexer
         self._writer = writer
         self._forgotten = state.forgotten
@@ -112,10 +167,9 @@ class Committer:
         )
         return await asyncio.to_thread(self._decided, event, classified, existing)
 
-    def is_unwanted(self, document: Document, tops: Sequence[str]) -> bool:
+    def _is_unwanted(self, root: Root, memory: Memory, tops: Sequence[str]) -> bool:
         """Whether a text was forgotten, in its root or one of `tops`, since it was decided upon."""
-        memory = document.memory
-        since = self._forgotten.since((*tops, document.root.top), memory.content)
+        since = self._forgotten.since((*tops, root.top), memory.content)
         return since is not None and since > time_ns(memory.created_at) / 1e9
 
     async def put(self, documents: Documents, tops: Sequence[str]) -> CommitResult:
@@ -128,12 +182,14 @@ class Committer:
         for root in dict.fromkeys(document.root for document in due):
             here = [document for document in due if document.root == root]
             results += await self._put_in(root, here, tops)
-        waiting = [each for each in documents if each.waits and not self.is_unwanted(each, tops)]
+        waiting = [
+            each for each in documents if each.waits and not self._is_unwanted(each.root, each.memory, tops)
+        ]
         put = self._summed(results)
         try:
-            return msgspec.structs.replace(put, waiting=await self._to_review.add(waiting))
+            return replace(put, waiting=await self._to_review.add(waiting))
         except StoreError as error:
-            return msgspec.structs.replace(put, reason="storage", trouble=str(error))
+            return replace(put, reason="storage", trouble=str(error))
 
     async def _see(self, event: Event) -> View:
         return await self._shown(FileStore(self._indexer, event.roots))
@@ -151,7 +207,7 @@ class Committer:
         identities = {
             root: known.get(root) or (stored_identity(root) if known else "") for root in event.roots
         }
-        found = (msgspec.structs.replace(each, identity=identities[each.root]) for each in documents)
+        found = (replace(each, identity=identities[each.root]) for each in documents)
         return tuple(found), tally
 
     def _learned(self, event: Event, root: Root) -> list[Memory]:
@@ -174,27 +230,23 @@ class Committer:
     ) -> list[tuple[Document, _Result]]:
         index = self._indexer.open(root)
 
-        def unwanted(memory: Memory) -> bool:
-            return self.is_unwanted(Document(root, memory), tops)
-
         def draft(memory: Memory, said: FactsPatch) -> Draft:
-            return Draft(memory, unwanted=unwanted, said=said)
+            return Draft(memory, unwanted=lambda each: self._is_unwanted(root, each, tops), said=said)
 
         results = await self._writer.add_all(index, [draft(each.memory, each.said) for each in documents])
         done = list(zip(documents, results, strict=True))
         for place, (document, result) in enumerate(done):
             if isinstance(result, MemoryNotFound):  # what it replaces is gone: it stands alone
-                alone = msgspec.structs.replace(document.memory, supersedes=None, version=1)
+                alone = replace(document.memory, supersedes=None, version=1)
                 (again,) = await self._writer.add_all(index, [draft(alone, document.said)])
                 done[place] = (document, again)
         self._recent += [(root, result) for _, result in done if isinstance(result, Written)]
         return done
 
     def _summed(self, results: Sequence[tuple[Document, _Result]]) -> CommitResult:
-        """What was written, and what kind of trouble there was.
+        """What was written, and the trouble: tried again is all but what no disk would take.
 
-        What was acknowledged is not dropped: it is tried again, without end if the disk is at fault in a way
-        that passes or for all of them, else a few times. Only what no disk would take is left out for good.
+        That has no end if the disk is at fault in a way that passes or for all of them.
         """
         written = sum(_is_there(document, result) for document, result in results)
         failed = [

@@ -9,7 +9,6 @@ since; nor is a version that this session superseded, as windows repeat. What st
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -17,24 +16,19 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from forged.capture.existing import ExistingMemories, Match
-from forged.capture.intake import response_of
+from forged.capture.reply import things_said
 from forged.capture.statements import Authorship, Provenance
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
-from forged.entities import entity_id, spoken_of
-from forged.errors import ForgedError
-from forged.files import AGENT_ID, MOST_EVIDENCE, EvidenceError, Root, hashed, root_of_agent
+from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.memory import (
     MOST_CUE_CHARS,
     MOST_CUES,
     Category,
-    Entity,
     Evidence,
     Memory,
     Origin,
     Related,
-    Relation,
     Relationship,
-    Scope,
     Trigger,
     evidence_named,
     new_id,
@@ -42,13 +36,10 @@ from forged.memory import (
     utc,
 )
 from forged.state import Document, Event
-from forged.stores import SessionMemories
 from forged.text.forgetting import says_again
 from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
-
-logger = logging.getLogger(__name__)
 
 MOST_RELATED = 8
 
@@ -72,69 +63,6 @@ _SECRET_WORDS = frozenset(
 )
 
 
-class Promotion:
-    """Filters by importance, and routes proposals to roots. One for the daemon.
-
-    `home` has the agents' roots; without it there are none. What a model says of the agent goes to the root
-    of the agent that the event is of, and to the repository's where nobody has said which agent that is.
-    `least` is the importance below which nothing is promoted, unless a person asked for it.
-    """
-
-    def __init__(self, home: str = "", least: float = 0.0, sessions: SessionMemories | None = None) -> None:
-        self._home = home
-        self._least = least
-        self._sessions = sessions
-
-    def promoted(self, event: Event, classified: Classified) -> tuple[Event, Classified]:
-        """Return what matters enough with its source, and the event with all roots that it goes to.
-
-        The source is the session's memory that says so, or the session, or the event. May block for the disk.
-        """
-        proposals = self._worth(event, classified.proposals)
-        if any(each.scope == Scope.AGENT for each in proposals):
-            if (root := self._root_of(event)) is not None:
-                event = replace(event, roots=(*event.roots, root))
-            else:
-                proposals = tuple(map(_of_repository, proposals))
-        source = self._source(event)
-        proposals = tuple(replace(each, source=source) for each in proposals)
-        return event, replace(classified, proposals=proposals)
-
-    def _worth(self, event: Event, proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
-        """What a person asked for in so many words matters, whatever a model says."""
-        if event.kind == "explicit":
-            return tuple(replace(each, importance=None) for each in proposals)
-        kept = tuple(each for each in proposals if _importance(each) >= self._least)
-        if dropped := len(proposals) - len(kept):
-            logger.debug("not promoted event=%s proposals=%d least=%s", event.id, dropped, self._least)
-        return kept
-
-    def _source(self, event: Event) -> str:
-        """The newest memory of the session that is a response of this event; else the session."""
-        said = {response_of(each.text) for each in event.window if each.role == "assistant"}
-        rows = self._sessions.of(event.session_id) if self._sessions is not None else ()
-        found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
-        return found[-1] if found else event.session_id or event.id
-
-    def _root_of(self, event: Event) -> Root | None:
-        if not self._home or AGENT_ID.fullmatch(event.agent) is None:
-            return None
-        try:
-            return root_of_agent(self._home, event.agent, make=True)
-        except ForgedError as error:
-            logger.warning("no root of agent agent=%s error=%s", event.agent, error)
-            return None
-
-
-def _importance(proposal: Proposal) -> float:
-    return 1.0 if proposal.importance is None else proposal.importance
-
-
-def _of_repository(proposal: Proposal) -> Proposal:
-    is_agents = proposal.scope == Scope.AGENT
-    return replace(proposal, scope=Scope.REPO) if is_agents else proposal
-
-
 def decide(
     event: Event,
     classified: Classified,
@@ -142,26 +70,16 @@ def decide(
     forgotten: ForgottenSince,
     now: str,
 ) -> tuple[tuple[Document, ...], Tally]:
-    """Return what to write, in the order proposed, and what was left out.
+    """Return documents in the order proposed, of the event's roots, and what was left out.
 
-    Args:
-        event: whence the proposals come; only its roots are written to.
-        classified: the answer; its malformed elements are counted as invalid here.
-        existing: the memories and tentative statements that the proposals are compared with; grows.
-        forgotten: knows the texts that must not come back.
-        now: RFC 3339, the time of creation.
-
-    The tally counts each proposal that was left out once, those beyond ten documents as invalid, and all
-    secrets that were cut out of proposals, whatever became of these. Raises nothing.
+    `existing` grows; `now` is RFC 3339. The tally counts each proposal that was left out once, malformed ones
+    and those beyond ten documents as invalid, and all secrets that were cut out of proposals.
     """
     deciding = _Deciding(event, classified.author, existing, forgotten, now)
     for proposal in classified.proposals:
         deciding.judge(proposal)
-    invalid = deciding.invalid + classified.malformed
-    tally = Tally(
-        invalid, deciding.duplicates, deciding.secrets, deciding.said_again, tuple(deciding.refused)
-    )
-    return tuple(deciding.documents), tally
+    counts = (deciding.duplicates, deciding.secrets, deciding.said_again, tuple(deciding.refused))
+    return tuple(deciding.documents), Tally(deciding.invalid + classified.malformed, *counts)
 
 
 class _Deciding:
@@ -182,17 +100,17 @@ class _Deciding:
         self._existing = existing
         self._forgotten = forgotten
         self._now = now
-        self._author = author
+        self._by_model = author == Origin.MODEL
+        self._is_past = event.kind == "learned"
         self._origin = Origin.EXPLICIT if event.kind == "explicit" else author
 
     def judge(self, proposal: Proposal) -> None:
         root = next((root for root in self._event.roots if root.scope == proposal.scope), None)
         content = self._presentable(proposal.content)
-        by_model = self._author == Origin.MODEL
-        match = Match(self._existing, root, proposal, content, by_model=by_model)
+        match = Match(self._existing, root, proposal, content, by_model=self._by_model)
         if proposal.only_replaces and (root is None or not self._is_another_word(root, content, match)):
             return
-        origin = self._authorship(content)
+        origin = self._provenance.of(content, by_model=self._by_model) if content else "foreign"
         if objection := self._objection(root, content, proposal, origin):
             self.invalid += 1
             self._refuse(proposal, content, objection)
@@ -208,20 +126,14 @@ class _Deciding:
             self.invalid += 1
             self._refuse(proposal, content, f"there were {MOST_DOCUMENTS} before it")
         elif origin == "mixed":
-            memory = self._memory(root, content, proposal, match.head)
-            self.documents.append(self._waiting(root, memory, proposal))
+            self._keep(self._waiting(root, self._memory(root, content, proposal, match.head), proposal))
         else:
             memory = self._memory(root, content, proposal, match.head)
-            decided = Document(root, memory, self._taken_up(proposal), said=proposal.said)
-            self.documents.append(self._learned(decided) if self._is_past else decided)
+            self._keep(Document(root, memory, self._why(proposal), said=proposal.said))
             if match.before is not None:
                 self._existing.tentative.take(match.before, content)
             self._existing.decided(root, memory)
             self.said_again += is_again is not None
-
-    @property
-    def _is_past(self) -> bool:
-        return self._event.kind == "learned"
 
     def _is_outdated(self, content: str, match: Match) -> bool:
         if not self._is_past or match.head is None:
@@ -244,28 +156,26 @@ class _Deciding:
         said_at = max(shares, key=lambda at: (shares[at], at), default=turn)
         return utc(said_at) if said_at else self._now
 
-    def _learned(self, document: Document) -> Document:
-        why = document.waits or "it was said in a session before, and nobody has looked at it yet"
-        return replace(document, waits=why, agent=self._event.agent, learned_at=time_ns(self._now) / 1e9)
-
-    def _authorship(self, content: str) -> Authorship:
-        return self._provenance.of(content, by_model=self._author == Origin.MODEL) if content else "foreign"
+    def _keep(self, document: Document) -> None:
+        if self._is_past:
+            why = document.waits or "it was said in a session before, and nobody has looked at it yet"
+            at = time_ns(self._now) / 1e9
+            document = replace(document, waits=why, agent=self._event.agent, learned_at=at)
+        self.documents.append(document)
 
     def _is_full(self, *, waits: bool) -> bool:
         return sum(bool(each.waits) == waits for each in self.documents) == MOST_DOCUMENTS
 
-    def _taken_up(self, proposal: Proposal) -> str:
+    def _why(self, proposal: Proposal) -> str:
         """What it is proposed for; a model proposes all for one reason and does not say it."""
-        return proposal.why or ("model" if self._author == Origin.MODEL else "rule")
+        return proposal.why or ("model" if self._by_model else "rule")
 
     def _waiting(self, root: Root, memory: Memory, proposal: Proposal) -> Document:
         """What counts neither as known nor as a head until a person has seen it."""
-        who = "a model proposed it from" if self._author == Origin.MODEL else "it stands beside"
+        who = "a model proposed it from" if self._by_model else "it stands beside"
         beside = redact(self._provenance.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        taken_up, agent = self._taken_up(proposal), self._event.agent
-        found = Document(root, memory, taken_up, why, beside, agent, said=proposal.said)
-        return self._learned(found) if self._is_past else found
+        return Document(root, memory, self._why(proposal), why, beside, self._event.agent, said=proposal.said)
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         if root is None:
@@ -314,8 +224,8 @@ class _Deciding:
         return Provenance(self._event.window, begun=self._event.begun, goes_on=self._event.goes_on)
 
     def _memory(self, root: Root, content: str, proposal: Proposal, head: Memory | None) -> Memory:
-        said_at = self._said_at(content)
-        entities, relations = things_said(proposal.entities, proposal.relations, content, self._line)
+        said_at, things = self._said_at(content), (proposal.entities, proposal.relations)
+        entities, relations = things_said(*things, content, self._line) if any(things) else ((), ())
         return Memory(
             id=new_id(),
             content=content,
@@ -349,7 +259,7 @@ class _Deciding:
 
     def _doubt(self, root: Root, content: str) -> Iterator[Related]:
         """An edge to the head that typed words may gainsay, although nobody can be sure."""
-        head = self._existing.contradicted(root, content) if self._author != Origin.MODEL else None
+        head = self._existing.contradicted(root, content) if not self._by_model else None
         if head is not None:
             yield Related(head.id, Relationship.CONTRADICTS)
 
@@ -378,28 +288,3 @@ def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:
 def _says_nothing(content: str) -> bool:
     told = set(content_words(content.replace(PLACEHOLDER, " "))) - _SECRET_WORDS
     return len(told) < _LEAST_WORDS
-
-
-def things_said(
-    entities: Sequence[Entity],
-    relations: Sequence[Relation],
-    content: str,
-    presentable: Callable[[str], str],
-) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
-    """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
-
-    A model invents names, and a text that it read may want it to.
-    """
-    folded, ruled = content.casefold(), {entity_id(each.name) for each in spoken_of(content).entities}
-
-    def is_said(name: str) -> bool:
-        return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
-
-    things, ties = dict[str, Entity](), dict[tuple[str, str, str], Relation]()
-    for each in filter(lambda thing: is_said(thing.name), entities):
-        kept = Entity(each.name, presentable(each.type), presentable(each.description))
-        things.setdefault(entity_id(each.name), kept)
-    for tie in relations:
-        if is_said(tie.source) and is_said(tie.target) and presentable(tie.relation) == tie.relation:
-            ties.setdefault((entity_id(tie.source), tie.relation, entity_id(tie.target)), tie)
-    return tuple(things.values()), tuple(ties.values())

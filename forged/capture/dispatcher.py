@@ -362,7 +362,7 @@ class Dispatcher:
         if waiting.cut:
             self._metrics.capture_failures += 1
             self.last_error = waiting.cut
-            waiting.cut_short(put.written)
+            waiting.given_up = f"{waiting.cut}; memories of it that were kept: {put.written}"
             return 0.0
         self._metrics.captures_finished += 1
         self.last_success = utc_now()

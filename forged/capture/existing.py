@@ -36,7 +36,7 @@ from forged.text.same_text import Texts
 
 # A text that says the same has nearly all words in common, so it is among the very first.
 _NEAREST = 40
-_MOST_OF_SESSION = 200
+_MOST_OF_SESSION, _CREATED = 200, operator.attrgetter("created_at")
 _MOST_NAMED = 100
 # Without an index of words: how much longer one of two texts can be that say the same, a lead-in included.
 _STRETCH, _LEAD_IN = 1.5, 80
@@ -68,9 +68,8 @@ class TentativeStatement(msgspec.Struct, frozen=True):
 class TentativeStatements:
     """Statements that are not sure to be worth keeping: the next word about each tells. One for the daemon.
 
-    Of each root the newest texts, in the memory of the daemon alone: a restart forgets them, and nobody is
-    ever shown one. A text that takes the place of one is worth keeping: who says another thing about the same
-    means it to last. From then on it stands for the first one, so that a third word comes to it.
+    Of each root the newest texts, in memory alone. A text that takes the place of one is worth keeping: who
+    says another thing about the same means it to last. It stands for the first one then, for a third word.
     """
 
     def __init__(self) -> None:
@@ -111,10 +110,7 @@ class TentativeStatements:
 class ExistingMemories:
     """The memories that the proposals of one event are compared with; their chains say which of them hold.
 
-    by_root: of each root, in all versions; of many, those that say something like a proposal or are named by
-        one.
-    tentative: what was said before and was not sure to be worth keeping.
-    rows: the local model's rows of these texts and of the proposals, by their openings; none where one lacks.
+    `by_root` has them in all versions, `rows` those of all texts and proposals by openings, or none.
     """
 
     def __init__(
@@ -200,13 +196,8 @@ class Match:
         by_model: bool,
     ) -> None:
         """`content` is the proposal's as it would be stored; `by_model`: nobody typed it."""
-        self._existing = existing
-        self._root = root
-        self._named = proposal.supersedes
-        self.doubt = proposal.doubt
-        self._plainly = proposal.only_replaces
-        self._content = content
-        self._by_model = by_model
+        self._existing, self._root, self._proposal = existing, root, proposal
+        self._content, self._by_model, self.doubt = content, by_model, proposal.doubt
 
     @cached_property
     def before(self) -> TentativeStatement | None:
@@ -219,7 +210,7 @@ class Match:
     @cached_property
     def head(self) -> Memory | None:
         """The head that it takes the place of: what it names, or of typed words what they gainsay."""
-        existing, root, named = self._existing, self._root, self._named
+        existing, root, named = self._existing, self._root, self._proposal.supersedes
         if root is None:
             return None
         if named in existing.ids[root]:
@@ -238,7 +229,7 @@ class Match:
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._existing.versions(root)
         texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
-        rows, plainly = self._existing.rows, self._plainly
+        rows, plainly = self._existing.rows, self._proposal.only_replaces
         place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=heads, plainly=plainly)
         if place is not None:
             head = self._existing.head(root, versions[place].id)
@@ -254,27 +245,27 @@ class Match:
         return next((each for each in stand if chains.is_head(each.id)), None)
 
 
+_Unshown = Mapping[Root, Sequence[Memory]]
+
+
 async def existing_memories(
     event: Event,
     proposals: Sequence[Proposal],
     view: View,
-    unshown: Mapping[Root, Sequence[Memory]],
+    unshown: _Unshown,
     *,
     tentative: TentativeStatements,
     vectors: VectorsOf,
 ) -> ExistingMemories:
     """Build the set for an event's proposals; `unshown` are memories of its roots that no map shows yet."""
-    rows = await _rows(event, proposals, view, unshown, tentative=tentative, vectors=vectors)
+    others = [each.content for memories in unshown.values() for each in memories]
+    rows = await _rows(event, proposals, view, [*tentative.texts(event.roots), *others], vectors)
     by_root = await asyncio.to_thread(_shown, event, proposals, view, unshown, rows)
     return ExistingMemories(event, by_root, tentative, rows)
 
 
 def _shown(
-    event: Event,
-    proposals: Sequence[Proposal],
-    view: View,
-    unshown: Mapping[Root, Sequence[Memory]],
-    rows: RowsOf,
+    event: Event, proposals: Sequence[Proposal], view: View, unshown: _Unshown, rows: RowsOf
 ) -> dict[Root, tuple[Memory, ...]]:
     session, by_root = event.session_id or "unknown", dict[Root, tuple[Memory, ...]]()
     for root in event.roots:
@@ -285,28 +276,17 @@ def _shown(
 
 
 async def _rows(
-    event: Event,
-    proposals: Sequence[Proposal],
-    view: View,
-    unshown: Mapping[Root, Sequence[Memory]],
-    *,
-    tentative: TentativeStatements,
-    vectors: VectorsOf,
+    event: Event, proposals: Sequence[Proposal], view: View, others: Sequence[str], vectors: VectorsOf
 ) -> RowsOf:
-    """The local model's rows of the proposals and of what comes nearest to them, by their openings.
-
-    None at all where one cannot be had.
-    """
+    """The rows of the proposals, of what is nearest and of `others`, by openings; none if one lacks."""
     contents = list(dict.fromkeys(opening(each.content.strip()) for each in proposals))
     try:
         async with asyncio.timeout(_ROWS_S):
             rows = await _rows_of(contents, vectors)
             if len(rows) != len(contents):
                 return NO_ROWS
-            texts = await asyncio.to_thread(_near_texts, event, view, rows)
-            texts += tentative.texts(event.roots)
-            texts += [each.content for memories in unshown.values() for each in memories]
-            texts = list(dict.fromkeys(map(opening, texts)))
+            near = await asyncio.to_thread(_near_texts, event, view, rows)
+            texts = list(dict.fromkeys(map(opening, (*near, *others))))
             found = await _rows_of(texts, vectors)
             return rows | found if len(found) == len(texts) else NO_ROWS
     except TimeoutError:
@@ -357,15 +337,13 @@ def meant(view: View, text: str) -> tuple[Root, Memory] | None:
 def _candidates(
     home: VectorMap, session_id: str, proposals: Sequence[Proposal], rows: RowsOf
 ) -> list[Memory]:
-    """Memories of a map that proposals of a session are compared with, and all versions of what they name.
-
-    Compared with is what says the like, with all its versions, what its row is near to, and what came from
-    the same session.
-    """
-    found = {each.id: each for each in _of_session(home, session_id)}
+    """Memories of the session, and all versions of what is like proposals, near their rows, or named."""
+    own = sorted((each for each in home.memories if each.session_id == session_id), key=_CREATED)
+    found = {each.id: each for each in own[-_MOST_OF_SESSION:]}
+    like_text = _by_words if home.has_words else _of_like_length
     for proposal in proposals:
         row = rows.get(opening(proposal.content.strip()), b"")
-        like = (*_like(home, proposal.content), *_near_by_row(home, row))
+        like = (*like_text(home, proposal.content), *_near_by_row(home, row))
         named = (*(each.id for each in like), proposal.supersedes, *(edge.id for edge in proposal.related))
         found |= {each.id: each for each in _versions(home, named)}
     return list(found.values())
@@ -393,15 +371,6 @@ def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     vectors = query_vectors(np.frombuffer(row, np.float32)[None])
     found = search_maps((home,), texts=(), vectors=vectors, lexical_weight=0.0, key=key)
     yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
-
-
-def _of_session(home: VectorMap, session_id: str) -> list[Memory]:
-    own = [found for found in home.memories if found.session_id == session_id]
-    return sorted(own, key=operator.attrgetter("created_at"))[-_MOST_OF_SESSION:]
-
-
-def _like(home: VectorMap, content: str) -> Iterator[Memory]:
-    return _by_words(home, content) if home.has_words else _of_like_length(home, content)
 
 
 def _by_words(home: VectorMap, content: str) -> Iterator[Memory]:

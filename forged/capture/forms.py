@@ -12,8 +12,6 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from forged.text.unseen import without_unseen
 
 FILE = os.path.join(os.path.dirname(__file__), "authorship.toml")
@@ -149,26 +147,12 @@ def words_said(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-class PasteWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file, one pattern of each table."""
-
-    prefixes: re.Pattern[str]
-    headers: re.Pattern[str]
-    salutes: re.Pattern[str]
-    signs: re.Pattern[str]
-    sources: re.Pattern[str]
-    handles: re.Pattern[str]
-    points: re.Pattern[str]
-    agents: re.Pattern[str]
-    announces: re.Pattern[str]
-    appoints: re.Pattern[str]
-    roles: re.Pattern[str]
-    briefs: re.Pattern[str]
-
-
 @functools.cache
-def words() -> PasteWords:
-    """All of them; read once, when the first message with more than a line comes."""
-    return msgspec.convert(
-        table("segments"), PasteWords, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE)
-    )
+def words() -> Mapping[str, re.Pattern[str]]:
+    """Read the patterns of `[segments]`, one of each table, once, with the first message."""
+    return patterns_of("segments")
+
+
+def patterns_of(name: str) -> Mapping[str, re.Pattern[str]]:
+    """Read a table of `authorship.toml`, one pattern of each list."""
+    return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in table(name).items()}

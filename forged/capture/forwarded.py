@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -62,31 +62,16 @@ Said = Literal["", "unsure", "foreign"]
 _HEADS = frozenset({"head", "inline", "mail"})
 
 
-class TalkWords(msgspec.Struct, frozen=True):
-    """The file as patterns."""
-
-    moments: re.Pattern[str]
-    joins: re.Pattern[str]
-    by: re.Pattern[str]
-    says: re.Pattern[str]
-    below: re.Pattern[str]
-    beside: re.Pattern[str]
-    buttons: re.Pattern[str]
-    mails: re.Pattern[str]
-    tails: re.Pattern[str]
-    no_names: re.Pattern[str]
-
-
 @functools.cache
-def talk_words() -> TalkWords:
-    """All of them; read once, when the first message with more than a line comes."""
+def talk_words() -> Mapping[str, re.Pattern[str]]:
+    """The patterns of the file; read once, when the first message with more than a line comes."""
     file = {name: "|".join(found) for name, found in table("forwarded").items()}
     file["moments"] = "|".join(f"(?P<{name}>{file[name]})" for name in _MARKS)
 
     def whole_words(name: str) -> re.Pattern[str]:
         return re.compile(f"(?<![{_LETTER}])(?:{file[name]})(?![{_LETTER}])", re.IGNORECASE)
 
-    return TalkWords(**{name: whole_words(name) for name in TalkWords.__struct_fields__})
+    return {name: whole_words(name) for name in file}
 
 
 class Shapes(msgspec.Struct, frozen=True):
@@ -150,11 +135,11 @@ def shapes() -> Shapes:
 
 def _marked(line: str) -> str:
     told = talk_words()
-    line, times = told.moments.subn(lambda found: _MARKS[found.lastgroup or ""], line)
+    line, times = told["moments"].subn(lambda found: _MARKS[found.lastgroup or ""], line)
     if not times and len(line) > _LONGEST_TIMELESS:
         return line
-    line = told.says.sub(_SAYS, told.by.sub(_OPENED_BY, line))
-    return _BEFORE_TIME.sub(lambda found: _AT_TIME if told.joins.fullmatch(found[1]) else found[0], line)
+    line = told["says"].sub(_SAYS, told["by"].sub(_OPENED_BY, line))
+    return _BEFORE_TIME.sub(lambda found: _AT_TIME if told["joins"].fullmatch(found[1]) else found[0], line)
 
 
 class Block(msgspec.Struct):
@@ -235,7 +220,7 @@ def _kind(lines: Sequence[str], at: int) -> Kind:
     line = lines[at].strip()
     if len(line) > _LONGEST:
         return "foot" if _ends_in_foot(_marked(line[-_END:])) else ""
-    if talk_words().mails.fullmatch(line):
+    if talk_words()["mails"].fullmatch(line):
         return "mail"
     marked = _marked(_without_tails(line))
     if len(line) > _LONGEST_TIMELESS and not _HAS_TIME.search(marked):
@@ -254,16 +239,16 @@ def _kind(lines: Sequence[str], at: int) -> Kind:
 def _without_tails(line: str) -> str:
     mark = next((each for each in ("·", "•", "|", "(", "[", "（", " - ", " – ") if each in line), "")
     before, _, tail = line.rpartition(mark) if mark else ("", "", "")
-    return before.rstrip() if talk_words().tails.fullmatch(tail.strip(" )]）")) else line
+    return before.rstrip() if talk_words()["tails"].fullmatch(tail.strip(" )]）")) else line
 
 
 def _foot(line: str, marked: str) -> Kind:
     told, found = talk_words(), shapes().foot.match(marked)
-    if found and _is_dated(found["when"]) and told.below.match(line.lstrip("-–— ")):
+    if found and _is_dated(found["when"]) and told["below"].match(line.lstrip("-–— ")):
         return "foot"
-    if found and _is_dated(found["when"]) and told.beside.match(line.lstrip("-–— ")):
+    if found and _is_dated(found["when"]) and told["beside"].match(line.lstrip("-–— ")):
         return "beside"
-    left, buttons = told.buttons.subn("", told.moments.sub(_DATE, line))
+    left, buttons = told["buttons"].subn("", told["moments"].sub(_DATE, line))
     is_bar = buttons > 2 or (buttons and _IN_DOT.search(left))
     return "foot" if _ends_in_foot(marked) or (is_bar and shapes().between_buttons.match(left)) else ""
 
@@ -306,4 +291,6 @@ def _is_dated(when: str) -> bool:
 
 def _is_name(name: str) -> bool:
     parts = name.lower().split()
-    return not any(each in COMMON or talk_words().no_names.fullmatch(each) for each in (parts[0], parts[-1]))
+    return not any(
+        each in COMMON or talk_words()["no_names"].fullmatch(each) for each in (parts[0], parts[-1])
+    )

@@ -34,14 +34,10 @@ _FLUSH_AFTER_S = 0.5
 class Waiting(msgspec.Struct, eq=False):
     """An event in the line, and how the attempts at it went. Times are seconds of the caller's clock.
 
-    `on_disk` says that the event is stored as it is now. `turns` is of how many it consists, `ripe_at` when
-    it may be taken; a `sealed` one takes in no further turn.
-
-    `given_up` is why it is to be buried, or nothing; it waits then only because that did not work. `cut` is
-    why what was decided about it may be less than there was, `trouble` why the last attempt failed.
-    `is_cancelled` is set when all of it was forgotten: what is under way may end, but is not tried again.
-    `is_leaving` while it is taken off the disk: who wrote it then would bring it back for good.
-    `elsewhere` is why it is not taken while another folder, or none, is at the path of one of its roots.
+    `on_disk`: stored as it is now. `turns`: how many it consists of. `sealed`: takes in no further turn.
+    `given_up`: why it is to be buried. `cut`: why the decision may be incomplete. `trouble`: why the last
+    attempt failed. `is_cancelled`: all was forgotten, and it is not tried again. `is_leaving`: it goes
+    off the disk, and a write would bring it back for good. `elsewhere`: why a root is not at its path.
     """
 
     event: Event
@@ -91,10 +87,6 @@ class Waiting(msgspec.Struct, eq=False):
         self.turns += 1
         self.on_disk = False
 
-    def begin(self, now: float) -> None:
-        """An attempt begins."""
-        self.taken_at, self.sealed = now, True
-
     def rewrite(self, event: Event) -> None:
         """Put what is left of its event in the place of the event."""
         self.event, self.size = event, event.size
@@ -104,10 +96,6 @@ class Waiting(msgspec.Struct, eq=False):
         self.kills += 1
         if self.kills >= MOST_KILLS:
             self.given_up = f"the worker died {MOST_KILLS} times over it: {reason}"
-
-    def cut_short(self, kept: int) -> None:
-        """What was decided is in place and less than there was; a person may have it asked about again."""
-        self.given_up = f"{self.cut}; memories of it that were kept: {kept}"
 
     def failed(self, report: Failed) -> float:
         """It was not finished; return the seconds that it has to wait."""
@@ -195,7 +183,7 @@ class CaptureQueue:
             ready = (w for w in self._heads() if w.ready_at <= now and not (w.elsewhere or held(w.event)))
             self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
             if self.in_hand is not None:
-                self.in_hand.begin(now)
+                self.in_hand.taken_at, self.in_hand.sealed = now, True
             return self.in_hand
         return None
 
@@ -207,7 +195,7 @@ class CaptureQueue:
     def finish(self) -> Waiting:
         """Let go of the event in hand for good."""
         waiting = self._released()
-        self._leave([waiting])
+        self._leave(waiting)
         return waiting
 
     def wait_s(self, now: float, held: Callable[[Event], bool]) -> float | None:
@@ -230,7 +218,7 @@ class CaptureQueue:
         if waiting is self.in_hand:
             waiting.is_cancelled = True
         else:
-            self._leave([waiting])
+            self._leave(waiting)
 
     def _heads(self) -> Iterable[Waiting]:
         """Return the first of every session and folder, in order: the others of it wait for that one."""
@@ -244,10 +232,8 @@ class CaptureQueue:
         waiting, self.in_hand = self.in_hand, None
         return waiting
 
-    def _leave(self, gone: list[Waiting]) -> list[Waiting]:
-        leaving = set(map(id, gone))
-        self._line = [waiting for waiting in self._line if id(waiting) not in leaving]
-        return gone
+    def _leave(self, gone: Waiting) -> None:
+        self._line = [waiting for waiting in self._line if waiting is not gone]
 
 
 def session_of(event: Event) -> str:

@@ -1,11 +1,9 @@
-"""What a classifier model answered, made of it what can be: proposals, and a count of what were none.
+"""Read proposals from a classifier model's answer, and the entities of a text.
 
-`read` takes any text and raises nothing. Models fence, explain, wrap, think aloud, leave commas behind and
-stop in the middle. So the first array of memories is found by decoding JSON from every bracket on, never by a
-pattern over the text, which brackets inside strings would deceive. Where the array as a whole is broken, the
-objects in it are taken one by one, and a bad one costs only itself. A reply that keeps nothing has to say so
-in JSON: prose, be it a refusal, or nothing but what is no memory, is no answer. The reply is untrusted: its
-length, its depth and the number of tries are bounded.
+Models fence, explain, wrap, think aloud, leave commas behind and stop in the middle. So the first array of
+memories is found by decoding JSON from every bracket on; a pattern would be deceived by brackets in strings.
+Of a broken array the objects are taken one by one. A reply that keeps nothing has to say so in JSON: prose is
+no answer. Length, depth and tries of the untrusted reply are bounded. Raises nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal
-from forged.entities import LONGEST_NAME, entity_id
+from forged.entities import LONGEST_NAME, entity_id, spoken_of
 from forged.memory import Entity, Related, Relation
 from forged.models import sendable
 from forged.text.thoughts import without_thoughts
@@ -254,3 +252,28 @@ def _first(fields: Mapping[str, object], keys: Sequence[str]) -> object:
 
 def _single_line(value: object) -> str:
     return " ".join(sendable(value[:_LONGEST_TEXT]).split()) if isinstance(value, str) else ""
+
+
+def things_said(
+    entities: Sequence[Entity],
+    relations: Sequence[Relation],
+    content: str,
+    presentable: Callable[[str], str],
+) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+    """Return those whose names stand in a memory's text, each once, if `presentable` leaves them as they are.
+
+    A model invents names, and a text that it read may want it to.
+    """
+    folded, ruled = content.casefold(), {entity_id(each.name) for each in spoken_of(content).entities}
+
+    def is_said(name: str) -> bool:
+        return (name.casefold() in folded or entity_id(name) in ruled) and presentable(name) == name
+
+    things, ties = dict[str, Entity](), dict[tuple[str, str, str], Relation]()
+    for each in filter(lambda thing: is_said(thing.name), entities):
+        kept = Entity(each.name, presentable(each.type), presentable(each.description))
+        things.setdefault(entity_id(each.name), kept)
+    for tie in relations:
+        if is_said(tie.source) and is_said(tie.target) and presentable(tie.relation) == tie.relation:
+            ties.setdefault((entity_id(tie.source), tie.relation, entity_id(tie.target)), tie)
+    return tuple(things.values()), tuple(ties.values())

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from forged.capture.authorship import Piece, pieces, pieces_of, sentences_of
-from forged.capture.forms import is_item, is_list, is_numbered, table, words_said
+from forged.capture.forms import is_item, is_list, is_numbered, patterns_of, words_said
 from forged.capture.rules.requests import asks
 from forged.conversation import Utterance
 
@@ -58,15 +58,6 @@ class Statement(msgspec.Struct, frozen=True):
     asks_alone: bool = False
 
 
-class Neighbours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file, one pattern of each table."""
-
-    asks_alone: re.Pattern[str]
-    points_back: re.Pattern[str]
-    complains: re.Pattern[str]
-    agrees: re.Pattern[str]
-
-
 def statements(
     window: Sequence[Utterance], *, begun: bool = False, goes_on: bool = False
 ) -> tuple[Statement, ...]:
@@ -85,7 +76,7 @@ def _of_message(window: Sequence[Utterance], place: int, found: Sequence[Piece])
     for at, (text, heading, is_mixed) in enumerate(said):
         before = heading or (said[at - 1][0] if at else "")
         after = "" if heading or at + 1 == len(said) else said[at + 1][0]
-        asks_alone = _matches(_neighbours().asks_alone, text)
+        asks_alone = _matches(_neighbours()["asks_alone"], text)
         own = before or text if asks_alone else _needed(text, before, after)
         agreed = _agreed(text, before, after, proposed, asks_alone=asks_alone) if proposed and at <= 1 else ""
         yield Statement(
@@ -118,9 +109,9 @@ def _needed(text: str, before: str, after: str) -> str:
     told = _neighbours()
     if len(text) > _SHORT:
         return text
-    if after and _begins(told.complains, text) and not _matches(told.asks_alone, after):
+    if after and _begins(told["complains"], text) and not _matches(told["asks_alone"], after):
         return f"{text} {after}"
-    if before and _begins(told.points_back, text):
+    if before and _begins(told["points_back"], text):
         return f"{before} {text}"
     return text
 
@@ -130,12 +121,12 @@ def _agreed(text: str, before: str, after: str, proposed: str, *, asks_alone: bo
         return proposed if not before or _is_yes(before) else ""
     if before or not _is_yes(text):
         return ""
-    is_named = _matches(_neighbours().asks_alone, after) or _shares(text, proposed)
+    is_named = _matches(_neighbours()["asks_alone"], after) or _shares(text, proposed)
     return proposed if is_named else ""
 
 
 def _is_yes(text: str) -> bool:
-    return len(text) <= _SHORT and _begins(_neighbours().agrees, text)
+    return len(text) <= _SHORT and _begins(_neighbours()["agrees"], text)
 
 
 def _shares(text: str, proposed: str) -> bool:
@@ -163,10 +154,8 @@ def _proposed(window: Sequence[Utterance], place: int) -> str:
 
 
 @functools.cache
-def _neighbours() -> Neighbours:
-    return msgspec.convert(
-        table("neighbours"), Neighbours, dec_hook=lambda _, found: re.compile("|".join(found), re.IGNORECASE)
-    )
+def _neighbours() -> Mapping[str, re.Pattern[str]]:
+    return patterns_of("neighbours")
 
 
 class Provenance:

@@ -83,9 +83,9 @@ def _asking(blocks: Sequence[tuple[str, ...]], points: Sequence[int]) -> list[bo
 
 
 def _introduced(line: str, block: tuple[str, ...], points: int) -> int:
-    if words().announces.search(line) is None:
+    if words()["announces"].search(line) is None:
         return _FOREIGN
-    return 0 if is_list(block) and words().agents.search("\n".join(block)) is None else points
+    return 0 if is_list(block) and words()["agents"].search("\n".join(block)) is None else points
 
 
 def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> int:
@@ -100,33 +100,35 @@ def _beside(block: tuple[str, ...], mother: str, *, asks: bool, tells: bool) -> 
 
 def _by_itself(block: tuple[str, ...]) -> int:
     text = "\n".join(block)
-    if is_list(block) and not words().prefixes.match(text):
+    if is_list(block) and not words()["prefixes"].match(text):
         return _of_list(block, text)
     if any(is_formed(line) for line in block) or is_table(block) or is_chat(block) or QUOTED.match(text):
         return _FOREIGN
-    if words().prefixes.match(text.lstrip()) or _is_head(block):
+    if words()["prefixes"].match(text.lstrip()) or _is_head(block):
         return _FOREIGN
     if len(block) > 1 and any(QUOTED.match(line) for line in block):
         return _FOREIGN
     if _introduces(block):
-        return _FOREIGN if words().sources.search(block[0]) else _UNSURE
-    return _UNSURE + _is_document(text) if words().agents.search(text) else 0
+        return _FOREIGN if words()["sources"].search(block[0]) else _UNSURE
+    return _UNSURE + _is_document(text) if words()["agents"].search(text) else 0
 
 
 def _is_head(block: tuple[str, ...]) -> bool:
-    return sum(words().headers.match(line) is not None for line in block) > 1
+    return sum(words()["headers"].match(line) is not None for line in block) > 1
 
 
 def _of_list(block: tuple[str, ...], text: str) -> int:
     """People type lists, and say of what: one that no line announces is a paste like any other."""
-    if is_item(block[0]) or words().announces.search(block[0]) is None:
+    if is_item(block[0]) or words()["announces"].search(block[0]) is None:
         return _FOREIGN
-    return _UNSURE * (words().agents.search(text) is not None)
+    return _UNSURE * (words()["agents"].search(text) is not None)
 
 
 def _introduces(block: tuple[str, ...]) -> bool:
     """Whether the first line says what the others are, and not that they are to be kept."""
-    return len(block) > 1 and _COLON.search(block[0]) is not None and not words().announces.search(block[0])
+    return (
+        len(block) > 1 and _COLON.search(block[0]) is not None and not words()["announces"].search(block[0])
+    )
 
 
 def _is_document(text: str) -> bool:
@@ -137,9 +139,13 @@ def _letters(blocks: Sequence[tuple[str, ...]]) -> Iterator[int]:
     """The places of letters: from a salutation to a signature, or one of these alone."""
     begins: int | None = None
     for place, block in enumerate(blocks):
-        if begins is None and any(words().salutes.match(line.strip()) for line in block) and len(blocks) > 1:
+        if (
+            begins is None
+            and any(words()["salutes"].match(line.strip()) for line in block)
+            and len(blocks) > 1
+        ):
             begins = place
-        is_signed = any(words().signs.match(line.strip()) for line in block[-2:])
+        is_signed = any(words()["signs"].match(line.strip()) for line in block[-2:])
         if is_signed and (len(block) > 1 or begins is not None):
             yield from range(place if begins is None else begins, place + 1)
             begins = None
@@ -151,21 +157,26 @@ def _asks(block: tuple[str, ...], *, pointing: bool) -> bool:
     text = "\n".join(block)
     if len(text) > _ASKS or _is_own(block):
         return False
-    if _QUESTION.search(text) and words().points.search(text):
+    if _QUESTION.search(text) and words()["points"].search(text):
         return True
     # Who tells something ends it with a stop; who asks in passing does not.
     points = (
-        pointing and len(text) <= _BARE and text[-1] not in ".。" and words().points.search(text) is not None
+        pointing
+        and len(text) <= _BARE
+        and text[-1] not in ".。"
+        and words()["points"].search(text) is not None
     )
-    return points or words().handles.search(text) is not None
+    return points or words()["handles"].search(text) is not None
 
 
 def _tells_source(block: tuple[str, ...]) -> bool:
     text = "\n".join(block)
-    return len(text) <= 2 * _ASKS and words().sources.search(text) is not None and not _is_own(block)
+    return len(text) <= 2 * _ASKS and words()["sources"].search(text) is not None and not _is_own(block)
 
 
 def _is_own(block: tuple[str, ...]) -> bool:
     """Whether a block announces in the first person what is to be kept, or says so of the person."""
     text = "\n".join(block)
-    return words().agents.search(text) is None and bool(words().announces.search(text) and _OWN.search(text))
+    return words()["agents"].search(text) is None and bool(
+        words()["announces"].search(text) and _OWN.search(text)
+    )

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.deciding import things_said
-from forged.capture.reply import MOST_THINGS, entities_in, relations_in
+from forged.capture.reply import MOST_THINGS, entities_in, relations_in, things_said
 from forged.memory import Entity, Relation
 
 USES = Relation("goose", "uses", "Redis")

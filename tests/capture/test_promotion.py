@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from forged.attributes import Facts
-from forged.capture.committer import Committer
-from forged.capture.deciding import Promotion
+from forged.capture.committer import Committer, Promotion
 from forged.capture.intake import response_of
 from forged.capture.reply import read
 from forged.capture.values import Proposal
