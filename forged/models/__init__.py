@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from forged import door
 from forged.errors import ProviderError
 from forged.models.health import LONGEST_ASKED_S, Attempt, Health, RetryBudget
-from forged.models.layers import LAYERS, first_layers, gives_layers, query_vectors
 from forged.models.texts import sendable
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         make_embedder,
         make_healths,
     )
+    from forged.models.in_process import LAYERS, first_layers, gives_layers, query_vectors
     from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs.chat import ProgramChat
 
@@ -86,6 +86,7 @@ __getattr__ = door(
         "make_embedder",
         "make_healths",
     ),
+    in_process=("LAYERS", "first_layers", "gives_layers", "query_vectors"),
     outbound=("GOVERNED", "Door", "cleaned"),
     **{"programs.chat": ("ProgramChat",)},
 )

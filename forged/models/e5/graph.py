@@ -21,8 +21,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from forged.models.e5.model_file import Floats, ModelFile, weights
-from forged.models.layers import LAYERS
+from forged.models import LAYERS
+from forged.models.e5.encoder import Floats, ModelFile, weights
 
 INPUT = "embeddings"
 

@@ -1,10 +1,8 @@
-"""What was made of the model file and is kept in the user's cache: whole and as it was made, or not at all.
+"""Keep what was made of the model file in the user's cache: whole and as it was made, or not at all.
 
-The files are named by the hash of their content and written before the list that names them, each of them
-synced and then given its name. So whoever is killed, and however many make them at once, the list names files
-that are there, and a file whose bytes changed later is found out by its hash when it is opened.
-
-Only the model is kept here. No text and no vector of a text ever is.
+Files are named by the hash of their content, synced, and written before the list that names them. So however
+many make them, and whoever is killed, the list names files that are there. A file whose bytes changed later
+is found out by its hash when it is opened. No text and no vector of a text is ever kept here.
 """
 
 from __future__ import annotations
@@ -17,9 +15,14 @@ from collections.abc import Iterator
 
 import msgspec
 
+from forged.errors import ForgedError
 from forged.files import atomic
 
 _LIST, _LOCK = "made.json", "lock"
+
+
+class EngineError(ForgedError):
+    """This engine cannot be had here; the sentence says why."""
 
 
 class ModelFiles(msgspec.Struct, frozen=True):

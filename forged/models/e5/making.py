@@ -1,7 +1,7 @@
-"""Makes what onnxruntime runs, in a process of its own: whatever that takes, the daemon does not have it.
+"""Make what onnxruntime runs, in a process of its own, whose memory the daemon never takes.
 
-`make` starts the process and waits for it, about a second; `main` is what runs there. Who comes second waits
-for the first and finds it made. Raises EngineError.
+`opened` opens it; if it is not there, `Making.make` starts the process and waits about a second. `main` runs
+in it: who comes second waits for the first and finds it made. Raises EngineError.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import threading
 
 import numpy as np
 
-from forged.errors import ForgedError
 from forged.files import atomic
 from forged.models.e5 import kept
-from forged.models.e5.model_file import ModelFile
+from forged.models.e5.encoder import Encoder, ModelFile
+from forged.models.e5.kept import EngineError
 
 MAKER = 2
 """The version of what is made; another one makes it anew."""
@@ -26,10 +26,6 @@ MAKER = 2
 _NICE = 10
 _PATIENCE_S = 120.0  # of a disk that is very slow
 _SAID = 300  # characters of what went wrong
-
-
-class EngineError(ForgedError):
-    """This engine cannot be had here; the sentence says why."""
 
 
 class Making:
@@ -68,6 +64,17 @@ class Making:
             self.stopped = True
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
+
+
+def opened(path: str, folder: str, of: str, making: Making) -> Encoder:
+    """Open what is kept in the folder and was made of the model file, now if need be. Raises EngineError."""
+    found = kept.made(folder, of)
+    if found is None:
+        making.make(path, folder, of)
+        found = kept.made(folder, of)
+    if found is None:
+        raise EngineError(f"what was made in {folder} is not what was meant to be there")
+    return Encoder(ModelFile(path), folder, found)
 
 
 def main(model: str, folder: str, of: str) -> None:

@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.models.e5.model_file import ModelFile
-
-Table = NDArray[np.int32]
+from forged.models.e5.encoder import ModelFile, Table
 
 
 def table_of(model: ModelFile) -> Table:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from forged.models.e5 import kept
-from forged.models.e5.making import EngineError, Making
+from forged.models.e5.kept import EngineError
+from forged.models.e5.making import Making
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.provider import needs_onnxruntime
 

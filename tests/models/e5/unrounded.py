@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from forged.models.e5.model_file import ModelFile, weights
+from forged.models.e5.encoder import ModelFile, weights
 
 
 class Unrounded:
