@@ -1,10 +1,7 @@
-"""Where the daemon listens: one answer for client and daemon.
+"""Find where the daemon listens; the only reader of environment and current directory in this package.
 
-The only reader of the environment and of the current directory in this package.
-
-A socket in a directory that others can write to can be taken over by whoever comes first, so a shared
-temporary directory is never an answer: it is FORGED_SOCKET, a runtime directory that is provably ours, or
-our own state directory.
+A socket in a directory that others can write to can be taken over by whoever comes first. So it is at
+FORGED_SOCKET, in a runtime directory that is provably ours, or in our own state directory.
 """
 
 from __future__ import annotations

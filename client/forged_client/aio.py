@@ -1,9 +1,8 @@
-"""The asyncio client: the same verbs and the same rules, many requests at once over one connection.
+"""Asyncio client: the same verbs and rules, many requests at once over one connection.
 
-Replies find their request by id, so a slow retrieve never holds up a ping. A request that misses its
-deadline is given up alone; the connection is dropped with the last one waiting, because a daemon that
-leaves everyone without an answer may never read again. Works in one event loop at a time; imported only
-when asked for, since asyncio alone takes longer to import than all the rest.
+Replies find their request by id. A request that misses its deadline is given up alone; the connection is
+dropped with the last one waiting, because a daemon that leaves everyone without an answer may never read
+again. Works in one event loop at a time; imported only when asked for, as asyncio is slow to import.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from typing import Self
 
 from forged_client import autostart as daemon_start
 from forged_client.address import bypassed
-from forged_client.deadline import Deadline
-from forged_client.dial import attempt, growing_pauses
+from forged_client.dial import Deadline, attempt, growing_pauses
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -113,13 +111,10 @@ class AsyncClient(Verbs):
         except ConnectionLost as lost:
             if not may_repeat(request, lost):
                 raise
-            return await self._send_again(request, deadline, lost)
-
-    async def _send_again(self, request: Request[R], deadline: Deadline, lost: ConnectionLost) -> Reply:
-        try:
-            return await self._send(request, deadline)
-        except DaemonUnavailable as error:
-            raise of_both(request, lost, error) from error
+            try:
+                return await self._send(request, deadline)
+            except DaemonUnavailable as error:
+                raise of_both(request, lost, error) from error
 
     async def _send(self, request: Request[R], deadline: Deadline) -> Reply:
         wire = self._wire

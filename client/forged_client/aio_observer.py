@@ -1,11 +1,8 @@
-"""The asyncio observer: tells the daemon about finished turns while the event loop goes on.
+"""Tell the daemon about finished turns while the event loop goes on.
 
-As observer.py, with one task in place of the thread. The task is there only as long as something waits; a
-loop that cancels it takes no event away: the one in hand waits again, and its id makes the second attempt
-harmless. Texts that take their time are looked into in a thread of the loop's pool.
-
-What still waits when the process ends is delivered then, as of an `Observer`: the loop is gone by that time,
-and one takes over. Belongs to one event loop at a time; outside of a loop it only takes what it is told.
+As observer.py, with a task in place of the thread, which is there only while something waits. If the loop
+cancels it, the event in hand waits again. Long texts are read in a thread of the loop's pool. What waits when
+the process ends an `Observer` delivers. Belongs to one loop at a time; outside of a loop it only takes.
 """
 
 from __future__ import annotations
@@ -16,15 +13,14 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
-from forged_client import observer, settling
+from forged_client import observer
 from forged_client.aio import AsyncClient
-from forged_client.backlog import Backlog, BacklogItem
+from forged_client.backlog import Backlog, BacklogItem, Verdict, of_error, of_part
 from forged_client.errors import ClientError
 from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
 from forged_client.protocol import Capture, Captured
 from forged_client.said import MessageSnapshot
-from forged_client.settling import Verdict
 
 _CLOSE_S = 2.0
 # Characters that are looked into at once, in about a millisecond.
@@ -145,9 +141,9 @@ class AsyncObserver(observer.Observing):
                 if not replies[-1].is_taken:
                     break
         except ClientError as error:
-            return failed_reply(asked, error), settling.of_error(error)
+            return failed_reply(asked, error), of_error(error)
         reply = of_all_parts(replies)
-        return reply, settling.of_part(asked, reply)
+        return reply, of_part(asked, reply)
 
     async def _may_retry_after(self, seconds: float) -> bool:
         """Wait before the next attempt; a closing observer makes none."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from forged_client.address import MAX_PATH_BYTES, environment, home, socket_path, state_dir
-from forged_client.deadline import Deadline
+from forged_client.dial import Deadline
 from forged_client.errors import AddressError, DaemonEnded, DaemonUnavailable
 from forged_client.inherited import check_program, inherited, only_ours
 

@@ -1,9 +1,9 @@
-"""What an observer has been told and has not delivered yet, and what became of the rest.
+"""Hold what an observer was given and has not delivered yet, and judge the answers to it.
 
-No I/O, no thread and no lock: its owner sees to these. Every event has an id from the moment it is made,
-and stays until a reply says that it was taken, or that it never will be. A turn that waits is replaced by one
-that begins with all that it says. Compactions and the session's end are different: that text is about to
-disappear from the conversation, so they queue in order, before the turns, and are never replaced.
+No I/O, no thread and no lock. An event has its id from the start and stays until a reply says that it was
+taken or never will be: sending again is harmless, giving up loses the text. A waiting turn is replaced by one
+that begins with all that it says. Compactions and the session's end are about to disappear from the
+conversation: they queue in order, before the turns, and are never replaced.
 """
 
 from __future__ import annotations
@@ -11,10 +11,18 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Mapping
+from typing import Literal
 
+from forged_client.errors import (
+    AddressError,
+    ClientError,
+    DaemonUnavailable,
+    MalformedFrame,
+    ProtocolMismatch,
+    RequestFailed,
+)
 from forged_client.protocol import Capture, Captured
 from forged_client.said import MessageSnapshot
-from forged_client.settling import Verdict
 
 MAX_LASTING = 16
 MAX_WINDOWS = 16
@@ -23,6 +31,39 @@ MAX_WINDOWS = 16
 _MOST_ODD = 5
 
 _TURN, _END = "turn", "session_end"
+
+# `settled`: taken, or refused for good. `again`: not now. `odd`: not now, and perhaps never.
+Verdict = Literal["settled", "again", "odd"]
+
+_PASSING_REASONS = ("the daemon is stopping", "queue_full", "spool_full", "storage_error")
+_PASSING_CODES = frozenset({"busy", "storage_error"})
+_ODD_CODES = frozenset({"internal", "conflict"})
+_ANSWERS = frozenset({"ok", "empty", "disabled"})
+
+
+def of_reply(reply: Captured, *, is_whole: bool) -> Verdict:
+    """The verdict on what the daemon said; `is_whole`: it has to have all parts now, and to say so."""
+    if reply.outcome == "rejected" and reply.reason.startswith(_PASSING_REASONS):
+        return "again"
+    if reply.status not in _ANSWERS or (is_whole and reply.outcome == "accepted"):
+        return "odd"
+    return "settled"
+
+
+def of_part(part: Capture, reply: Captured) -> Verdict:
+    """The verdict on the reply to a part: the last of a compaction or end is answered for all of them."""
+    return of_reply(reply, is_whole=part.kind != _TURN and part.parts > 1 and part.part == part.parts - 1)
+
+
+def of_error(error: ClientError) -> Verdict:
+    """The verdict on a call that failed."""
+    if isinstance(error, RequestFailed):
+        if error.code in _PASSING_CODES:
+            return "again"
+        return "odd" if error.code in _ODD_CODES else "settled"
+    if isinstance(error, (DaemonUnavailable, AddressError, ProtocolMismatch)):
+        return "again"
+    return "odd" if isinstance(error, MalformedFrame) else "settled"
 
 
 class BacklogItem:

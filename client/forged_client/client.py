@@ -1,10 +1,9 @@
-"""The blocking client: one method per verb, and none of them can hang or break the agent that calls it.
+"""Blocking client: one method per verb, and none of them can hang or break the agent that calls it.
 
-Every call has one total deadline and ends with the verb's reply; what went wrong is its `status` and
-`reason`. The connection is opened at the first call and kept; a daemon that was restarted, or that hung up
-on an idle connection, costs one reconnect and a second attempt. What changes memories has a key, by which
-the daemon knows what it has done; what has none and could be done twice (`dead`) is not sent again.
-Threads may share a client and then take turns.
+A call has one total deadline and ends with the verb's reply, whose `status` and `reason` say what failed. The
+connection is opened at the first call and kept. A daemon that restarted or hung up costs one reconnect and a
+second attempt: what changes memories has a key, and what has none and could be done twice (`dead`) is not
+sent again. Threads may share a client and then take turns.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from typing import Self
 
 from forged_client.address import bypassed
 from forged_client.connection import Connection
-from forged_client.deadline import Deadline
-from forged_client.dial import dial, growing_pauses
+from forged_client.dial import Deadline, dial, growing_pauses
 from forged_client.errors import (
     ClientError,
     ConnectionLost,
@@ -113,7 +111,10 @@ class Client(Verbs):
         except ConnectionLost as lost:
             if not may_repeat(request, lost):
                 raise
-            return self._send_again(request, deadline, lost)
+            try:
+                return self._send(request, deadline)
+            except DaemonUnavailable as error:
+                raise of_both(request, lost, error) from error
         finally:
             lock.release()
 
@@ -127,12 +128,6 @@ class Client(Verbs):
             raise
         self._connection = connection
         return reply
-
-    def _send_again(self, request: Request[R], deadline: Deadline, lost: ConnectionLost) -> Reply:
-        try:
-            return self._send(request, deadline)
-        except DaemonUnavailable as error:
-            raise of_both(request, lost, error) from error
 
     def _usable(self) -> Connection | None:
         """The kept connection, taken out of service until a reply has come over it."""

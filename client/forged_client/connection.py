@@ -1,8 +1,7 @@
-"""One blocking connection to the daemon: bytes of an `Exchange` over a socket, under the call's deadline.
+"""Hold one blocking connection to the daemon: an `Exchange` over a socket, under the call's deadline.
 
-In: a request and a deadline. Out: its reply, or its replies one after the other. Raised: DeadlineExceeded,
-ConnectionLost while the request was not out, ReplyLost after that, and what the exchange raises. After any
-exception its user takes it out of service: nobody knows how much of a frame is still on its way.
+Raises DeadlineExceeded, ConnectionLost while the request was not out, ReplyLost after that, and as the
+exchange. After any exception it is of no use: nobody knows how much of a frame is still on its way.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import _socket
 import os
 from collections.abc import Iterator
 
-from forged_client.deadline import Deadline
-from forged_client.dial import is_gone
+from forged_client.dial import Deadline, is_gone
 from forged_client.errors import ConnectionLost, ReplyLost
 from forged_client.exchange import Exchange
 from forged_client.protocol import R, Reply, Request

@@ -1,9 +1,8 @@
-"""Opening the Unix socket: one attempt that never blocks, and what its failures mean.
+"""Open the Unix socket under a call's deadline: attempts that never block, and what their failures mean.
 
-A daemon that is stopped, or has too many callers, leaves its backlog full: Linux then answers EAGAIN at
-once, and asyncio takes that for a connection in progress. So both shells connect here, without waiting, and
-decide themselves when to ask again.
-`_socket` is CPython's own C half of `socket`; it saves 6 ms of start, which every hook process would pay.
+A daemon that is stopped, or has too many callers, leaves its backlog full: Linux then answers EAGAIN at once,
+and asyncio takes that for a connection in progress. So both clients connect here and decide when to retry.
+`_socket`, CPython's own C half of `socket`, saves 6 ms of start, which every hook process would pay.
 """
 
 from __future__ import annotations
@@ -13,20 +12,54 @@ import errno
 import os
 import sys
 import time
+from time import monotonic
 
 from forged_client.address import in_the_way, reach
-from forged_client.errors import AddressError, ConnectionLost, DaemonAbsent, DaemonUnavailable
+from forged_client.errors import (
+    AddressError,
+    ConnectionLost,
+    DaemonAbsent,
+    DaemonUnavailable,
+    DeadlineExceeded,
+)
 
 TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.py
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from forged_client.deadline import Deadline
-
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED}
 _FULL = {errno.EAGAIN, errno.EINPROGRESS}
 _UCRED_BYTES = 12  # pid, uid, gid
+# Longer waits overflow a socket's time-out, and nobody means them.
+_LONGEST_S = 86_400.0
+
+
+class Deadline:
+    """A point in time, `seconds` from now, over all of a call; not-a-number and negative values are now.
+
+    Limits per operation add up, and a peer that sends a byte now and then renews them for ever.
+    """
+
+    __slots__ = ("_at", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = min(seconds, _LONGEST_S) if seconds > 0 else 0.0
+        self._at = monotonic() + self._seconds
+
+    def seconds(self) -> float:
+        """Seconds left; 0 when it has passed."""
+        return max(self._at - monotonic(), 0.0)
+
+    def left(self, doing: str) -> float:
+        """Seconds left, above 0. Raises DeadlineExceeded, naming what was being done."""
+        seconds = self._at - monotonic()
+        if seconds <= 0:
+            raise self.exceeded(doing)
+        return seconds
+
+    def exceeded(self, doing: str) -> DeadlineExceeded:
+        return DeadlineExceeded(f"no answer within {self._seconds:g} s ({doing})")
 
 
 def attempt(path: str) -> _socket.socket | None:

@@ -1,9 +1,7 @@
-"""The conversation on one connection without the connection: which bytes to send, what came back.
+"""Decide what goes over one connection, without I/O: which bytes to send, what came back.
 
-Both shells, blocking and asyncio, drive it, so the rules exist once. In: a request, or bytes received into
-`room`. Out: the bytes to send with `hello` in front of the first request (no extra round trip), or the
-replies that have arrived, in any order. Raised: what ends the whole connection, and a request that cannot be
-sent. One `Exchange` lives as long as one connection.
+Both clients drive it. `hello` goes in front of the first request, without a round trip of its own. Replies
+may arrive in any order. Raises what ends the whole connection, and for a request that cannot be sent.
 """
 
 from __future__ import annotations

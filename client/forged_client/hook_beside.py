@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from forged_client.address import socket_path
 from forged_client.autostart import start
-from forged_client.deadline import Deadline
-from forged_client.dial import dial, growing_pauses
+from forged_client.dial import Deadline, dial, growing_pauses
 from forged_client.errors import AddressError, DaemonAbsent
 
 # Characters of a text in a payload that are kept at first; where that is not enough it is halved.

@@ -1,16 +1,10 @@
-"""Tells the daemon about finished turns without the agent ever waiting for it.
+"""Tell the daemon about finished turns without the agent ever waiting for it.
 
-The agent's own thread only takes the texts of a window by reference (said.py); one background thread looks
-into them and sends, in slices between which the agent has the interpreter. Every event has an id from the
-moment it is made, and stays until a reply says that it was taken, or that it never will be: a connection that
-broke, a time that ran out and a daemon that is stopping are all asked again, more and more slowly, and the id
-makes that harmless where the first attempt had worked.
-
-What waits in the meantime, and in which order, is the backlog's affair (backlog.py). The alternative, a queue
-of all turns, would grow behind a stopped daemon.
-
-At the end of the process what waits is delivered, in 300 ms for all observers together, whether they were
-closed or not. The interpreter runs such functions while background threads still live.
+The agent's thread only takes the texts of a window by reference (said.py). One background thread reads and
+sends them, in slices between which the agent has the interpreter. It asks again, more and more slowly, until
+a reply ends the matter (backlog.py); the event's id makes that harmless. A queue of all turns would grow
+behind a stopped daemon. At the end of the process what waits is delivered, in 300 ms for all observers
+together: the interpreter runs such functions while background threads still live.
 """
 
 from __future__ import annotations
@@ -22,15 +16,13 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 from weakref import WeakSet
 
-from forged_client import settling
-from forged_client.backlog import Backlog, BacklogItem
+from forged_client.backlog import Backlog, BacklogItem, Verdict, of_error, of_part
 from forged_client.client import Client
 from forged_client.errors import ClientError
 from forged_client.exchange import failed_reply, of_all_parts
 from forged_client.parts import Parts
 from forged_client.protocol import Captured
 from forged_client.said import MessageSnapshot
-from forged_client.settling import Verdict
 
 EXIT_S = 0.3
 
@@ -64,11 +56,9 @@ class Observing:
         self._start()
 
     def _start(self) -> None:
-        """Make what sends."""
         raise NotImplementedError
 
     def _add(self, kind: str, said: MessageSnapshot) -> None:
-        """Put an event into the backlog."""
         raise NotImplementedError
 
     def on_turn_complete(self, messages: Iterable[object], last_summary_index: int = 0) -> None:
@@ -201,9 +191,9 @@ class Observer(Observing):
                 if not replies[-1].is_taken:
                     break
         except ClientError as error:
-            return failed_reply(part, error), settling.of_error(error)
+            return failed_reply(part, error), of_error(error)
         reply = of_all_parts(replies)
-        return reply, settling.of_part(part, reply)
+        return reply, of_part(part, reply)
 
     def _may_retry_after(self, seconds: float) -> bool:
         """Wait before the next attempt; a closing observer makes none."""

@@ -1,10 +1,8 @@
-"""What an agent's messages say, taken by reference while the agent waits, and read later.
+"""Take what an agent's messages say by reference, to be read later.
 
-An agent changes its list and its dicts, and the same texts stand in it turn after turn; a text never changes.
-So of a window the texts themselves are taken, which costs a fraction of a microsecond for each message, and
-whatever looks into them (private spans, sizes, the wire) is done afterwards by whoever sends. What is no text
-but was shown to the model, such as an image, leaves its name: the daemon counts what it could not read.
-Nothing is raised.
+An agent changes its list and its dicts; a text never changes. Taking the texts costs a fraction of a
+microsecond a message, and whoever sends looks into them afterwards. What is no text but was shown to the
+model, such as an image, leaves its name: the daemon counts what it could not read. Raises nothing.
 """
 
 from __future__ import annotations

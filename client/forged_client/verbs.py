@@ -1,8 +1,7 @@
 """Verbs of both clients, one line each: a request class, or a function that makes a request.
 
-`Client` answers when it is asked, and `AsyncClient` when it is awaited; which of both follows from its `ask`.
-Required fields of a request come by position and options by name. What a field means is said at its request,
-in `protocol`. An agent's messages are read with tolerance (`messages`).
+Required fields of a request come by position and options by name; `protocol` says what they mean. `Client`
+answers when it is asked, `AsyncClient` when it is awaited. Messages are read with tolerance (`messages`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import (
 
 from forged_client import protocol
 from forged_client.address import checked, socket_path
-from forged_client.deadline import Deadline
+from forged_client.dial import Deadline
 from forged_client.messages import RETRIEVE_BYTES, public, window
 from forged_client.protocol import (
     Capture,

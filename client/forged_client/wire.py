@@ -1,8 +1,7 @@
-"""One asyncio connection to the daemon: bytes of an `Exchange`, and a mailbox for each request that waits.
+"""Hold one asyncio connection to the daemon: an `Exchange`, and a mailbox for each request that waits.
 
-In: requests, each with a mailbox of its own. Out: their replies, in whatever order they come. Raised: as by a
-blocking connection, to everybody who waits. It is a `BufferedProtocol` that receives straight into the
-exchange, because asyncio's streams and plain protocols cost twice as much per reply.
+Replies come in any order. Errors are those of a blocking connection, raised to everybody who waits. It is a
+`BufferedProtocol`, as asyncio's streams and plain protocols cost twice as much per reply.
 """
 
 from __future__ import annotations

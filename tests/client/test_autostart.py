@@ -14,7 +14,7 @@ import pytest
 import forged_client
 from forged_client import Client, DaemonUnavailable
 from forged_client.autostart import LOCK_NAME, Starting, start, trusted_executable
-from forged_client.deadline import Deadline
+from forged_client.dial import Deadline
 from tests.support.clock import PATIENCE_S
 from tests.support.shebang import shebang
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged_client.autostart import start
-from forged_client.deadline import Deadline
+from forged_client.dial import Deadline
 from forged_client.errors import DaemonUnavailable
 from tests.support.clock import PATIENCE_S
 from tests.support.shebang import shebang
