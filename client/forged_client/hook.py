@@ -1,17 +1,14 @@
 """Run by a harness at each of its events: `ABSOLUTE-PYTHON -I -S ABSOLUTE-PATH/hook.py HARNESS [SIGN...]`.
 
-In: the event's payload on stdin. Out: what the harness is to read, on stdout, or nothing. The payload goes to
-the daemon as it came, and the daemon's answer comes out as it is; nothing is understood here. Whatever
-happens - no daemon, a stopped, slow or broken one, a closed stream, a signal - the process ends with 0 within
+The event's payload on stdin goes to the daemon as it came, and its answer to stdout as it is. Whatever
+happens (no daemon, a stopped, slow or broken one, a closed stream, a signal), the process ends with 0 within
 2.5 s and has printed nothing: an agent never fails or waits because its memory does.
 
-A SIGN tells that a script runs the harness: `--headless=NAME=VALUE` is a variable of the environment, and
-`--headless=WORD` an argument of the harness's own process, which is looked up where there is a /proc.
+A SIGN shows that a script runs the harness: `--headless=NAME=VALUE` is a variable of the environment,
+`--headless=WORD` an argument of the harness's own process, looked up where there is a /proc.
 
-A harness starts this for every prompt, so it costs as little as an interpreter does: only modules that are
-part of the interpreter are imported, the two frames are put together by hand and held against the protocol by
-a test, one timer of the kernel is the deadline of everything, and the process ends without tidying up. What
-happens seldom is in hook_beside.py: no daemon listens yet, or a payload is too large.
+It costs as little as an interpreter: only modules of the interpreter are imported, a test holds the frames
+against the protocol, and one timer is the deadline of everything. hook_beside.py has what is seldom needed.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -74,7 +71,7 @@ def _end(*_: object) -> None:
 
 
 def _read() -> bytes:
-    """All of stdin; nothing of what is too much."""
+    """All of stdin, or nothing if it is too much."""
     data: list[bytes] = []
     while sum(map(len, data)) < READ:
         data.append(posix.read(0, 1 << 20))
@@ -140,7 +137,6 @@ def answer(harness: bytes, payload: bytes, ends: float, *, headless: bool = Fals
 
 
 def request(harness: bytes, payload: bytes, within_ms: int, *, headless: bool = False) -> bytes:
-    """The body of a `Hook`."""
     sizes = len(harness).to_bytes(1, "big"), len(payload).to_bytes(4, "big"), within_ms.to_bytes(2, "big")
     named, sent, within = b"\xd9" + sizes[0] + harness, b"\xc6" + sizes[1] + payload, b"\xcd" + sizes[2]
     told = b"\xa8headless" + (b"\xc3" if headless else b"\xc2")

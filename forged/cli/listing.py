@@ -1,7 +1,4 @@
-"""Memories, hits and explanations as lines of text.
-
-All text of a memory is escaped here, on its way into a line; a table cell never holds a raw newline.
-"""
+"""Show memories, hits and explanations as lines of text; all text of a memory is escaped here."""
 
 from __future__ import annotations
 
@@ -122,7 +119,6 @@ def _details(memory: MemoryRecord) -> Iterator[str]:
 
 
 def json(value: object) -> str:
-    """A value in one line, as it is written on the wire."""
     return msgspec.json.encode(value).decode()
 
 
@@ -178,16 +174,12 @@ _CAME = {
     "heard": "the session has heard it",
     "correction": "it corrects what the session has heard",
 }
-
-
 _STAYED = {
     "faint": "too little speaks for it",
     "far": "too little speaks for it beside the best",
     "full": "enough came before it",
     "given": "it fits, and the session has it already",
 }
-
-
 _RATED = {"strong": "good", "near": "strong", "weak": "warn"}
 
 
@@ -240,7 +232,9 @@ def explanation(found: Explained, query: str, paint: Painter, width: int = 0) ->
 
     With `query` it is about that query, asked now; else about an injection that has been made.
     """
-    yield f"{_occasion(found, query)}: {_fitted(found)}"
+    total = found.included + len(found.omitted_ids)
+    fitted = f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
+    yield f"{_occasion(found, query)}: {fitted}"
     legs = "+".join(found.legs) or "none"
     took = f", {found.elapsed_ms:,.1f} ms" if found.elapsed_ms else ""
     yield f"strategy {escape_line(found.strategy) or 'none'}, legs {escape_line(legs)}{took}"
@@ -269,11 +263,6 @@ def _occasion(found: Explained, query: str) -> str:
     return f"{session}{turn}, injected {local_time(found.at)}"
 
 
-def _fitted(found: Explained) -> str:
-    total = found.included + len(found.omitted_ids)
-    return f"{found.included} of {counted(total, 'memory', 'memories')} fit" if total else "no memory"
-
-
 def _ranking(found: Explained, width: int) -> list[str]:
     """A line for each memory: in words why it came, and what it says; the figures are in `--json`."""
     rows = [("memory", "budget", "why it came", "")]
@@ -288,14 +277,9 @@ def _ranking(found: Explained, width: int) -> list[str]:
 def _left_out(found: Explained, width: int) -> list[str]:
     """The same of what was near the top and stayed out."""
     rows = [("memory", "why it stayed out", "")]
-    rows += [
-        (
-            escape_line(each.id),
-            _STAYED.get(each.why, escape_line(each.why)),
-            _shortened(escape_line(each.first_line)),
-        )
-        for each in found.stayed
-    ]
+    for each in found.stayed:
+        why = _STAYED.get(each.why, escape_line(each.why))
+        rows.append((escape_line(each.id), why, _shortened(escape_line(each.first_line))))
     return [line.rstrip() for line in columns(rows, width=width, cuts=True)]
 
 

@@ -1,13 +1,42 @@
-"""How the team's server fares, as `status`, `doctor` and `shared status` tell it of what the daemon knows."""
+"""Show how the endpoints of models and the team's server fare, for `status`, `doctor` and `shared status`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from forged.cli.terminal import Painter, counted, escape_line, span
-from forged_client.protocol import InStepReport, SharedReport
+from forged_client.protocol import EndpointReport, InStepReport, SharedReport
 
-_COLOURS = {"ok": "good", "failing": "bad"}
+_COLOURS = {"ok": "good", "slow": "warn", "failing": "bad"}
+
+
+def because(reason: str) -> str:
+    return f": {escape_line(reason)}" if reason else ""
+
+
+def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter) -> Iterator[str]:
+    """One line for each model at an endpoint: how it fares, for what it is asked, since when and why not."""
+    for one in endpoints:
+        state = paint(_COLOURS.get(one.state, "strong"), escape_line(one.state))
+        named = (
+            f"{escape_line(one.model)} at {escape_line(one.host)} ({', '.join(map(escape_line, one.uses))})"
+        )
+        yield f"  endpoint {state}: {named}{', '.join(('', *endpoint_facts(one)))}{because(one.message)}"
+
+
+def endpoint_facts(one: EndpointReport) -> Iterator[str]:
+    """When it last answered, since when it fails, and when it is asked again where it is skipped."""
+    yield _last_success(one)
+    if one.failing_s is not None:
+        yield f"failing for {span(one.failing_s)}"
+    if one.next_s is not None:
+        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt beside the next turn"
+
+
+def _last_success(one: EndpointReport | SharedReport) -> str:
+    if one.state == "untried":
+        return "not asked yet"
+    return "no success yet" if one.last_success_s is None else f"last success {span(one.last_success_s)} ago"
 
 
 def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
@@ -23,12 +52,7 @@ def shared_lines(report: SharedReport | None, paint: Painter) -> Iterator[str]:
 def shared_facts(report: SharedReport) -> Iterator[str]:
     """What is kept there, when it last answered, and who else writes."""
     yield f"scopes {' and '.join(map(escape_line, report.scopes)) or 'none'}"
-    if report.state == "untried":
-        yield "not asked yet"
-    elif report.last_success_s is None:
-        yield "no success yet"
-    else:
-        yield f"last success {span(report.last_success_s)} ago"
+    yield _last_success(report)
     if report.replayed_s is not None:
         yield f"took what had waited {span(report.replayed_s)} ago"
     if not report.listening:

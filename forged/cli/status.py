@@ -1,23 +1,22 @@
-"""The status report as a person reads it: state first, then each root and capture with what is wrong there.
+"""Show the status report: state first, then each root and capture with what is wrong there.
 
-Functions from a reply to lines, so that the fast path and click print the same text. That turns are not kept
-is noticed weeks later, by what is missing: a state in which nothing is kept is therefore written in capitals
-and with its reason, also where there is no colour.
+Functions from a reply to lines, so that the fast path and click print the same text. Lost turns are noticed
+weeks later: a state in which nothing is kept is in capitals and with its reason, also without colour.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 from forged import __version__
 from forged.build_id import build_id
 from forged.cli.scope_lines import scope_status
-from forged.cli.shared_status import shared_lines
+from forged.cli.shared_status import because, endpoint_lines, shared_lines
 from forged.cli.terminal import Painter, counted, distinct, escape_line, pace, span
-from forged_client.protocol import CaptureReport, EndpointReport, RootReport, StatusReport, WaitsElsewhere
+from forged_client.protocol import CaptureReport, RootReport, StatusReport, WaitsElsewhere
 
 EVERYWHERE = "*"
 """Stands for all repositories in a list of what is paused."""
@@ -30,7 +29,6 @@ _COLOUR_OF_STATE = {
     "ready": "good",
     "degraded": "warn",
     "disabled": "warn",
-    "slow": "warn",
     "failed": "bad",
     "failing": "bad",
 }
@@ -40,9 +38,7 @@ _LEARNS = {
 }
 _LOUD = {"off": "warn", "paused": "warn", "waiting": "warn", "failing": "bad"}
 # Fields of the report that are shown by their own names, where they are not zero.
-_COUNTERS = (
-    *("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures", "said_again"),
-)
+_COUNTERS = ("coalesced", "rejected", "replaced", "duplicates", "invalid", "redacted", "failures")
 
 
 def status_lines(report: StatusReport, paint: Painter = _PLAIN) -> Iterator[str]:
@@ -89,33 +85,9 @@ def _release(version: str) -> tuple[int, ...]:
 def _gate(report: StatusReport, paint: Painter) -> Iterator[str]:
     gate = report.gate
     if gate.state in _LEARNS:
-        yield f"  {paint('warn', 'gate:')} {_LEARNS[gate.state]}{_because(gate.reason)}"
+        yield f"  {paint('warn', 'gate:')} {_LEARNS[gate.state]}{because(gate.reason)}"
     elif gate.state == "off" and gate.reason:
-        yield f"  {paint('warn', 'gate:')} off, all that is found is injected{_because(gate.reason)}"
-
-
-def endpoint_lines(endpoints: Iterable[EndpointReport], paint: Painter = _PLAIN) -> Iterator[str]:
-    """One line for each model at an endpoint: how it fares, for what it is asked, since when and why not."""
-    for one in endpoints:
-        state = paint(_COLOUR_OF_STATE.get(one.state, "strong"), escape_line(one.state))
-        named = (
-            f"{escape_line(one.model)} at {escape_line(one.host)} ({', '.join(map(escape_line, one.uses))})"
-        )
-        yield f"  endpoint {state}: {named}{', '.join(('', *endpoint_facts(one)))}{_because(one.message)}"
-
-
-def endpoint_facts(one: EndpointReport) -> Iterator[str]:
-    """When it last answered, since when it fails, and when it is asked again where it is skipped."""
-    if one.state == "untried":
-        yield "not asked yet"
-    elif one.last_success_s is None:
-        yield "no success yet"
-    else:
-        yield f"last success {span(one.last_success_s)} ago"
-    if one.failing_s is not None:
-        yield f"failing for {span(one.failing_s)}"
-    if one.next_s is not None:
-        yield f"next attempt in {span(one.next_s)}" if one.next_s else "next attempt beside the next turn"
+        yield f"  {paint('warn', 'gate:')} off, all that is found is injected{because(gate.reason)}"
 
 
 def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
@@ -152,9 +124,8 @@ def root_lines(root: RootReport, paint: Painter) -> Iterator[str]:
         yield f"  {paint('warn', 'secrets:')} {holds} shown without it; `forgectl show {some}` says which"
     if root.forks:
         some = ", ".join(map(escape_line, root.fork_ids[:_SECRETS_NAMED]))
-        count = counted(root.forks, "memory has", "memories have")
-        told = f"{count} several newest versions, `forgectl history ID` shows them: {some}"
-        yield f"  {paint('warn', 'forks:')} {told}"
+        told = f"{counted(root.forks, 'memory has', 'memories have')} several newest versions"
+        yield f"  {paint('warn', 'forks:')} {told}, `forgectl history ID` shows them: {some}"
     if root.stale:
         told = counted(root.stale, "memory stands", "memories stand")
         yield f"  {paint('warn', 'stale:')} {told} on files that changed; `forgectl list --stale` shows them"
@@ -168,11 +139,7 @@ def _headline(report: StatusReport, paint: Painter) -> str:
     state = paint(_COLOUR_OF_STATE.get(report.state, "bad"), escape_line(report.state))
     if report.state == "degraded" and not report.reason:
         return f"{state}: see below what is wrong; the rest works"
-    return f"{state}{_because(report.reason)}"
-
-
-def _because(reason: str) -> str:
-    return f": {escape_line(reason)}" if reason else ""
+    return f"{state}{because(report.reason)}"
 
 
 def _process(report: StatusReport) -> str:
@@ -226,13 +193,10 @@ def _problems(root: RootReport, paint: Painter) -> Iterator[str]:
 
 
 def _counters(report: StatusReport, paint: Painter) -> Iterator[str]:
-    told = [
-        f"{escape_line(name)} {count:,}"
-        for name, count in sorted(report.counters.items())
-        # What capture counts stands above, under its own names.
-        if count and not name.startswith("captur") and name != "secrets_redacted"
-    ]
-    if told:
+    counts = sorted(report.counters.items())
+    shown = [(name, count) for name, count in counts if count and name != "secrets_redacted"]
+    # What capture counts is above, under its own names.
+    if told := [f"{escape_line(name)} {count:,}" for name, count in shown if not name.startswith("captur")]:
         yield ""
         yield f"{paint('strong', 'counted since start')}: {', '.join(told)}"
 
@@ -265,7 +229,6 @@ def capture_lines(report: CaptureReport, paint: Painter, now: float) -> Iterator
 
 
 def elsewhere_line(waits: WaitsElsewhere) -> str:
-    """How much waits for a root whose folder is not at its path, why, and the commands that help."""
     counts = (
         (waits.events, "event"),
         (waits.proposals, "proposal"),
@@ -279,7 +242,6 @@ def elsewhere_line(waits: WaitsElsewhere) -> str:
 
 
 def paused_place(place: str) -> str:
-    """A place of a list of what is paused, for a person."""
     return "everywhere" if place == EVERYWHERE else escape_line(place)
 
 
@@ -287,7 +249,7 @@ def _capture_headline(report: CaptureReport, paint: Painter) -> str:
     state = escape_line(report.state)
     shown = paint(_LOUD[state], state.upper()) if state in _LOUD else paint("good", state)
     classifier = f"  {escape_line(report.classifier)}" if report.classifier else ""
-    return f"{shown}  capture{classifier}{_because(report.reason)}"
+    return f"{shown}  capture{classifier}{because(report.reason)}"
 
 
 def _capture_results(report: CaptureReport, now: float) -> str:
@@ -317,7 +279,7 @@ def captures_waiting(report: CaptureReport) -> str:
 
 
 def _capture_counts(report: CaptureReport) -> str:
-    counts = ((name, getattr(report, name)) for name in _COUNTERS)
+    counts = ((name, getattr(report, name)) for name in (*_COUNTERS, "said_again"))
     return ", ".join(f"{name} {count:,}" for name, count in counts if count)
 
 

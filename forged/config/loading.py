@@ -1,9 +1,8 @@
-"""From the places where a key can be set to one checked `Config`.
+"""Make one checked `Config` of all places where a key can be set.
 
-Defaults, then the environment that other tools share (`OPENAI_*`), then `config.toml`, then
-`FORGED_<SECTION>__<KEY>`, then flags: a later source wins key by key, so an explicit value always beats a
-shared one. A wrong value raises ConfigError, because a daemon that guesses is found out weeks later; an
-unknown key is only a warning, because the file may be newer than the daemon.
+Defaults, the environment that other tools share (`OPENAI_*`), `config.toml`, `FORGED_<SECTION>__<KEY>`,
+flags: a later source wins key by key. A wrong value raises ConfigError, because a daemon that guesses is
+found out weeks later; an unknown key is only a warning, because the file may be newer than the daemon.
 """
 
 from __future__ import annotations
@@ -74,11 +73,7 @@ _SECRET = ("api_key", "password")
 
 
 def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Loaded:
-    """Return the configuration of this user.
-
-    Args:
-        env: the process's environment.
-        overrides: flags, as `{"memory.retrieval_top_k": "3"}`.
+    """Return this user's configuration; `overrides` are flags, as `{"memory.retrieval_top_k": "3"}`.
 
     Raises ConfigError with the key, the value, what is allowed and where it came from.
     """
@@ -94,7 +89,11 @@ def load(env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> 
         given |= _known(source, warnings)
     given = _DEFAULTS | _of_model(given) | given
     values = {key: _checked(key, field.type, given[key]) for key, field in _FIELDS.items()}
-    config = _config(values)
+    tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
+    for key, value in values.items():
+        section, _, name = key.partition(".")
+        tables[section][name] = value
+    config = msgspec.convert(tables, Config)
     _require_usable_models(given)
     _require_own_prefixes(given)
     settings = (Setting(key, shown(key, value), given[key].origin) for key, value in values.items())
@@ -190,7 +189,6 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _known(source: Iterator[tuple[str, _Given]], warnings: list[str]) -> dict[str, _Given]:
-    """Keep the known keys of one source."""
     kept: dict[str, _Given] = {}
     for key, found in source:
         if key not in _FIELDS:
@@ -219,14 +217,6 @@ def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
 # --- values ------------------------------------------------------------------------------------------
 
 
-def _config(values: Mapping[str, object]) -> Config:
-    tables: dict[str, dict[str, object]] = {section: {} for section in _SECTIONS}
-    for key, value in values.items():
-        section, _, name = key.partition(".")
-        tables[section][name] = value
-    return msgspec.convert(tables, Config)
-
-
 def _checked(key: str, kind: object, found: _Given) -> object:
     """Return the value as the key's type, or raise ConfigError."""
     try:
@@ -250,31 +240,24 @@ def _checked(key: str, kind: object, found: _Given) -> object:
 
 def _come_to(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
     """The setting with the value that holds, where the default is a matter of other keys."""
-    if setting.value == OWN_KEY and setting.key in KEY_NAMES:
-        return _own(setting, config, env)
+    if setting.value == OWN_KEY and setting.key in KEY_NAMES:  # the environment's key for the endpoint's host
+        name = next(name for name in KEY_NAMES if name == setting.key)
+        try:
+            found = key_reference(name, config, env)
+        except ConfigError:
+            found = ""
+        return Setting(name, found, f"{setting.origin}, for {shown_url(endpoint_url(name, config))}")
     if setting.key != "memory.retrieval_min_score" or config.memory.retrieval_min_score is not None:
         return setting
     why = f"as {config.ungated}" if config.ungated else f"for {config.embedder}"
     return Setting(setting.key, shown(setting.key, config.min_score), f"default, {why}")
 
 
-def _own(setting: Setting, config: Config, env: Mapping[str, str]) -> Setting:
-    """The key that the environment has for the host of this endpoint."""
-    name = next(name for name in KEY_NAMES if name == setting.key)
-    try:
-        found = key_reference(name, config, env)
-    except ConfigError:
-        found = ""
-    return Setting(name, found, f"{setting.origin}, for {shown_url(endpoint_url(name, config))}")
-
-
 def _is_literal(value: str) -> bool:
-    """Whether this is a key itself."""
     return value not in {"", OWN_KEY} and not is_reference(value)
 
 
 def _in_clear(url: str, network: NetworkConfig) -> Iterator[str]:
-    """What plain http to another machine comes to."""
     allowed = is_listed(url, network)
     yield "key and text can be read on the way" if allowed else "text can be read on the way, no key is sent"
     if network.proxy:
@@ -302,7 +285,6 @@ def _allowed(kind: msgspec.inspect.Type) -> str:
 
 
 def _remarks(config: Config, given: Mapping[str, _Given]) -> Iterator[str]:
-    """Yield what works but is probably not meant."""
     for key, found in given.items():
         value = str(found.value)
         if key.endswith(_SECRET) and _is_literal(value):

@@ -1,13 +1,8 @@
-"""What an agent's calls come to: requests to the daemon, and its replies as text.
+"""Carry out an agent's calls: requests to the daemon, and its replies as text. Imported with the first call.
 
-Imported with the first call. A call that fails is a result that says in a sentence what is wrong and what to
-do next, because a model reads results and not errors of a protocol. An agent is a program: what it has kept
-is of origin `agent`, it cannot insist on keeping a secret, and nothing that it is told names a command by
-which memories of others would come into use.
-
-Arguments of a tool, held against the schema that the tool is listed with. Pure.
-In go the tool as `offered.py` lists it and what a model wrote; out come the arguments that count, without
-those that are null. Raised is WrongArgument, whose sentence says to a model what to write instead.
+A call that fails is a result that says what is wrong and what to do next, because a model reads results and
+not errors of a protocol. What an agent keeps is of origin `agent`. It cannot insist on keeping a secret, and
+is named no command by which memories of others would come into use.
 """
 
 from __future__ import annotations
@@ -39,66 +34,6 @@ from forged_client.protocol import (
     Status,
     Trust,
 )
-
-
-class WrongArgument(Exception):  # noqa: N818 - reads as what it is about
-    """An argument that means nothing; the sentence says what to do."""
-
-
-def checked(tool: Json, given: object) -> Json:
-    """The arguments of a call. Raises WrongArgument."""
-    name, schema = tool["name"], tool["inputSchema"]
-    assert isinstance(schema, dict)
-    known = schema["properties"]
-    if not isinstance(given, dict):
-        raise WrongArgument(f"the arguments of {name} are no object")
-    there = {field: value for field, value in given.items() if value is not None}
-    for field in there:
-        if field not in known:
-            takes = ", ".join(known) or "no arguments"
-            raise WrongArgument(f"{name} knows no {field[:40]!r}; it takes {takes}")
-    for field in schema.get("required", ()):
-        if field not in there:
-            raise WrongArgument(f"{field} is missing: {known[field]['description']}")
-    return {field: _value(field, known[field], value) for field, value in there.items()}
-
-
-def _value(field: str, schema: Json, value: object) -> object:
-    if schema["type"] == "array":
-        return _list(field, schema, value)
-    if schema["type"] == "integer":
-        return _count(field, schema, value)
-    return _text(field, schema, value)
-
-
-def _list(field: str, schema: Json, value: object) -> list[str]:
-    least, most = schema["minItems"], schema["maxItems"]
-    if not isinstance(value, list) or not least <= len(value) <= most:  # type: ignore[operator]
-        raise WrongArgument(f"{field} must be a list of {least} to {most} texts: {schema['description']}")
-    items = schema["items"]
-    assert isinstance(items, dict)
-    return [_text(f"each of {field}", items, each) for each in value]
-
-
-def _count(field: str, schema: Json, value: object) -> int:
-    least, most = schema["minimum"], schema["maximum"]
-    whole = int(value) if isinstance(value, float) and value.is_integer() else value
-    if not isinstance(whole, int) or isinstance(whole, bool) or not least <= whole <= most:  # type: ignore[operator]
-        raise WrongArgument(f"{field} must be a whole number from {least} to {most}")
-    return whole
-
-
-def _text(field: str, schema: Json, value: object) -> str:
-    words = schema.get("enum")
-    if isinstance(words, list):
-        if value not in words:
-            raise WrongArgument(f"{field} must be one of {', '.join(words)}")
-    elif not isinstance(value, str) or not value.strip():
-        raise WrongArgument(f"{field} must be a text that says something")
-    elif len(value) > schema["maxLength"]:  # type: ignore[operator]
-        raise WrongArgument(f"{field} may have {schema['maxLength']} characters and has {len(value)}")
-    return str(value)
-
 
 TIMEOUT_S = 10.0
 # Where a harness says which folder its session is about; any other starts us there.
@@ -143,9 +78,9 @@ class Calls:
         """The result of one call of a tool; `root` is the URI of the agent's first folder, if it said one."""
         name = str(params["name"])
         try:
-            given = checked(offered.BY_NAME[name], params.get("arguments", {}))
+            given = offered.checked(offered.BY_NAME[name], params.get("arguments", {}))
             return _result(self._carried_out(self._tools[name], root, **given))
-        except WrongArgument as wrong:
+        except offered.WrongArgument as wrong:
             return _result(str(wrong), failed=True)
         except CallError as why:
             return _result(str(why), failed=not why.off)
@@ -160,7 +95,6 @@ class Calls:
         return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": text}]}
 
     def _carried_out(self, tool: Callable[..., str], root: str, **given: object) -> str:
-        """What a tool answers. Raises CallError."""
         if bypassed():
             raise CallError("Memory is off here: FORGED_BYPASS is set.", off=True)
         try:
@@ -179,23 +113,13 @@ class Calls:
         return place
 
     def _ask(self, request: Request[R]) -> R:
-        """A reply that says something. Raises CallError and ClientError."""
         return _checked(self._client.ask(request))
 
     # --- the tools; arguments are as in offered.py ---------------------------------------------------------
 
     def _search(self, place: str, hypotheses: list[str], query: str = "", limit: int = _HITS) -> str:
-        found = _checked(
-            self._client.search(
-                place,
-                query,
-                hypotheses=hypotheses,
-                limit=limit,
-                rated=True,
-                min_generation=self._written,
-                agent=self._harness,
-            )
-        )
+        options: dict[str, Any] = {"rated": True, "min_generation": self._written, "agent": self._harness}
+        found = _checked(self._client.search(place, query, hypotheses=hypotheses, limit=limit, **options))
         if not found.memories:
             return _nothing(found, "No memory fits.")
         head = f"{shown.counted(len(found.memories))}, best first; get_memories has them whole."
@@ -284,7 +208,6 @@ class Calls:
                 raise failed from None
 
     def _own(self) -> dict[str, str]:
-        """Where this agent's own memories are."""
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
@@ -331,7 +254,6 @@ def _nothing(reply: Found | Memories, told: str) -> str:
 
 
 def _missing(reply: Memories) -> str:
-    """The ids that were asked for and are not shown, or nothing."""
     names = ", ".join(each[:80] for each in reply.missing)
     if not names:
         return ""

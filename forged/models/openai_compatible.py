@@ -1,7 +1,6 @@
-"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint.
+"""`Embedder` and `ChatModel` over any OpenAI-compatible endpoint: what a request holds, cut to what is taken.
 
-What a request holds, and how it is cut to what the other side takes. The call itself is `endpoint`'s; what
-comes back is read by `replies` and `streams`. Raises ProviderError alone.
+`endpoint` makes the call; `replies` and `streams` read what comes back. Raises ProviderError alone.
 """
 
 from __future__ import annotations
@@ -31,12 +30,11 @@ _VECTOR_BYTES = 128 << 10  # of one vector as text: 4,096 numbers take 90 kB
 _CHAT_REPLY_BYTES = 4 << 20
 _DEFAULT_TIME_S = 60.0
 _MAX_TEXT_TOKENS = 8_000
-_SMALLEST_LEARNED = 4
+_SMALLEST_LEARNED = 4  # a few long texts drive the number down too
 _REFUSED = (400, 422)  # statuses of a request that holds what the server does not know
 # Codes of a prompt that a filter refused (Azure, OpenAI, DashScope).
 _SPEAKS_OF_FILTER = re.compile(r"(?i)content_?filter|content_policy|data_?inspection")
 _SYSTEM = "system"
-# How servers name the parts of a chat request that they refuse.
 _SPEAKS_OF_PART = {
     "stream_options": re.compile(r"(?i)stream_?options|include_usage"),
     "stream": re.compile(r"(?i)\bstream(?:ing|ed)?\b"),
@@ -47,7 +45,7 @@ _SPEAKS_OF_PART = {
     ),
 }
 _GOES_WITH = {"stream": ("stream_options",)}
-_SMALLEST_CUT = 64  # tokens; no model takes less, so what is refused then is not refused for its length
+_SMALLEST_CUT = 64  # tokens; no model takes less
 # Texts and estimated tokens in one request: what the endpoint allows, where it is known to differ.
 _BATCH = (96, 8_000)
 _DASHSCOPE = (10, 8_000)
@@ -62,11 +60,9 @@ _BATCH_BY_HOST = {
 class OpenAICompatibleEmbedder:
     """`Embedder` over `POST {base_url}/embeddings`; sends `model` and `input` and nothing else.
 
-    A call goes out in batches, by number and by estimated tokens; a refusal that speaks of size halves them
-    and the smaller number is remembered while the process lives. A single text that is refused for its size
-    is cut to the longest beginning, of a half, a quarter and so on, that is taken: llama.cpp takes 512 tokens
-    as it comes. A call succeeds as a whole or raises on the first batch that cannot be done: whoever embeds
-    a store bisects (bad_input is the fault of a text).
+    A call goes out in batches; a refusal for size halves them, and the smaller number is remembered while the
+    process lives. A single text that is refused so is cut to a half, a quarter and so on: llama.cpp takes 512
+    tokens by default. A call succeeds as a whole or raises on the first batch that cannot be done.
     """
 
     chunk = 64
@@ -93,15 +89,12 @@ class OpenAICompatibleEmbedder:
         self._cut: set[int] = set()  # hashes of texts of which only a beginning was taken
 
     async def prepare(self) -> None:
-        """The key does not depend on who answers."""
+        """Return at once: the key does not depend on who answers."""
 
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
-        """Return float32 unit rows of shape (len(texts), dimension); see `Embedder`.
-
-        Without a deadline the whole call may take 60 s. A blank text is refused without a request.
-        """
+        """See `Embedder`. Without a deadline it may take 60 s. A blank text is refused without a request."""
         until = time.monotonic() + _DEFAULT_TIME_S if deadline is None else deadline
         if not all(text.strip() for text in texts):
             raise ProviderError("a text to embed is blank", reason="bad_input")
@@ -117,16 +110,15 @@ class OpenAICompatibleEmbedder:
                     logger.debug("batch halved host=%s texts=%d", self._endpoint.host, most)
                     continue
                 done.append(await self._embed_cut(batch[0], kind, purpose, until, refusal))
-                most, growth = 1, 2  # it was this text; how many are too many is an open question again
+                most, growth = 1, 2  # it was this text
             left = left[len(batch) :]
             most = min(most * growth, self._batch)
-        # Learned only from a call that went through: a poisoned text also drives the number down. A few
-        # long texts do too, hence the floor.
+        # Learned only from a call that went through: a poisoned text also drives the number down.
         if growth == 1:
             self._batch = min(self._batch, max(most, _SMALLEST_LEARNED))
         if len({rows.shape[1] for rows in done}) > 1:
-            where = self._endpoint.shown()
-            raise ProviderError(f"{where} sent vectors of several lengths", reason="bad_reply")
+            told = f"{self._endpoint.shown()} sent vectors of several lengths"
+            raise ProviderError(told, reason="bad_reply")
         return np.concatenate(done) if done else np.zeros((0, 0), dtype=np.float32)
 
     def is_cut(self, text: str) -> bool:
@@ -163,7 +155,6 @@ class OpenAICompatibleEmbedder:
     async def _embed_cut(
         self, text: str, kind: Kind, purpose: Purpose, deadline: float, refusal: SizeRefused
     ) -> Vectors:
-        """Embed the beginning of a text that was refused as a whole; raises the last refusal."""
         tokens = estimate(ready(text, self._prefixes[kind], _MAX_TEXT_TOKENS)) // 2
         while tokens >= _SMALLEST_CUT:
             try:
@@ -178,27 +169,20 @@ class OpenAICompatibleEmbedder:
 
 
 class EmptyStream(ProviderError):  # noqa: N818 - reads as what happened
-    """A reply was asked for as a stream, and there was nothing in it.
-
-    So llama_cpp.server says that a window is too long; asked without a stream, it says it in words.
-    """
+    """A stream with nothing in it: so llama_cpp.server says that a window is too long."""
 
 
 class OpenAICompatibleChat:
     """`ChatModel` over `POST {base_url}/chat/completions`; sends `model` and `messages`.
 
-    A schema goes as nested `json_schema`, the one form that all servers read, a reply that is to be watched
-    is asked for as a stream that ends with its account of tokens, and the instruction has the role `system`.
-    A server that refuses one of these is asked again without, the instruction then before the text of the
-    user, and never again with it if that helped. The part that a refusal names goes first, else what is
-    least known. Code fences stay for the caller's parser. With `retries` 0 each of these requests is made
-    exactly once, and a 500, which some servers answer to a schema and all to anything else, is left to the
-    caller.
+    A schema goes as nested `json_schema`, a watched reply comes as a stream that ends with its account of
+    tokens, and the instruction has the role `system`. A server that refuses one of these is asked without it,
+    and never again with it if that helped. The part that a refusal names goes first, else the least known.
+    With `retries` 0 each request is made once, and a 500, which some servers answer to a schema, is raised.
 
-    Some chat templates begin a thought themselves; what looks like an answer is one until its end is seen. So
-    a text is used before it is whole only if it can be no thought: one was seen beside or before it, or
-    the prompt knows (`Prompt.clear`), or this model has answered as a whole before without any. Of a model
-    that begins so nothing is used before the thought's end.
+    Some chat templates begin a thought themselves. So a text is used before it is whole only if it can be no
+    thought: one was seen before it, the prompt knows (`Prompt.clear`), or this model has answered as a whole
+    without any.
     """
 
     def __init__(
@@ -212,9 +196,8 @@ class OpenAICompatibleChat:
         backoff_s: float = 0.5,
         retries: int = 1,
     ) -> None:
-        self._endpoint = Endpoint(
-            base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries
-        )
+        made = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries)
+        self._endpoint = made
         self._model = model
         self._refused = frozenset[str]()
         self._takes_system = False
@@ -222,7 +205,7 @@ class OpenAICompatibleChat:
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
-        """Return the reply's text and its tokens; see `ChatModel`."""
+        """See `ChatModel`."""
         wishes = {name: value for name, value in _wishes(prompt).items() if name not in self._refused}
         named, last = set[str](), ""
         while True:
@@ -239,7 +222,6 @@ class OpenAICompatibleChat:
                 for each in (last, *_GOES_WITH.get(last, ())):
                     wishes.pop(each, None)
             else:
-                # What went before the last one without being named may well be taken: the next call tells.
                 found = named | ({last} - {""})
                 self._refused |= found.union(*(_GOES_WITH.get(each, ()) for each in found))
                 self._takes_system = self._takes_system or _SYSTEM in wishes
@@ -249,8 +231,7 @@ class OpenAICompatibleChat:
         await self._endpoint.aclose()
 
     async def _ask(self, prompt: Prompt, wishes: dict[str, object], deadline: float) -> Completion:
-        texts, clear = (prompt.system, prompt.user), self._clear(prompt)
-        where = self._endpoint.shown(_CHAT)
+        texts, clear, where = (prompt.system, prompt.user), self._clear(prompt), self._endpoint.shown(_CHAT)
 
         def read(reply: bytes) -> Completion:
             if "stream" in wishes and not reply.strip():
@@ -258,10 +239,10 @@ class OpenAICompatibleChat:
             said = streams.said(where, reply)
             if said.whole and said.content:
                 self._begins_in_thought = bool(self._begins_in_thought) or said.begins_in_thought
-            if prompt.enough is None:
-                return completion_of(where, said, tuple(map(sendable, texts)))
-            done = completion_of(where, without_doubt(said, clear), tuple(map(sendable, texts)))
-            if done.flaw and not done.text and done.flaw != "empty":
+            is_watched = prompt.enough is not None
+            said = without_doubt(said, clear) if is_watched else said
+            done = completion_of(where, said, tuple(map(sendable, texts)))
+            if is_watched and done.flaw not in {"", "empty"} and not done.text:
                 raise done.error()  # here, so that the model's health hears of it
             return done
 
@@ -278,51 +259,38 @@ class OpenAICompatibleChat:
         return await self._endpoint.post(call, read)
 
     def _clear(self, prompt: Prompt) -> Enough:
-        """What tells whether a text that is not whole can be no thought."""
         if self._begins_in_thought is None:
-            return prompt.clear or _never
-        return _never if self._begins_in_thought else _always
+            return prompt.clear or (lambda _: False)
+        clear = not self._begins_in_thought
+        return lambda _: clear
 
     def _is_refusal(self, error: ProviderError, wishes: dict[str, object]) -> bool:
-        """Whether the server may have refused the last of the wishes, and not the request."""
         if "response_format" in wishes:
             return error.status in self._schema_refused
-        if (
-            not wishes
-            or isinstance(error, SizeRefused)
-            or (self._takes_system and wishes.keys() == {_SYSTEM})
-        ):
+        takes = self._takes_system and wishes.keys() == {_SYSTEM}
+        if not wishes or takes or isinstance(error, SizeRefused):
             return False
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
-        system, user = sent
-        if _SYSTEM in wishes:
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        else:
-            messages = [{"role": "user", "content": f"{system}\n\n{user}".strip()}]
+        said = dict(zip((_SYSTEM, "user"), sent, strict=True))
+        if _SYSTEM not in wishes:
+            said = {"user": "\n\n".join(sent).strip()}
+        messages = [{"role": role, "content": text} for role, text in said.items()]
         parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
         return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
 
 
 def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
-    """The part of a request that a refusal names, or nothing. llama.cpp's templates refuse with a 500."""
+    """The part of a request that a refusal names, or "". llama.cpp's templates refuse with a 500."""
     if isinstance(error, SizeRefused) or error.status not in (*_REFUSED, 500):
         return ""
     names = _SPEAKS_OF_PART if error.status in _REFUSED else (_SYSTEM,)
     return next((each for each in names if each in wishes and _SPEAKS_OF_PART[each].search(str(error))), "")
 
 
-def _never(_: str) -> bool:
-    return False
-
-
-def _always(_: str) -> bool:
-    return True
-
-
 def _wishes(prompt: Prompt) -> dict[str, object]:
-    """What a request may hold and a server may refuse, what is least known last."""
+    """What a server may refuse of a request, what is least known last."""
     wishes: dict[str, object] = {_SYSTEM: True}
     if prompt.enough is not None:
         wishes |= {"stream": True, "stream_options": {"include_usage": True}}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.mcp import offered
-from forged.mcp.calls import WrongArgument, checked
+from forged.mcp.offered import WrongArgument, checked
 from tests.mcp.test_messages import JSON
 
 KINDS = {"string": str, "integer": int, "array": list}

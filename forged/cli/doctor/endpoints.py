@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forged.cli.doctor.checks import OK, WARN, Check
-from forged.cli.status import endpoint_facts
+from forged.cli.shared_status import endpoint_facts
 from forged_client.protocol import StatusReport, Trial
 
 _FIXES = {
