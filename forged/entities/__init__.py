@@ -1,10 +1,7 @@
 """What memories speak of, and how one thing relates to another: found in text by rules, joined to a graph.
 
-    spoken_by -> Mentions     entities and relations of a memory: of its front matter, and of its text
-    graph_of -> EntityGraph   the memories of a root, joined by what they speak of
-    named_in, two_hops        what a question names there, and the memories that this leads to
-
-The capture worker and the quick verbs of forgectl take nothing of it. Pure functions over values.
+Pure functions over values: `spoken_by` reads a memory, `graph_of` joins those of a root, and `named_in` and
+`two_hops` lead from a question to memories.
 """
 
 from typing import TYPE_CHECKING
@@ -15,8 +12,7 @@ if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
     from forged.entities.names import LONGEST_NAME, entity_id
     from forged.entities.naming import may_name, named_in
-    from forged.entities.rules import Mentions, spoken_of
-    from forged.entities.spoken import spoken_by
+    from forged.entities.rules import Mentions, spoken_by, spoken_of
     from forged.entities.walking import ReachedMemory, two_hops
 
 __all__ = [
@@ -38,7 +34,6 @@ __getattr__ = door(
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),
     naming=("may_name", "named_in"),
-    rules=("Mentions", "spoken_of"),
-    spoken=("spoken_by",),
+    rules=("Mentions", "spoken_by", "spoken_of"),
     walking=("ReachedMemory", "two_hops"),
 )

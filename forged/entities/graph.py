@@ -13,8 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from forged.entities.names import entity_id
-from forged.entities.rules import Mentions
-from forged.entities.spoken import spoken_by
+from forged.entities.rules import Mentions, spoken_by
 from forged.memory import Entity, Memory
 
 _T = TypeVar("_T")

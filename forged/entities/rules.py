@@ -1,13 +1,9 @@
-"""What a text speaks of, by rules that need no model: names that their form gives away, and few relations.
+"""Entities and relations of a text or memory, by rules: names that their form gives away, and few relations.
 
-Named are `[[wiki links]]`, paths, packages (where one is installed), identifiers, technologies, and other
-single words in backticks. Precision comes before recall: a word that could be an ordinary one names nothing.
-Two things are related where a sentence puts nothing between them but words that say how ("depends on", "is
-replaced by"): the words stand in `relations.toml`, in seven languages. Around such words a name that is
-only written large counts as well.
-
-`spoken_of` takes any text, raises nothing, and its time is linear: it reads at most MOST_CHARACTERS, and
-gives at most MOST_ENTITIES and MOST_RELATIONS.
+Named are `[[wiki links]]`, paths, installed packages, identifiers, technologies and words in backticks; a
+word that could be an ordinary one names nothing. Two things are related where a sentence has only words of
+`relations.toml` between them; around these a name that is only written large counts as well. `spoken_of`
+raises nothing and is linear, up to MOST_CHARACTERS.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ import msgspec
 
 from forged.entities.forms import named_by_code, named_by_word
 from forged.entities.names import LONGEST_NAME, entity_id
-from forged.memory import Entity, Relation
+from forged.memory import Entity, Memory, Relation
 
 MOST_CHARACTERS = 32 << 10
 MOST_ENTITIES = 64
@@ -202,3 +198,29 @@ def _no_names() -> frozenset[str]:
 def _lists() -> dict[str, list[str]]:
     with open(_FILE, "rb") as file:
         return tomllib.load(file)
+
+
+def spoken_by(memory: Memory) -> Mentions:
+    """Those of a memory's front matter, which win, then of its text; also both ends of each relation."""
+    ruled = spoken_of(memory.content)
+    if not memory.entities and not memory.relations:
+        return ruled
+    relations = _each_once((*memory.relations[:MOST_RELATIONS], *ruled.relations))
+    ends = [Entity(name) for each in relations for name in (each.source, each.target)]
+    entities = dict[str, Entity]()
+    for each in (*memory.entities[:MOST_ENTITIES], *ruled.entities, *ends):
+        key = entity_id(each.name)
+        if key and len(each.name) <= LONGEST_NAME:
+            there = entities.get(key)
+            entities[key] = each if there is None or (each.type and not there.type) else there
+    return Mentions(tuple(entities.values())[:MOST_ENTITIES], relations, ruled.aliases)
+
+
+def _each_once(relations: tuple[Relation, ...]) -> tuple[Relation, ...]:
+    """Each triple of source, relation and target once, with its first weight."""
+    found = dict[tuple[str, str, str], Relation]()
+    for each in relations:
+        key = entity_id(each.source), each.relation.casefold(), entity_id(each.target)
+        if all(key) and key[0] != key[2] and max(map(len, (each.source, each.target))) <= LONGEST_NAME:
+            found.setdefault(key, each)
+    return tuple(found.values())[:MOST_RELATIONS]

@@ -1,11 +1,9 @@
 """The memories that a question leads to over what they speak of, be it by no word of their own.
 
-Two things are beside each other where a relation joins them, where one memory speaks of both, or where a link
-joins a memory of the one to a memory of the other. From each thing that is named two steps are gone. What
-joins two named things comes first ("how does X relate to Y"), then the memories of all that was reached, by
-what is left of the weight: a relation keeps as much as it weighs, the other steps less, and a thing is worth
-the less the more memories speak of it. Several graphs, each of one root, are walked as one. Pure; at most
-some ten thousand steps, however many memories there are.
+Two things are neighbours where a relation joins them, one memory speaks of both, or a link joins their
+memories. Two steps lead from each named thing. Memories that join two named things come first, then those of
+all that was reached, by the weight left: a relation keeps its own, other steps less, and a thing is worth
+less the more memories speak of it. Graphs are walked as one, in at most some ten thousand steps.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""Searching memories: frozen maps, one search over them, and whether what it found is relevant.
+"""Frozen maps of memories, one search over them (`search_maps`), and the gate of its results (`weigh`).
 
-    search_maps -> Found      the queries against all rows: one product, one walk over the postings
-    weigh -> Reading          the gate: how strong the best find is, and which lie far below it
-    VectorMap                 what is searched: parts, each of a DenseLeg, a LexicalLeg and Traits, and Chains
-
-Pure functions over values in memory, without any I/O. Only the chains are imported at once: the capture
-worker needs them, and does not need numpy.
+Pure functions without any I/O. Only the chains are imported at once: the capture worker needs no numpy.
 """
 
 from typing import TYPE_CHECKING

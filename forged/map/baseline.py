@@ -1,13 +1,10 @@
 """How similar everyday messages are to any memory, for one embedding model: what the gate compares with.
 
-Sentence models put all texts into a narrow cone, queries and passages into two places of it, and no two
-models into the same: a cosine of 0.8 is next to nothing for one and a perfect match for another. So a fixed
-list of messages that know nothing of any store is embedded once per model, as queries and as passages. The
-means of both are subtracted before anything is compared, and the two directions in which the messages spread
-most are dropped: with multilingual-e5-small these are the writing system (r 0.94) and code against chat
-(r 0.70), and no subject. A `Calibration` is what a store's rows have to do with this. It is computed once
-for each dense leg and kept as long as that lives; `carried` and `thinned` have that of a leg which came of
-another by an edit, so that no search waits for it. They cost what the edit changed. Nothing is raised.
+Sentence models put all texts into narrow cones: a cosine of 0.8 is nothing for one and a perfect match for
+another. So fixed messages are embedded once per model, as queries and as passages. Both means are
+subtracted, and the two directions in which the messages spread most are dropped: with multilingual-e5-small
+the writing system (r 0.94) and code against chat (r 0.70). A `Calibration` holds a dense leg's rows against
+this, computed once; that of an edited leg (`carried`, `thinned`) costs what the edit changed.
 """
 
 from __future__ import annotations
@@ -30,11 +27,10 @@ _SAME = 1e-6
 
 
 class Baseline(msgspec.Struct, frozen=True, eq=False):
-    """What everyday messages have in common, for vectors of d numbers.
+    """What everyday messages have in common, for vectors of d numbers by the embedder of `key`.
 
-    `key` is the embedder's; `query_mean` and `passage_mean` (d,) are the means of the messages as queries and
-    as passages; `dropped_axes` (2, d) the unit directions that are dropped; `messages` (b, d) the messages as
-    queries, with mean and axes taken away, of unit length.
+    `query_mean` and `passage_mean` (d,) are their means as queries and passages; `dropped_axes` (2, d) unit
+    directions; `messages` (b, d) the messages as queries without mean and axes, of unit length.
     """
 
     key: str

@@ -1,18 +1,11 @@
 """The dense half of a vector map: unit rows, exact cosines, and centring without a second matrix.
 
-Every row is compared with every query; at the size of one person's memories that beats index structures on
-build time, memory and exactness. The speed is in the layout: rows are kept in blocks of 64, transposed, so
-that a product reads memory in order and its inner loop runs over 64 rows at once. That is two to three times
-faster than row-major blocks of 128, with and without AVX-512 kernels, and it is one call (`make bench`).
-Sentence models put all texts in one narrow cone, which drowns the differences; subtracting the mean undoes
-it, and since (x - m)·(q - m) is x·q - x·m plus a constant of the query, it needs only two numbers per row
-beside the raw products. The mean is that of all rows the request sees; a mean per leg would move a small
-unrelated leg to the front.
-
-Texts in different writing systems lie far apart, though: to a model a Chinese text is first of all Chinese.
-So rows and queries in Chinese, Japanese or Korean (CJK) lose a mean of their own, which lets a question in
-one language find its answer in another (own set: recall@10 of 10 such questions 0.47 -> 0.87, of all 220 +1.6
-points; in a store of one script nothing changes).
+Every row is compared with every query: for one person's memories that beats indexes. Rows are kept in blocks
+of 64, transposed, two to three times faster than row-major blocks of 128 (`make bench`). Sentence
+models put all texts in one narrow cone; since (x - m)·(q - m) is x·q - x·m plus a constant of the query,
+subtracting the mean needs two numbers per row. The mean is that of all rows that a request sees: one per leg
+would move a small unrelated leg to the front. Chinese, Japanese and Korean (CJK) lose a mean of their own, so
+that a question finds its answer in another language (own set: recall@10 of 10 such 0.47 -> 0.87).
 """
 
 from __future__ import annotations
@@ -39,18 +32,15 @@ _DRAWN_BY = 10
 _UNIT_TOLERANCE = 1e-3
 # Squared distance that is nothing but rounding.
 _SAME = 1e-6
-
-
 _NONE = np.empty(0, np.intp)
 
 
 class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """Vectors of one map, made by one model.
 
-    `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, unit
-    rows and zero rows for memories without a vector; `missing` bool (n,), the zero rows; `total` float64
-    (d,), the sum of all rows. `gone` intp (g,) are rows that are missing although they stand in the blocks,
-    which this leg shares with the one that it came of.
+    `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
+    unit length or zero without a vector; `missing` bool (n,), the zero rows; `total` float64 (d,), the sum of
+    all rows. `gone` intp (g,) are missing rows that the blocks, shared with an older leg, still hold.
     """
 
     key: str
@@ -133,10 +123,9 @@ class Centre(msgspec.Struct, frozen=True, eq=False):
     def apply(
         self, leg: int, cosines: Vectors, queries: Vectors, cjk: NDArray[np.bool_], out: Vectors
     ) -> None:
-        """Write the cosines between centred rows and centred queries, each query's times a constant.
+        """Write the cosines between centred rows and queries, each query's times its distance to its mean.
 
-        `cjk` (q,) says which queries are CJK texts. The constant, a query's distance to its mean,
-        is left out because scores are standardised next.
+        `cjk` (q,) says which queries are CJK texts. Scores are standardised next, which drops the constant.
         """
         script = cjk.astype(np.intp) if self.mixed else np.zeros(len(queries), np.intp)
         np.subtract(cosines, self.shifts[leg][script] if self.mixed else self.shifts[leg][0], out=out)
@@ -179,9 +168,8 @@ def joint_centre(
 ) -> Centre | None:
     """Centre of legs of one dimension, or None while they hold fewer than 50 vectors.
 
-    `cjk` tells of each leg's rows which are CJK texts. Legs `beside`, with theirs, are centred behind the
-    others and do not count. Costs as much as one query the first time; the answer is kept for as long as the
-    first leg lives, because a map outlives many requests.
+    `cjk` says which rows of each leg are CJK texts. Legs `beside`, with theirs, are centred behind the others
+    and do not count. Costs one query the first time; kept for as long as the first leg lives.
     """
     if sum(leg.present for leg in legs) < _CENTRED_FROM:
         return None
@@ -267,8 +255,7 @@ def _packed(rows: Vectors) -> Vectors:
 def _moved(blocks: Vectors, places: NDArray[np.int64]) -> Vectors:
     """Blocks whose row i is row `places[i]` of the given ones, or zero where that is -1.
 
-    Copied run by run, a run ending where a block does on either side: most edits leave whole blocks where
-    they are, or move them by one row.
+    Copied run by run, a run ending where a block does on either side.
     """
     moved = np.zeros((-(-len(places) // _BLOCK), *blocks.shape[1:]), np.float32)
     ends = (np.diff(places) != 1) | (places[1:] % _BLOCK == 0)

@@ -1,28 +1,16 @@
 """The gate: decides from the results of a search whether a store holds anything relevant to a message.
 
-`weigh` takes what a search found, its cosines and postings, and the baseline of the model; nothing is
-compared anew. Out come `Reading.evidence`, one number for the request, and `Reading.evidence_of`, the same of
-each row; `verdicts` makes of them what is let in. Nothing is raised.
+`weigh` makes of cosines, postings and the model's baseline a `Reading`: the evidence of a request and of each
+row. `verdicts` lets memories in by it. Nothing is raised. Evidence is how far the best row is above what
+everyday messages reach *in this store*, in standard deviations, for every model and size of store;
+`retrieval_min_score` is the share of unrelated messages that are not strong.
 
-An agent asks before every turn, and most turns ("ok, next") concern no memory at all. Ranking cannot tell:
-the best of many is always there. So the evidence is in the same unit for every model and every size of store:
-how far the best row stands above what everyday messages reach *in this store*, in standard deviations.
-`retrieval_min_score` is the share of unrelated messages that are not strong; what lets a memory in lies so
-many deviations below that.
+Vectors: the best cosine without the baseline, standardised by what its 64 messages reach. Words add the log
+odds that the message was written with a row in mind (`Odds`). A likelihood ratio exceeds x by chance with a
+probability of at most exp(-x), so alone it needs no statistics of the store, however small.
 
-With vectors it is the best cosine after the baseline is taken away, standardised by what the 64 messages of
-the baseline reach, whatever the model, the number of rows (the best of more is higher) and its hubs. Words
-add to it: the log odds that the message was written with a row in mind rather than without (`Odds`). For each
-stem of a query the row speaks with some share, or the prior of everyday messages does; the number of rows is
-taken off, as the best of them was looked for. A likelihood ratio exceeds x by chance with a probability of at
-most exp(-x), in a store of one row as in one of a thousand, so alone it needs no statistics of the store,
-which say nothing while it is small.
-
-A message alone is given what has evidence of its own, and of that what is not far below the best: a part of
-the best's evidence, a smaller one where the best is beyond doubt. In a session less is wanted of a memory,
-for two reasons: a message within a conversation is likelier to be about the project than one that comes
-alone, and what a session has heard once stands in it for all turns that follow, so it pays to hear most at
-the beginning. The first turn may bring as many as are ever asked for, and later ones fewer and fewer.
+A session is given more than a message alone: its messages are likelier to be about the project, and memories
+stay in context for all turns that follow, so the first turn may bring most, and later ones fewer and fewer.
 """
 
 from __future__ import annotations
@@ -45,13 +33,11 @@ from forged.text.terms import Terms, are_stems, distinct, terms
 UNGATED = float("inf")
 """Evidence where there is nothing to compare with: everything passes."""
 
-# By so many nats the bound on chance is loose: at most 5 % of unrelated messages reach 0.75 nats in stores of
-# 1, 5, 30 and 170 to 330 rows of LoCoMo's development half and of our own set.
+# The bound on chance is loose by so many nats: at most 5 % of unrelated messages reach 0.75 nats in stores of
+# 1 to 330 rows of LoCoMo's development half and of our own set.
 _SLACK = 2.25
-# Deviations that one nat of words is worth beside vectors (0.1-0.3 are alike), and its limits: more than 10
-# nats is a text quoted in another, and other words or another language prove nothing. Counted from the lower
-# limit, so that words only ever add; then 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1, 5, 30
-# and 160 to 330 rows of both sets, where chance alone would put them at 1.645.
+# Deviations that one nat of words adds to vectors (0.1-0.3 are alike), from LEAST on, so that words only ever
+# add: 5 % of unrelated messages reach 1.46 to 1.65 in stores of 1 to 330 rows of both sets (by chance 1.645).
 _NAT_WEIGHT = 0.15
 _SAME = 1e-6
 _NORMAL = NormalDist()
@@ -66,9 +52,9 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
     """How much one search has to do with its queries.
 
     `evidence` is in standard deviations above an everyday message, the mean of all queries; `UNGATED` where
-    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, each
-    query's times its own of `lengths` (queries, 1), -inf for a row that cannot be held against it, None if
-    none can; `usual` is the mean of what everyday messages reach, `spread` its standard deviation.
+    there is nothing to compare with. `cosines` float32 (queries, rows) are those without the baseline, times
+    `lengths` (queries, 1), -inf for a row without a vector of the model, None if no row has one; `usual` is
+    the mean of what everyday messages reach, `spread` its standard deviation.
     """
 
     found: Found
@@ -97,7 +83,6 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], float]:
-        """Of rows that were looked at: links lead from and to many of them."""
         return {}
 
     def _looked_at(self, rows: Sequence[tuple[int, int]]) -> list[float]:
@@ -133,10 +118,9 @@ class Reading(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def weigh(found: Found, baseline: Baseline | None) -> Reading:
-    """Weigh what a search found; until there is a baseline of its model, only the words are used.
+    """Weigh a search; words alone until there is a baseline of its model.
 
-    The mean of the queries counts, and not the best: one lucky guess among five hypotheses let a third of the
-    unrelated in.
+    The mean of the queries counts: one lucky guess among five hypotheses let a third of the unrelated in.
     """
     if found.vectors is not None and found.vectors.shape[1] < LEAST_DIMENSION:
         return Reading(found, UNGATED)
@@ -177,7 +161,7 @@ def _of_words(found: Found, odds: Odds | None, legs: Sequence[int] | None = None
 
 
 def _weighed(found: Found, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values of queries, (queries,); of a message and what it goes on from their weighed mean, (1,)."""
+    """Values of queries, (queries,), or the weighed mean of a message and its context, (1,)."""
     return values if found.shares is None else np.array([found.shares @ values])
 
 
@@ -210,12 +194,11 @@ def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calib
 def _without_baseline(
     found: Found, baseline: Baseline, calibrations: Mapping[int, Calibration]
 ) -> tuple[Vectors, Vectors]:
-    """Cosines of queries and rows with mean and axes taken away, (queries, rows), -inf where there are none.
+    """Cosines of queries and rows without mean and axes, (queries, rows), -inf where there are none.
 
-    Each query's are multiplied by what is left of its length, which is returned beside them, (queries, 1).
-
-    Derived from the raw ones: a query without its mean m and its shares s of the axes a has the product
-    q @ row - m @ row - s @ (a @ row) with a row, and what does not depend on the query is kept.
+    Each query's are times what is left of its length, the second result, (queries, 1). A query without its
+    mean m and its shares s of the axes a has the product q @ row - m @ row - s @ (a @ row) with a row, and
+    the `Calibration` has what does not depend on the query.
     """
     compared = found.cosines
     assert compared is not None, "there are calibrations of what was compared"
@@ -241,7 +224,7 @@ def _without_baseline(
 # --- words ------------------------------------------------------------------------------------------
 
 # A term of the message comes from the row with this share, else from the prior; 0.25-0.6 are alike. Of a long
-# message only so many terms speak of a memory: a pasted log must not drown them.
+# message, as of a pasted log, only so many terms speak of a memory.
 _TERM_SHARE, _MAX_TERMS = 0.4, 5.0
 # Share of a term that no everyday message has (3e-5 to 3e-4 are alike), the least share of a common word, and
 # what a short row counts as.
@@ -345,10 +328,10 @@ def _stems(texts: Sequence[str]) -> Terms:
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """What is let in of a request, in deviations below what makes one strong.
+    """What is let in of a request, in deviations below a strong one.
 
-    A request may be `weak` by so many, and a memory of it by `short`. A memory needs `part` of the evidence
-    of the best as well, or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
+    A request may be `weak` by so many, a memory `short`. A memory also needs `part` of the best's evidence,
+    or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
     """
 
     weak: float
@@ -369,12 +352,10 @@ class Bar(msgspec.Struct, frozen=True):
 
 # Beyond doubt: so many times what makes a request strong.
 _DOUBTLESS = 1.5
-# By vectors, on the development halves. Of a message alone 1.25 to 1.4 trade recall for memories per
-# unrelated message, and parts of 0.3 to 0.6 trade it for the share that answers. In a session 2.1 to 2.6 lie
-# on one line of recall in context over tokens and share, and a message needs what an everyday one reaches.
+# By vectors, on the development halves. Alone 1.25 to 1.4 trade recall for memories per unrelated message,
+# and parts of 0.3 to 0.6 for the share that answers. In a session 2.1 to 2.6 trade recall for tokens.
 _ALONE, _SESSION = Bar(1.25, 1.25, 0.6, 0.3, 5), Bar(1.65, 2.5)
-# By words alone one word in common is chance: a message alone gets nothing for it. A request that has more is
-# given what shares its words, as those that share fewer come last.
+# By words alone one word in common is chance: a message alone gets nothing for it.
 _ALONE_WORDS, _SESSION_WORDS = Bar(0.0, 9.0), Bar(1.0, 9.0)
 # What any turn of a session may bring, however many came before it.
 _FEWEST = 3
@@ -383,10 +364,10 @@ FAINT, FAR, FULL = "faint", "far", "full"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of a candidate, for which so much speaks.
+    """What becomes of a candidate, by its evidence.
 
-    `came` is strong, near or weak, and "" where nothing was decided; `stayed` is faint (too little speaks
-    for it), far (too little beside the best) or full (others came before it), and "" if it was let in.
+    `came` is strong, near or weak, "" where nothing was decided; `stayed` is faint (too little evidence), far
+    (too little beside the best) or full (others came before it), "" if it was let in.
     """
 
     candidate: Candidate
@@ -405,8 +386,7 @@ def verdicts(
 ) -> list[Verdict]:
     """What becomes of the candidates, of which `most` may come.
 
-    `least` is the evidence that makes a request strong; `turn` is which of a session's turns it is, from 1
-    on, and 0 for a message that is no part of a session.
+    `least` is the evidence of a strong request; `turn` the number of a session's turn, 0 without a session.
     """
     if reading.evidence == UNGATED:
         return [Verdict(each, UNGATED, stayed="" if n < most else FULL) for n, each in enumerate(candidates)]
@@ -455,7 +435,7 @@ def is_near(evidence: float, least: float) -> bool:
 
 
 def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
-    """Whether a link leads from one memory to another: weak evidence of its own, or a source beyond doubt."""
+    """Whether a link leads on: weak evidence of the target, or a source beyond doubt."""
     if reading.evidence == UNGATED:
         return True
     has_some = is_near(reading.evidence_of(*target), least)

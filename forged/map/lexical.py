@@ -1,20 +1,14 @@
 """The lexical half of a vector map: BM25 over hashed terms, held in a few numpy arrays.
 
-A leg is a compressed sparse matrix, terms down and memories across: no vocabulary strings and no Python
-object per posting, so ten thousand memories cost five megabytes and assemble in tens of milliseconds. Terms
-are 32-bit hashes; a collision makes two words one, which costs less than the strings would. What depends on
-the whole collection (document frequency, average length) is not in a leg: it is taken at query time over all
-legs the request sees, because per-leg statistics let a small unrelated leg crowd in. That is also why an edit
-can splice its own postings and leave the rest alone.
-
-`Postings` are made of some thousand memories at a time, so that little is held beside what comes out. Numpy
-sorts numbers of sixteen bits by radix, in a fifth of the time that it takes for longer ones; so terms are
-sorted by their halves. Rows ascend from part to part: the parts are laid beside one another, term by term.
+A leg is a compressed sparse matrix, terms down and memories across: 10,000 memories cost 5 MB and assemble in
+tens of milliseconds. Terms are 32-bit hashes; a collision makes two words one. Document frequency and average
+length are taken at query time over all legs that a request sees: statistics of each leg would let a small
+unrelated one crowd in, and an edit could not splice its own postings and leave the rest alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import TypeVar
 
@@ -22,10 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from forged.map.postings import Ints, Postings
 from forged.text.terms import Terms, are_stems, distinct
 
 Scores = NDArray[np.float32]
-Ints = NDArray[np.int32]
 _Value = TypeVar("_Value", np.int32, np.uint8)
 
 # The usual BM25 constants; on LoCoMo every pair in 0.9-1.5 x 0.5-0.75 stays within 0.4 points of these.
@@ -39,104 +33,13 @@ _NO_TERMS = np.empty(0, np.uint32)
 _NOWHERE = np.empty(0, np.intp)
 # What the beginnings of words count beside their stems; 0.1-0.4 are alike.
 _BEGINNINGS = 0.2
-# Terms that are sorted at once: what that takes fits the processor's cache.
-_SORTED_AT_ONCE = 1 << 18
-_MAX_TF = 255
-
-
-class Postings(msgspec.Struct, frozen=True, eq=False):
-    """Which rows hold which terms: `frequency[i]` of `rows` and `counts` in turn belong to `terms[i]`.
-
-    `terms` uint32 (t,) ascending and unique; `frequency` int32 (t,), at least 1; `rows` int32 (p,) ascending
-    within a term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), stems of each memory.
-    """
-
-    terms: Terms
-    frequency: Ints
-    rows: Ints
-    counts: NDArray[np.uint8]
-    lengths: Ints
-
-    @classmethod
-    def of(cls, docs: Iterable[Terms]) -> Postings:
-        """Those of memories 0 to n - 1, which are asked for one after the other."""
-        parts: list[Postings] = []
-        row = 0
-        for some in _parted(docs):
-            parts.append(_of_few(row, some))
-            row += len(some)
-        return _joined(parts)
-
-
-def _parted(docs: Iterable[Terms]) -> Iterator[list[Terms]]:
-    some: list[Terms] = []
-    size = 0
-    for doc in docs:
-        some.append(doc)
-        size += len(doc)
-        if size >= _SORTED_AT_ONCE:
-            yield some
-            some, size = [], 0
-    yield some
-
-
-def _of_few(first_row: int, docs: Sequence[Terms]) -> Postings:
-    """Postings of memories that can be sorted at once; the first of them is row `first_row`."""
-    found = np.concatenate([*docs, _NO_TERMS])
-    sizes = np.fromiter(map(len, docs), np.int32, len(docs))
-    holders = np.repeat(np.arange(first_row, first_row + len(docs), dtype=np.int32), sizes)
-    stems = np.append(0, np.cumsum(are_stems(found), dtype=np.int32))
-    lengths = np.diff(stems[np.append(0, np.cumsum(sizes))]).astype(np.int32)
-
-    order = _order(found)
-    found, holders = found[order], holders[order]
-    first = np.flatnonzero(_begins(found) | _begins(holders))
-    counts = np.minimum(np.diff(first, append=len(found)), _MAX_TF).astype(np.uint8)
-    found, holders = found[first], holders[first]
-    term = np.flatnonzero(_begins(found))
-    frequency = np.diff(term, append=len(found)).astype(np.int32)
-    return Postings(found[term], frequency, holders, counts, lengths)
-
-
-def _order(found: Terms) -> NDArray[np.intp]:
-    """What puts terms in order, and leaves equal ones in theirs."""
-    by_low = np.argsort((found & np.uint32(0xFFFF)).astype(np.uint16), kind="stable")
-    by_high = np.argsort((found >> np.uint32(16)).astype(np.uint16)[by_low], kind="stable")
-    return by_low[by_high]
-
-
-def _begins(values: NDArray[np.uint32] | Ints) -> NDArray[np.bool_]:
-    """Where a new value begins."""
-    begins = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=begins[1:])
-    return begins
-
-
-def _joined(parts: Sequence[Postings]) -> Postings:
-    """The postings of all parts; the rows of each are greater than those of the parts before."""
-    terms = distinct(np.concatenate([part.terms for part in parts]))
-    places = [np.searchsorted(terms, part.terms) for part in parts]
-    frequency = np.zeros(len(terms), np.int32)
-    for part, place in zip(parts, places, strict=True):
-        frequency[place] += part.frequency
-    free = np.cumsum(frequency, dtype=np.int64) - frequency  # where the next posting of each term goes
-    rows = np.empty(int(frequency.sum()), np.int32)
-    counts = np.empty(len(rows), np.uint8)
-    for part, place in zip(parts, places, strict=True):
-        begin = np.cumsum(part.frequency, dtype=np.int64) - part.frequency
-        at = np.arange(len(part.rows)) + np.repeat(free[place] - begin, part.frequency)
-        rows[at], counts[at] = part.rows, part.counts
-        free[place] += part.frequency
-    return Postings(terms, frequency, rows, counts, np.concatenate([part.lengths for part in parts]))
 
 
 class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
 
-    `terms` uint32 (t,) ascending and unique; `offsets` int32 (t + 1,); `rows` int32 (p,) ascending within a
-    term; `counts` uint8 (p,), occurrences up to 255; `lengths` int32 (n,), number of stems of each memory.
-    `gone` bool (n,) are memories that count nowhere any more, None if there are none; their postings stay, as
-    this leg shares them with the one that it came of.
+    The arrays are those of `Postings`, and `offsets` int32 (t + 1,). `gone` bool (n,) are memories that count
+    nowhere any more, None if there are none; their postings stay, shared with the leg that this came of.
     """
 
     terms: Terms
@@ -161,7 +64,7 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
 
     def without(self, gone: NDArray[np.bool_]) -> LexicalLeg:
-        """The leg without these memories, and without no others."""
+        """The leg with these memories gone, and no others."""
         return msgspec.structs.replace(self, gone=gone)
 
     @classmethod
@@ -175,12 +78,8 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     ) -> LexicalLeg:
         """Return the leg after an edit; equal, array by array, to one built from scratch.
 
-        Args:
-            kept_old: rows of this leg that stay, strictly ascending.
-            kept_new: where each of them goes, strictly ascending: memories keep their order.
-            added_new: rows of new and changed memories, in any order.
-            added: their terms.
-            size: memories afterwards; every row is in `kept_new` or `added_new`.
+        Rows `kept_old` of this leg go to `kept_new`, both strictly ascending. `added_new` are the rows of new
+        and changed memories, in any order, `added` their terms. `size` is the number of rows afterwards.
         """
         ascending = np.argsort(added_new)
         new = Postings.of([added[number] for number in ascending.tolist()])
@@ -216,7 +115,7 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
     def _renumbered(
         self, kept_old: Ints, kept_new: Ints
     ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
-        """Terms, their number of postings, rows and counts, of the memories that stay."""
+        """Terms, frequencies, rows and counts of the memories that stay."""
         target = np.full(len(self), -1, np.int32)
         target[kept_old] = kept_new
         rows = np.empty_like(self.rows)
@@ -240,7 +139,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of one query stand in one leg.
 
     `rows`, intp, are the memories that hold them, term by term, also those that are gone; `lengths` (terms,)
-    says how many those of each are, and `frequency` (terms,) how many of these count.
+    is their number for each, and `frequency` (terms,) the number of those that count.
     """
 
     rows: NDArray[np.intp]
@@ -262,10 +161,9 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 class Matches(msgspec.Struct, frozen=True, eq=False):
     """Where the terms of some queries stand in some legs: one walk over the postings, for every reader.
 
-    `terms` uint32 (t,) are each query's distinct terms in turn, its stems first. `begins` (queries + 1,) and
-    `stem_ends` (queries,) say where among them a query's terms begin, and where its stems end. `spans`
-    int32 (legs, 2, t) is where the postings of a term start in a leg, and how many they are;
-    `hits[leg][query]` are the rows there.
+    `terms` uint32 (t,) are each query's distinct terms in turn, its stems first; a query's terms begin at
+    `begins` (queries + 1,), and its stems end at `stem_ends` (queries,). `spans` int32 (legs, 2, t) are the
+    starts and lengths of a term's postings in a leg; `hits[leg][query]` are the rows there.
     """
 
     legs: tuple[LexicalLeg, ...]
@@ -298,16 +196,15 @@ def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
-    """Stretches of postings one after the other; `spans` (2, t) are their starts and lengths."""
+    """Stretches of postings, joined; `spans` (2, t) are their starts and lengths."""
     return np.concatenate([postings[:0], *(postings[at : at + length] for at, length in spans.T.tolist())])
 
 
 def scores(matches: Matches) -> list[Scores]:
     """BM25 of every row for every query, float32 (queries, rows) for each leg; 0 where no term matches.
 
-    Scores are divided by the weight of the query's known terms, so that a long and a short query can be
-    compared: 1 is about what a memory with each of its stems once reaches, to which the beginnings of its
-    words add a fifth.
+    Divided by the weight of the query's known terms, so that queries of any length can be compared: a memory
+    with each stem once reaches about 1, and the beginnings of its words add a fifth.
     """
     weight = _weights(matches, matches.frequency)
     size = sum(leg.size for leg in matches.legs)
@@ -316,10 +213,7 @@ def scores(matches: Matches) -> list[Scores]:
 
 
 def scores_beside(matches: Matches, legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> list[Scores]:
-    """The same for the rows of legs that are beside those searched: how rare a term is, these alone say.
-
-    A term that none of them holds is as rare as one that a single memory holds.
-    """
+    """The same for rows of legs beside those searched, by whose frequencies, of at least 1, terms count."""
     beside = match(legs, queries)
     known = np.maximum(matches.frequency, beside.frequency > 0)
     weight = _weights(matches, known)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from forged.map.chains import Chains
 from forged.map.dense import DenseLeg, are_cjk
-from forged.map.lexical import Ints, LexicalLeg
+from forged.map.lexical import LexicalLeg
+from forged.map.postings import Ints
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 
@@ -60,10 +61,9 @@ def _seconds(created_at: str) -> int:
 
 
 def occasions(created: Seconds) -> Ints:
-    """A number for each memory, shared by those that were made within an hour of one another, in a chain.
+    """A number for each memory, shared in a chain by those made within an hour of one another.
 
-    Who writes several within the hour writes about one thing, so that one of them vouches for the others.
-    Memories without a date, and those of a run of more than 50, stand alone.
+    They are mostly about one thing. Memories without a date, and those of a run of more than 50, are alone.
     """
     order = np.argsort(created, kind="stable")
     begins = np.ones(len(created), np.bool_)
@@ -275,10 +275,9 @@ def _visibly_created(part: Part) -> Seconds:
 def newest(
     rows: Sequence[tuple[VectorMap, Sequence[int]]], start: int, count: int
 ) -> list[tuple[VectorMap, Memory]]:
-    """Places `start` to `start + count` of the rows by (newest, id), without looking closely at all of them.
+    """Places `start` to `start + count` of the rows by (newest, id).
 
-    To the second the maps know when each row was made; only what lies at the edges of the page, or in it, is
-    parsed to the nanosecond, which of ten thousand takes thirty milliseconds.
+    Only rows in the page or at its edges are parsed to the nanosecond, which takes 30 ms for 10,000.
     """
     seconds = np.concatenate([_NONE, *(home.created[np.array(own, np.intp)] for home, own in rows)])
     order = np.argsort(-seconds, kind="stable")

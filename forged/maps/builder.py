@@ -1,14 +1,9 @@
-"""Making one root's map: from the files and the map before to the next map.
+"""Makes one root's next map from its files and the map before.
 
-A build has three steps. `draft` (in a thread) scans the files and brings the lexical leg up to date; `embed`
-(on the loop) gets vectors for texts that have none; `finish` (in a thread) lays the rows out and freezes
-the map. `finish` may come twice: once without the vectors that are still on their way, once with them.
-Long work in a thread is done at a pace that leaves the loop free to answer.
-
-Memories that a second model embeds are a layer of their own, with that model's queue. What it fails of keeps
-no map from being shown as it is.
-
-What is on disk is never an error here: `problems` names it. `embed` returns what failed as a whole.
+`draft` (in a thread) scans the files and brings the lexical leg up to date; `embed` (on the loop) gets the
+missing vectors and returns what failed as a whole; `finish` (in a thread) freezes the map, maybe twice:
+before and after the vectors come. Threads leave the loop free. Memories of a second model are a layer of
+their own, of which failures keep no map back. Problems on disk are named and never raised.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ _PAUSE_S = 0.0005
 _ID = operator.attrgetter("id")
 
 Admit = Callable[[Root, Snapshot], Admitted]
-"""Decides what of a root counts; called in a thread, for each build."""
+"""Decides in a thread what of a root counts, for each build."""
 
 
 class Draft(msgspec.Struct, frozen=True, eq=False):
@@ -62,10 +57,9 @@ class Draft(msgspec.Struct, frozen=True, eq=False):
 class Builder:
     """State of one root between builds. Used by one build at a time.
 
-    `snapshot` are the files as last scanned, `complete` says whether the last map shows all that the last
-    scan found, but for what is quarantined. `withheld` are memories on disk that do not count,
-    `redacted` ids of those that are shown without a secret in their file. `stale` are ids of memories that
-    stand on files which changed.
+    `snapshot` are the files as last scanned; `complete`: the last map shows all of it that is not
+    quarantined. `withheld` are memories on disk that do not count, `redacted` ids of those shown without a
+    secret in their file, `stale` ids of those that stand on files which changed.
     """
 
     def __init__(
@@ -182,13 +176,13 @@ class Builder:
             self.stale = self._grounds.stale
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
-        if self.complete and same and self._shows(memories):
+        if self.complete and same and self._map is not None and self._map.memories == memories:
             return None
         self.complete = False
         return self._drafted(memories)
 
     def _apply_pending_requests(self) -> None:
-        """Do what was asked for since the last draft; not sooner, as a build may have been under way."""
+        """Apply `forget_vectors` and `retry_quarantined`: a build may have been under way when they came."""
         for layer in self._layers:
             if layer.is_outdated(renew=self._renew, retry=self._retry):
                 self.complete = False
@@ -201,9 +195,6 @@ class Builder:
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories
-
-    def _shows(self, memories: tuple[Memory, ...]) -> bool:
-        return self._map is not None and self._map.memories == memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         went, came = differing(self._map.memories if self._map is not None else (), memories)
@@ -226,7 +217,6 @@ class Builder:
         return layer.draft(memories, went, came)
 
     def _chains(self, memories: Sequence[Memory], changed: Sequence[Memory]) -> Chains:
-        """Walks all memories only where a chain may be another."""
         before = self._map.chains if self._map is not None else None
         return link(memories) if before is None or before.may_change_with(changed) else before
 

@@ -1,10 +1,8 @@
 """The course of a root's builds: scan, draft, embed, swap, and again when the root is marked.
 
-Each root has one task here (`keep_current`), so its builds come one after another. What cannot be embedded at
-once is found by its words meanwhile; what changes on disk while texts are on their way is shown without
-waiting for them. Nothing is raised: why a build failed stands in the root's `progress` and in the log, and
-the build is tried again when the back-off ends. Texts of a second model are tried again likewise, and are no
-failure of the root.
+One task a root (`keep_current`), so its builds come one after another. Texts without vectors are found by
+words, and changes on disk are shown, without waiting for an embedding. Nothing is raised: a failure is in the
+root's `progress` and in the log, and is tried again when the back-off ends; so are a second model's texts.
 """
 
 from __future__ import annotations
@@ -34,21 +32,16 @@ _UNSETTLED_S = 0.1
 _LONG_BUILD_MS = 500.0
 _LARGE = 2000
 _RETRY_S, _RETRY_MOST_S = 1.0, 60.0
-
-# With new vectors a map is swapped in when there are twice as many, and not sooner than after so long: of a
-# long embedding much is seen early, and a short one is not slowed down by maps.
+# With new vectors a map is swapped in when there are twice as many, and not sooner than after so long.
 _RICHER_S = 10.0
 
 Errors = dict[EmbeddingQueue, ProviderError]
-"""The reasons for which texts of these models have no vectors."""
+"""Why texts of these models have no vectors."""
 Run = asyncio.Task[ProviderError | None]
 
 
 class BuildEvent(msgspec.Struct, frozen=True):
-    """Something that a person who waits for a rebuild wants to see.
-
-    `rate` and `left_s` are those of the line in which texts wait to be embedded.
-    """
+    """A step of a build, for who waits for a rebuild; `rate` and `left_s` are those of the embedding."""
 
     kind: str
     root: str
@@ -75,31 +68,23 @@ class BuildEvents:
             listener(event)
 
 
-class Builds:
-    """The builds of all roots."""
+class Builds(msgspec.Struct, frozen=True, eq=False):
+    """The builds of all roots.
 
-    def __init__(
-        self,
-        queues: Sequence[EmbeddingQueue],
-        *,
-        lexical: bool,
-        metrics: Metrics,
-        events: BuildEvents,
-        main: EmbeddingQueue | None,
-        trust: TrustRegistry | None,
-    ) -> None:
-        """`lexical`: words find what has no vector yet. `main` is the queue of the maps' own model."""
-        self._queues = queues
-        self._main = main
-        self._lexical = lexical
-        self._metrics = metrics
-        self._events = events
-        self._trust = trust
+    `lexical`: words find what has no vector yet. `main` is the queue of the maps' own model.
+    """
+
+    queues: Sequence[EmbeddingQueue]
+    lexical: bool
+    metrics: Metrics
+    events: BuildEvents
+    main: EmbeddingQueue | None
+    trust: TrustRegistry | None
 
     async def keep_current(self, index: RootIndex) -> None:
         """The single builder of a root: build when marked; after a failure also when the back-off ends."""
-        if self._trust is not None:
-            await self._trust.opened()
+        if self.trust is not None:
+            await self.trust.opened()
         await asyncio.to_thread(index.builder.store.sweep_temps)
         retry_s: float | None = None
         while True:
@@ -116,14 +101,12 @@ class Builds:
         started, before = time.monotonic(), _large_rows(index)
         try:
             waits = await self._build(index, files)
-        except (ForgedError, OSError) as error:
+        except Exception as error:
             if isinstance(error, ProviderError) and error.reason == "held":
                 self._held(index, error)
                 return None
-            self._failed(index, error)
-            return error
-        except Exception as error:
-            logger.exception("build broke root=%s", index.root.top)
+            if not isinstance(error, (ForgedError, OSError)):
+                logger.exception("build broke root=%s", index.root.top)
             self._failed(index, error)
             return error
         progress, reached = index.progress, index.generations
@@ -142,17 +125,13 @@ class Builds:
         goal = index.generations.building
         reason = f"{error.reason}: {error}" if isinstance(error, ProviderError) else f"{error}"
         if index.progress.error != reason:  # once per change, not once per retry
-            logger.warning(
-                "build failed root=%s texts=%d embedder=%s error=%s",
-                index.root.top,
-                index.progress.to_embed,
-                " ".join(self._main.identity.embedder.key.split()) if self._main is not None else "none",
-                reason,
-            )
+            model = " ".join(self.main.identity.embedder.key.split()) if self.main is not None else "none"
+            said, texts = "build failed root=%s texts=%d embedder=%s error=%s", index.progress.to_embed
+            logger.warning(said, index.root.top, texts, model, reason)
         index.progress.state, index.progress.error, index.progress.held = "failed", reason, ""
         index.generations.tried = index.generations.ended = goal
-        self._metrics.rebuild_failures += 1
-        self._events.tell(BuildEvent("failed", index.root.top, generation=goal))
+        self.metrics.rebuild_failures += 1
+        self.events.tell(BuildEvent("failed", index.root.top, generation=goal))
         index.notify_waiters()
 
     def _held(self, index: RootIndex, error: ProviderError) -> None:
@@ -170,22 +149,22 @@ class Builds:
         """
         if not index.progress.error:  # what failed is shown as failed until it has gone well
             index.progress.state = "building" if index.map is not None else "loading"
-        self._events.tell(BuildEvent("scanning", index.root.top, generation=index.generations.building))
+        self.events.tell(BuildEvent("scanning", index.root.top, generation=index.generations.building))
         draft = await self._draft(index, files)
         if draft is None:
             return None
-        for queue in self._queues:
+        for queue in self.queues:
             queue.learner.recall()
         errors = await self._embed_and_swap(index, draft) if draft.missing else await self._swap(index, draft)
-        if self._main is not None and (error := errors.pop(self._main, None)) is not None:
+        if self.main is not None and (error := errors.pop(self.main, None)) is not None:
             raise error
         waits = next(iter(errors.values()), None)
         return None if waits is None or waits.reason == "held" else waits
 
     async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
-        if self._trust is not None:
-            await self._trust.save()
+        if self.trust is not None:
+            await self.trust.save()
         if index.builder.unsettled:
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft
@@ -201,14 +180,13 @@ class Builds:
         first = draft
         progress, used_at = self._counting(index, goal), lambda: index.used_at
         runs = index.builder.begin(draft, leaving_out=errors, used_at=used_at, progress=progress)
-        tasks = {
-            each: asyncio.create_task(index.builder.embed(draft, each, run)) for each, run in runs.items()
-        }
+        embed = index.builder.embed
+        tasks = {each: asyncio.create_task(embed(draft, each, run)) for each, run in runs.items()}
         try:
             for queue, task in tasks.items():
                 task.add_done_callback(retrieved)
                 index.run = runs[queue]
-                shows = self._lexical or queue is not self._main
+                shows = self.lexical or queue is not self.main
                 draft = await self._serve_meanwhile(index, draft, task, shows=shows)
                 await asyncio.wait({task})
                 error = None if task.cancelled() else task.result()
@@ -220,7 +198,7 @@ class Builds:
             for run in runs.values():
                 run.leave()
             index.run = None
-        is_due = self._main not in errors and (not errors or draft is not first)
+        is_due = self.main not in errors and (not errors or draft is not first)
         if is_due and not index.builder.complete:  # what changed meanwhile is still to be embedded
             index.generations.building = goal
             index.marked.set()
@@ -233,10 +211,10 @@ class Builds:
         def progressed(count: int) -> None:
             nonlocal worth
             progress.embedded += count
-            self._metrics.texts_embedded += count
+            self.metrics.texts_embedded += count
             rate, left_s = (index.run.rate, index.run.left_s) if index.run is not None else (0.0, None)
             numbers = progress.embedded, progress.to_embed, goal, rate, left_s
-            self._events.tell(BuildEvent("embedding", index.root.top, *numbers))
+            self.events.tell(BuildEvent("embedding", index.root.top, *numbers))
             if progress.embedded >= worth and time.monotonic() - progress.built_at >= _RICHER_S:
                 worth = 2 * progress.embedded
                 index.richer.set()
@@ -244,9 +222,9 @@ class Builds:
         return progressed
 
     async def _serve_meanwhile(self, index: RootIndex, draft: Draft, run: Run, *, shows: bool) -> Draft:
-        """Keep the map as good as it can be until a run is over; what is to be shown then.
+        """Keep the map as good as it can be until a run is over; returns the draft to show then.
 
-        `shows`: a map without the vectors of this run is worth to be shown.
+        `shows`: a map without the vectors of this run is worth showing.
         """
         if shows:
             # Ready at once, better soon: the lexical leg needs no model.
@@ -267,14 +245,11 @@ class Builds:
         return draft
 
     async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
-        """Show what changed on disk while texts are on their way, which may take minutes.
-
-        What is removed goes at once; what is new has words, and waits for its vector without them.
-        """
+        """Show what changed on disk while texts are on their way: removals, and new memories by words."""
         before = index.builder.snapshot
         newer = await self._draft(index, index.take_marks())
         if newer is None or index.builder.snapshot is before:
-            if self._lexical:
+            if self.lexical:
                 self._shown(index)
             return draft
         await self._swap(index, newer)
@@ -288,10 +263,10 @@ class Builds:
             return {}
         index.map = new
         index.progress.built_at = time.monotonic()
-        if self._lexical:
+        if self.lexical:
             self._shown(index)
-        self._metrics.rebuilds += 1
-        self._events.tell(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
+        self.metrics.rebuilds += 1
+        self.events.tell(BuildEvent("swapped", index.root.top, len(new.memories), len(new.memories), goal))
         logger.info("map swapped root=%s memories=%d generation=%d", index.root.top, len(new.memories), goal)
         return {}
 
@@ -317,9 +292,8 @@ def retry_after(error: Exception, before: float | None) -> float:
 def give_back() -> None:
     """Return freed pages to the system, in milliseconds; does nothing without glibc.
 
-    It keeps what is freed between things that stay, and a daemon stays all day: after the first build of
-    10,000 memories with vectors that was 28 of 122 MiB. Fewer arenas or a lower threshold for the whole
-    process were rejected: they make every allocation pay for what one call after a build does.
+    After the first build of 10,000 memories with vectors it kept 28 of 122 MiB. Fewer arenas or a lower
+    threshold for the process would make every allocation pay.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -1,15 +1,11 @@
-"""Embedding: one queue for each model, of all texts that lack a vector.
+"""Embedding: one queue for each model, of all texts that lack a vector, and the baseline of that model.
 
-Builds, sessions and rows of a server hand in texts by hash. Runs wait here before each chunk, and four chunks
-are out at a time. The run that was asked for last goes first; of runs of the same second the one with the
-fewest texts left, so that a small root does not wait for a large one.
-
-A chunk that fails in a way that one text may be the cause of (it is refused, resets the connection, hangs the
-server, comes back as an odd vector) is halved until the culprit stands alone. What was set aside on the way
-goes out as one chunk again. Three public sentences (`identity`) decide whether a text is at fault at all:
-when they fail too it is the endpoint, the run ends, and the caller tries again later. So a text is set aside
-only when it failed alone twice and the sentences got through in between. That neighbours got through earlier
-proves nothing: an outage that begins in mid-run would put innocents away.
+Builds, sessions and server rows hand in texts by hash; four chunks are out at a time. The run asked for last
+goes first; in the same second the one with the fewest texts left, so that small roots do not wait for large
+ones. A chunk that fails as one text may make it fail is halved until that text is alone; the rest goes out
+again. A text is set aside when it failed alone twice and the public sentences (`identity`) got through in
+between. When these fail too the endpoint is at fault: ProviderError ends the run. Neighbours that got through
+earlier prove nothing: an outage may begin in mid-run.
 """
 
 from __future__ import annotations
@@ -26,11 +22,12 @@ import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
-from forged.fair_queue import Rank, Slots, retrieved
-from forged.maps.baseline_learner import BaselineLearner
+from forged.fair_queue import Rank, Slots, logged, retrieved
+from forged.map import LEAST_DIMENSION, Baseline
 from forged.maps.identity import Identity, ModelReplacedError
 from forged.maps.remembered import Remembered
-from forged.models import Embedder, Health, Purpose, Vectors
+from forged.models import Embedder, Health, Kind, Purpose, Vectors
+from forged.text.everyday import MESSAGES
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +36,17 @@ _WINDOW_S = 60.0
 _SET_ASIDE_S = 3600.0
 _AGAIN_S = 60.0
 _BUILD = Purpose("build")
-# These may be the fault of one text; anything else is the fault of the endpoint.
+# May be the fault of one text: it is refused, resets the connection, hangs the server, gets an odd vector.
 _MAY_BE_ONE_TEXT = frozenset({"bad_input", "server", "bad_reply", "unreachable", "timeout"})
-# Of these a second try may come to something else; a refusal is one for ever, and a hang takes its time.
+# A second try may succeed; a refusal is final, and a hang takes its time.
 _MAY_PASS = _MAY_BE_ONE_TEXT - {"bad_input", "timeout"}
-# A chunk may take long on a slow machine, and so may the text that is held to be the culprit; a half that
-# takes so long most likely holds it.
+# A chunk, or a suspect alone, may take long on a slow machine; a slow half most likely holds the culprit.
 _CHUNK_S, _HALF_S, _ALONE_S = 60.0, 15.0, 30.0
+
+# Everyday messages that are embedded at once: a query waits for so many and not for all.
+_MESSAGES_AT_ONCE = 32
+_GATE = Purpose("gate")
+_PASSES = frozenset({"timeout", "unreachable", "server"})
 
 Part = list[tuple[bytes, str]]
 Refusal = Callable[[tuple[str, ...]], Awaitable[str]]
@@ -78,10 +79,7 @@ class EmbeddingQueue:
         clock: Callable[[], float] = time.monotonic,
         takes: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Take the model, its endpoint's health, and the egress guard's refusal; the rest is the identity's.
-
-        `gated`: the model's baseline is needed. `takes` tells which texts are this model's to embed.
-        """
+        """`gated`: the model's baseline is needed. `takes` tells which texts are this model's to embed."""
         self.takes = takes
         self.identity = Identity(
             embedder, remembered, clock=clock, obstacle=obstacle, on_change=self._model_changed
@@ -112,9 +110,9 @@ class EmbeddingQueue:
         used_at: Callable[[], float] = lambda: 0.0,
         progress: Callable[[int], None] = lambda _: None,
     ) -> EmbeddingRun:
-        """Begin a run over so many texts; it has to leave again. `used_at` ranks it among others.
+        """Begin a run over so many texts; it has to leave again.
 
-        `progress` is called with the number of texts that are done with.
+        `used_at` ranks it among others; `progress` is called with the number of finished texts.
         """
         if not self.runs:
             self._since = None
@@ -124,9 +122,9 @@ class EmbeddingQueue:
         return run
 
     async def embed(self, run: EmbeddingRun, wanted: Callable[[], Mapping[bytes, str]]) -> None:
-        """Embed the wanted texts, which are asked for, in a thread, once it is known which model answers.
+        """Embed the wanted texts, which a thread asks for once it is known which model answers.
 
-        Raises ProviderError when they failed as a whole; what came before that is in the run.
+        Raises ProviderError when they failed as a whole; earlier vectors are in the run.
         """
         self.learner.learn()
         await self.identity.begin()
@@ -142,7 +140,7 @@ class EmbeddingQueue:
         self.learner.try_again()
 
     async def embedded(self, texts: Sequence[str], deadline: float) -> list[Vectors | None]:
-        """The vectors of a few texts that cannot wait, as far as they can be had until `deadline`."""
+        """The vectors of a few urgent texts, as far as they can be had until `deadline`."""
         now = time.monotonic()
         run, keys = self.enter(texts=len(texts), used_at=lambda: now), list(map(text_hash, texts))
         left = {key: text for key, text in zip(keys, texts, strict=True) if key not in self.set_aside}
@@ -164,10 +162,7 @@ class EmbeddingQueue:
 
     @property
     def rate(self) -> float:
-        """Texts a second, of all runs, in the last minute; 0 while that is not known.
-
-        It is known after the second chunk: before the first one is done a model may have to be loaded.
-        """
+        """Texts a second, of all runs, in the last minute; 0 until the second chunk: a model may load."""
         now = self._clock()
         while self._done and self._done[0][0] < now - _WINDOW_S:
             self._done.popleft()
@@ -176,7 +171,7 @@ class EmbeddingQueue:
         return sum(count for _, count in self._done) / max(min(now - self._since, _WINDOW_S), 1e-3)
 
     def done(self, count: int) -> None:
-        """Count texts that are done with."""
+        """Count finished texts."""
         if self._since is None:
             self._since = self._clock()
         else:
@@ -193,7 +188,7 @@ class EmbeddingQueue:
         return self._set_aside
 
     def retry(self, keys: Collection[bytes]) -> None:
-        """Have these asked for again."""
+        """Ask for these again."""
         self._set_aside = {key: each for key, each in self._set_aside.items() if key not in keys}
 
     # --- vectors of holders ---------------------------------------------------------------------------
@@ -267,10 +262,9 @@ class EmbeddingQueue:
 
 
 class EmbeddingRun:
-    """Texts of one caller on their way; `left` counts those that are still to be embedded.
+    """Texts of one caller on their way; `left` is the number of those that are still to be embedded.
 
-    `vectors`, `culprits` and `cut` (texts of which only the beginning was embedded) fill as the run goes on,
-    so that what succeeded before an outage is not lost.
+    `vectors`, `culprits` and `cut` (texts embedded by their beginning) outlive an outage in mid-run.
     """
 
     def __init__(
@@ -299,7 +293,6 @@ class EmbeddingRun:
 
     @property
     def rate(self) -> float:
-        """Texts a second that are embedded now, of all runs."""
         return self._queue.rate
 
     @property
@@ -310,11 +303,9 @@ class EmbeddingRun:
         return round(sum(ahead) / rate, 1) if rate else None
 
     def leave(self) -> None:
-        """End the run."""
         self._queue.runs.remove(self)
 
     def did(self, count: int) -> None:
-        """Count texts that are done with."""
         self.left -= count
         self._queue.done(count)
         self._progress(count)
@@ -366,7 +357,7 @@ class EmbeddingRun:
             part = await self._isolate(part) if error is not None else []
 
     async def _isolate(self, part: Part) -> Part:
-        """Halve a chunk that failed until one text is left, and judge it; what was not asked for is left."""
+        """Halve a failed chunk until one text is left, and judge it; returns the texts not asked for."""
         aside: Part = []
         while len(part) > 1:
             middle = len(part) // 2
@@ -418,3 +409,97 @@ class EmbeddingRun:
                 self.cut.add(key)
         self.did(len(part))
         return None
+
+
+# --- the baseline of a model --------------------------------------------------------------------------
+
+
+class BaselineLearner:
+    """Learns one baseline for all roots, once for each model; `baseline` may be of a model before.
+
+    Until one is known the gate goes by words. It is tried again by the next build that embeds, by the next
+    scan and, where the reason may pass, as a build ends whose texts were answered.
+    """
+
+    def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
+        self.baseline: Baseline | None = None
+        self._identity = identity
+        self._health = health
+        self._needed = needed
+        self._learning: asyncio.Task[None] | None = None
+        self._problem = ""
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """What requests are judged by: off, words, learning, vectors or failing; and why it is failing."""
+        if not self._needed:
+            return "off", ""
+        if self._is_known:
+            return "vectors", ""
+        if self._learning is None:
+            return "words", ""
+        return ("failing", self._problem) if self._learning.done() else ("learning", "")
+
+    @property
+    def is_wanting(self) -> bool:
+        """True while the yardstick is missing, so that vectors say nothing of a message."""
+        return self._needed and self._identity is not None and not self._is_known
+
+    @property
+    def _is_known(self) -> bool:
+        known, identity = self.baseline, self._identity
+        return known is not None and identity is not None and known.key == identity.key
+
+    def recall(self) -> None:
+        """Take a remembered baseline, so that not even the first map waits for one."""
+        identity = self._identity
+        if self.is_wanting and identity is not None and identity.is_certain:
+            self.baseline = identity.remembered.baselines.get(identity.key, self.baseline)
+
+    def learn(self) -> None:
+        """Start to learn what is not known, unless that is under way or the endpoint fails."""
+        trouble = self._health.trouble()
+        if not self.is_wanting or self._identity is None or (trouble is not None and trouble.wait_s > 0):
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
+            self._learning.add_done_callback(logged)
+
+    def try_again(self) -> None:
+        """Learn again, now that the endpoint answers, after a failure that may pass."""
+        if self._problem in _PASSES:
+            self.learn()
+
+    async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+
+    async def _learn(self, identity: Identity) -> None:
+        try:
+            await identity.begin()
+            key = identity.key
+            if (known := identity.remembered.baselines.get(key)) is not None:
+                self.baseline = known
+                return
+            queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
+        except ProviderError as error:
+            if error.reason == "held":  # no failure: asked again with the next texts that may leave
+                self._learning = None
+                return
+            if error.reason != self._problem:  # once per change, not once per retry
+                logger.warning("background not embedded, the gate goes by words reason=%s", error.reason)
+            self._problem = error.reason
+            return
+        self._problem = ""
+        if queries.shape[1] < LEAST_DIMENSION:
+            self._needed = False  # there is nothing to learn, however often it is tried
+            return
+        self.baseline = await asyncio.to_thread(Baseline.of, key, queries, passages)
+        identity.remembered.baselines[key] = self.baseline
+
+
+async def _embedded(identity: Identity, kind: Kind) -> Vectors:
+    size = _MESSAGES_AT_ONCE
+    parts = (list(MESSAGES[at : at + size]) for at in range(0, len(MESSAGES), size))
+    return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

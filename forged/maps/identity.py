@@ -1,13 +1,9 @@
 """The model behind one embedder, and whether it is still the one that made the vectors in memory.
 
-Three fixed public sentences are embedded when the endpoint is used anyway, at most every ten minutes, and
-compared with what was seen first. Another dimension is another model at once; other vectors are one when all
-three sentences moved, and had also moved a minute before. A model that was seen before is known again.
-
-`key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while a
-replaced model may not embed everything by itself: that is done once a day, and within the limit of tokens.
-The vectors of two models are never compared, and never in one leg of a map. The same sentences decide, while
-texts fail, whether the endpoint is at fault: they harm no model, and are nobody's secret.
+Three public sentences are embedded when the endpoint is used anyway, at most every ten minutes. Another
+dimension is another model at once; other vectors are one when all three moved, and had moved a minute before.
+The vectors of two models are never compared. The sentences also decide, while texts fail, whether the
+endpoint is at fault.
 """
 
 from __future__ import annotations
@@ -45,7 +41,11 @@ class ModelReplacedError(ProviderError):
 
 
 class Identity:
-    """The model behind one embedder. Belongs to one event loop."""
+    """The model behind one embedder. Belongs to one event loop.
+
+    `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while a
+    replaced model may not embed everything by itself: once a day, and within the limit of tokens.
+    """
 
     def __init__(
         self,
@@ -73,12 +73,10 @@ class Identity:
 
     @property
     def key(self) -> str:
-        """The key of vectors that are made now."""
         return self._key(self._number)
 
     @property
     def kept(self) -> str:
-        """The key of the vectors of maps, or of those to come when they are embedded anew."""
         return self._key(self._kept)
 
     @property
@@ -123,18 +121,17 @@ class Identity:
         self._judge(rows)
 
     def used(self, dimension: int) -> None:
-        """A query came back with a vector of so many numbers: a reason to look, now or when it is time."""
+        """Look when it is time, or at once when a query's vector has another dimension."""
         if not (self.embedder.replaceable and self._known):
             return
         now = self._clock()
-        if dimension != self.dimension and (self._odd_at is None or now - self._odd_at >= _AGAIN_S):
-            self._odd_at = now
-            self._start()
-        elif self._is_due:
+        is_odd = dimension != self.dimension and (self._odd_at is None or now - self._odd_at >= _AGAIN_S)
+        self._odd_at = now if is_odd else self._odd_at
+        if is_odd or self._is_due:
             self._start()
 
     def tick(self) -> None:
-        """Some time has passed: a doubt is settled a minute later, and what was refused may be allowed."""
+        """Settle a doubt a minute later, and take the new model once that is allowed."""
         if self._doubted_at is not None and self._is_due:
             self._start()
         if self._number != self._kept and not self._reason_to_wait():
@@ -150,14 +147,10 @@ class Identity:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
 
-    # --- looking --------------------------------------------------------------------------------------
-
     @property
     def _is_due(self) -> bool:
-        return self._looked_before(_EVERY_S if self._doubted_at is None else _AGAIN_S)
-
-    def _looked_before(self, ago_s: float) -> bool:
-        return self._looked_at is None or self._clock() - self._looked_at >= ago_s
+        every_s = _EVERY_S if self._doubted_at is None else _AGAIN_S
+        return self._looked_at is None or self._clock() - self._looked_at >= every_s
 
     def _start(self) -> asyncio.Task[None]:
         """The look that is under way, beginning it if there is none."""
@@ -172,13 +165,12 @@ class Identity:
             self._keep(told=False)
         elif _alike(self._seen[self._number], rows):
             self._doubted_at = None
-        elif rows.shape[1] != self.dimension or self._was_doubted():
+        elif rows.shape[1] != self.dimension:
             self._replace(rows)
         elif self._doubted_at is None:
             self._doubted_at = self._clock()
-
-    def _was_doubted(self) -> bool:
-        return self._doubted_at is not None and self._clock() - self._doubted_at >= _AGAIN_S
+        elif self._clock() - self._doubted_at >= _AGAIN_S:
+            self._replace(rows)
 
     def _replace(self, rows: Vectors) -> None:
         self._doubted_at, self._number = None, self._recognised(rows)

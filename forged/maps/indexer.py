@@ -1,10 +1,8 @@
 """The current vector map of every root, and how it is replaced.
 
-Readers keep the map they got: maps are frozen and a rebuild swaps in a new one, so no reader ever waits for a
-build that it did not ask for or sees half of one. Each root has a single builder that coalesces: whatever
-happened since the last build is one more build, so an old slow build can never replace a newer one. The disk
-is the truth: the watcher and every writer only mark, and a scan tells what changed. Nothing is raised for
-what is on disk or for an endpoint: a build that fails is tried again, and the map before serves meanwhile.
+Maps are frozen and a rebuild swaps in a new one, so no reader waits for a build or sees half of one. A root's
+single builder does all changes since the last build in one more. Writers and the watcher only mark; a scan of
+the disk tells the changes. Nothing is raised: a build that fails is tried again, and the older map serves.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from functools import partial
 from forged.counters import Metrics
 from forged.fair_queue import logged
 from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
-from forged.maps.baseline_learner import BaselineLearner
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds
-from forged.maps.embedding import EmbeddingQueue, Refusal
+from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
 from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
@@ -63,12 +60,10 @@ class Indexer:
     ) -> None:
         """`lexical` off (weight 0) and no embedder leaves maps that can be listed but not searched.
 
-        `on_roots` is told of all roots when one comes or goes. `gated`: somebody needs the baseline of the
-        embedder's model. `trust` says what of a root counts; without it everything does. `remembered` is
-        what an earlier indexer of this process knew of models; `affords` says why so many tokens may not be
-        embedded now, or nothing. `health` is that of the endpoint that embeds, `refusal` its door's. `events`
-        are heard by who waits for builds. Texts in Chinese, Japanese and Korean are the `second` model's to
-        embed, if there is one.
+        `on_roots` gets all roots when one comes or goes. `gated`: the embedder's baseline is needed. Without
+        `trust` everything on disk counts. `remembered` is an earlier indexer's; `affords` says why so many
+        tokens may not be embedded now, or nothing. `health` is that of the endpoint, `refusal` its door's.
+        The `second` model, if any, embeds texts in Chinese, Japanese and Korean.
         """
         self._lexical = lexical
         self._on_roots = on_roots

@@ -1,8 +1,7 @@
 """The layout of a map's rows, with their vectors, from one map to the next.
 
 A large store has a base of rows and beside it a few that came since, so that an edit copies nothing large. A
-`Layer` holds those memories of a root whose texts one model embeds; most roots have one layer. In go the
-memories that came and went, out come parts of the next map. To be used by one build at a time.
+`Layer` holds the memories of a root that one model embeds. To be used by one build at a time.
 """
 
 from __future__ import annotations

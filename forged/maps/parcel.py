@@ -1,17 +1,9 @@
 """Vectors of one root in a piece of sealed memory, for the daemon that comes after this one.
 
-A parcel is a memfd: memory with a descriptor, which outlives its process in the hands of whoever holds that,
-and is never a file on disk. `pack` makes one of a `Stock`, piece by piece; `Parcel(descriptor)` reads one
-that somebody else packed. It holds the vectors by the hashes of their texts, and no text. Sealed it can be
-changed by nobody, so it is read where it lies, and left out of core dumps.
-
-`Parcels` has those that wait for their roots. A daemon that starts has what another one packed (`put`), and
-each root takes its own when it is opened (`take`); one that ends leaves all that is here (`descriptors`).
-What no root took within a day is dropped: its memory is needed, and texts may have been forgotten that it has
-vectors of.
-
-Raised: `Unusable`, by either, with why; it costs the time to embed and nothing else. Whatever is odd of a
-parcel is a reason: other seals or another owner, another version, a checksum that is wrong.
+A parcel is a sealed memfd, never a file on disk, left out of core dumps; it holds vectors by the hashes of
+their texts, and no text. `pack` makes one of a `Stock`, `Parcel(descriptor)` reads one. `Parcels` wait for
+their roots; those not taken within a day are dropped: their texts may have been forgotten. Raises `Unusable`
+for other seals, another owner or version, or a wrong checksum: that costs only the time to embed.
 """
 
 from __future__ import annotations
@@ -52,10 +44,7 @@ class Unusable(ForgedError):  # noqa: N818 - reads as the state it names
 
 
 class Label(msgspec.Struct, frozen=True):
-    """What is packed: `count` vectors of `dimension` numbers of a root's texts, made by the model `key`.
-
-    `known` is what else is remembered of that model, in the words of who packs it.
-    """
+    """`count` vectors of `dimension` numbers of a root's texts by the model `key`; `known` is more of it."""
 
     root: str
     key: str
@@ -104,7 +93,7 @@ class Parcel:
     def read(
         self, key: str, dimension: int = 0
     ) -> tuple[Callable[[bytes], Vectors | None], frozenset[bytes]]:
-        """What tells the vector of a hash, and the hashes of texts that were cut. Reads all: in a thread.
+        """The vectors by hash, and the hashes of texts that were cut. Reads all: in a thread.
 
         Raises Unusable when it is of another model, or not what was packed; 0 is any `dimension`.
         """

@@ -1,8 +1,8 @@
 """What is known of models and vectors beyond one indexer: the next one has it, here or in another daemon.
 
-Within a process it is the same object. Between two processes it goes with the parcels: each is labelled with
-what its model made of the public sentences, so that the next daemon knows that model again when it answers,
-and with the model's baseline. A parcel that says otherwise of a model than others do is not taken.
+Between two processes it goes with the parcels: each is labelled with its model's vectors of the public
+sentences, by which the next daemon knows the model, and with the model's baseline. A parcel that contradicts
+others is not taken.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One root as the indexer knows it: its map, how far it has come, and what has to be looked at next.
 
-Whoever changes a file marks the root and gets a generation: a number that says when the change is visible.
-Marks that come while a build runs are one more build. A reader that names a generation waits until a build
-has *tried* to show it and not until it is visible, because after a failure there is nothing to wait for.
+A writer marks the root and gets a generation: a number that says when the change is visible. Marks that come
+while a build runs are one more build. A reader of a generation waits until a build has *tried* to show it.
 """
 
 from __future__ import annotations
@@ -83,9 +82,9 @@ class RootIndex:
     def mark(self, files: frozenset[str] = frozenset(), *, after_s: float = 0.0) -> int:
         """Ask for a rescan; return the generation in which what is on disk now will be visible.
 
-        With `files`, paths of memory files that are known to have changed, only they are looked at. With
-        `after_s` the build begins so much later, or when somebody waits for it: as long as it goes on, who
-        answers or writes has to share the interpreter with it. Files that wait already are not hurried.
+        With `files`, paths of changed memory files, only they are looked at. With `after_s` the build, which
+        shares the interpreter with requests, begins so much later, or when a request waits for it. Files that
+        wait already are not hurried.
         """
         if files and files <= self._files:
             return self.generations.wanted

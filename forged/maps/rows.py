@@ -1,8 +1,7 @@
 """Rows of a map without their vectors: made of memories, and of the rows before as far as these are the same.
 
-In go memories sorted by id and the rows that came before them; out come rows equal to those made from
-scratch: of the memories, and of their cues. What stays is not looked at again, and what is new is looked at
-at a pace that leaves an event loop free. Nothing is raised.
+In: memories sorted by id and the rows before; out: rows equal to those made from scratch, of the memories and
+of their cues. New texts are looked at at a pace that leaves the event loop free. Nothing is raised.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
 
 
 def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
-    """What became of the rows of `old` in `new`; both are ordered by id.
-
-    Most rebuilds are for one memory, and all others are the very same objects: what is before and behind the
-    difference is not looked at one by one.
-    """
+    """What became of the rows of `old` in `new`; both are ordered by id. Equal ends are not compared."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}

@@ -1,10 +1,8 @@
 """Vectors of one root's texts, from one build to the next, and the dense leg that is laid out from them.
 
-A text's vector is known from the current map, from a map before it, from the run that is embedding now, or
-from a parcel that another daemon packed, if the model that answers is the one that the parcel names.
-Vectors are never on the disk and a map always covers the full root: a `VectorCache` makes the cost of that
-grow with the change. After `renew` the old ones serve until the last text is embedded anew: all vectors of a
-map are of one model and one time. To be used by one build at a time.
+A vector is known from a map, now or before, from the run that embeds now, or from a parcel of another daemon,
+if the same model answers. A `VectorCache` makes the cost of a map grow with the change. After `renew` the old
+vectors serve until the last text is embedded anew. To be used by one build at a time.
 """
 
 from __future__ import annotations
@@ -31,10 +29,9 @@ _KEPT_AT_LEAST = 1024
 
 
 class VectorCache:
-    """Rows of one root by one model, `key`: live ones and those beside by reference, retired ones by copy.
+    """Rows of one root by one model, `key`: those of the leg `live` and those beside, retired ones by copy.
 
-    `live` is the leg whose rows `places` tells of. As many retired rows are kept as are live, so that a
-    branch switched away and back costs nothing.
+    As many retired rows are kept as are live, so that a branch switched away and back costs nothing.
     """
 
     def __init__(self, key: str = "") -> None:

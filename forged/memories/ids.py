@@ -115,7 +115,7 @@ async def within(
     meant, which has no root. Raises InvalidRequest.
     """
     if sessions and scope == Scope.SESSION:
-        return memories.resolver.without_roots(place)
+        return memories.resolver.of_roots(place, ())
     check_scope(scope)
     if scope in _OF_THEIR_OWN:
         if scope == Scope.AGENT and not agent_id:

@@ -48,7 +48,7 @@ from forged.text.chat import is_chat
 logger = logging.getLogger(__name__)
 
 LATE_S = 15.0
-# A root that is found empty shows what changed in it within such a moment, and no model is asked for nothing.
+# A root that is found empty shows its changes within such a moment, before a model is asked.
 _MOMENT_S = 0.05
 # What the direct strategy may take in place of hypotheses that came to nothing late.
 _DIRECT_S = 0.5
@@ -61,9 +61,9 @@ WORDS_ONLY = "vectors are on their way; answered by words"
 OTHER_MODEL = "the embedding model has become another one; answered by words"
 UNCALIBRATED = "the gate does not know the embedding model yet; a few memories at most, by words"
 _TURNS_TOLD = 3
-# So many, while vectors say nothing of what concerns a message, and the words of a small store fit any.
+# Memories while there is no baseline: the words of a small store fit any message.
 _FEW = 2
-# What the gate would let in by default, where somebody wants to know and there is none.
+# The default gate, where answers are rated and there is none.
 _USUAL_SHARE = 0.95
 
 
@@ -88,14 +88,14 @@ class Pipeline:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _second(self, view: View, tops: tuple[str, ...]) -> tuple[CjkSource, str] | None:
-        """Return the second model's search of a view and its key, if it knows anything of it."""
+        """The second model's search of a view, and its key; None if it has no vectors there."""
         cjk = self._models.cjk
         if cjk is None or cjk.beside(view) is None:
             return None
         return CjkSource(cjk, view, tops, self._thread), cjk.identity.key
 
     def should_look(self, within_s: float) -> bool:
-        """Whether a model that is skipped may be asked now how it fares, beside who has so many seconds."""
+        """Whether a skipped model may be tried now beside a request that has so many seconds."""
         models = ((self._chat, self._models.hyde_health), (self._embedder, self._models.embedding_health))
         troubles = [health.trouble(within_s) for model, health in models if model is not None]
         return any(trouble is not None and trouble.wait_s <= 0 for trouble in troubles)
@@ -108,7 +108,7 @@ class Pipeline:
                 view = await sources.see(min(time.monotonic() + _MOMENT_S, ask.deadline))
                 if not sources.others and _holds_nothing(view, ask.min_generation):
                     return Answer(status="empty", reason=_none_usable(view), generation=view.generation)
-                if self._is_idle(ask):
+                if self._judges(ask) and ask.is_idle:
                     return self._idle(view, IDLE)
                 self._spare_hypotheses(view, course)
                 strategy, queries, partial = await self._queries(ask, sources, limit, course)
@@ -206,10 +206,7 @@ class Pipeline:
         because: str = "",
         inject: bool = True,
     ) -> Answer:
-        """Search all sources; with `inject` gated. `because` says why this is a fallback.
-
-        What a fallback found, or lacks a root or a source, is not kept for the turn.
-        """
+        """Search all sources; with `inject` gated. `because` says why this is a fallback."""
         if inject and (silent := self._silent(ask, found)):
             return self._idle(view, silent)
         gates = self._tuning.min_score > 0
@@ -314,28 +311,24 @@ class Pipeline:
                 view.used(found.vectors.shape[1])
         return found.vectors, next((view.key for view in views if view.key is not None), None)
 
-    def _is_idle(self, ask: Ask) -> bool:
-        """Whether a message says nothing that a memory could be about, where a gate is wanted."""
-        return self._judges(ask) and ask.is_idle
-
     def _judges(self, ask: Ask) -> bool:
         """Whether a gate is wanted that judges the message."""
         return self._tuning.min_score > 0 and self._tuning.strategy != "hyde" and not ask.hypotheses
 
     def _silent(self, ask: Ask, found: Queried) -> str:
-        """Why nothing is looked for, or nothing."""
-        if self._is_idle(ask):
-            return IDLE
-        return CHAT if self._judges(ask) and found.is_chat(ask.message) else ""
+        """Why no search is made, or nothing."""
+        if not self._judges(ask):
+            return ""
+        return IDLE if ask.is_idle else CHAT if found.is_chat(ask.message) else ""
 
     def _idle(self, view: View, reason: str) -> Answer:
-        """The answer to a message that says nothing: whatever could be asked is silent."""
+        """The answer to a message that says nothing."""
         legs = tuple(leg for leg in view.legs if leg == "lexical" or not self._is_learning(view))
         generation = view.generation
         return Answer(status="empty", reason=reason, strategy="direct", legs=legs, generation=generation)
 
     def _is_learning(self, view: View) -> bool:
-        """Whether only words can tell what concerns a message, where it is not said that they shall not."""
+        """Whether only words can judge a message, as there is no baseline yet."""
         tuning = self._tuning
         gated = tuning.min_score > 0 and tuning.lexical_weight > 0 and tuning.strategy != "hyde"
         return gated and view.is_uncalibrated and not self._is_all_cjk(view)
@@ -441,8 +434,7 @@ class Queried(msgspec.Struct, frozen=True):
 async def queried(embedder: Embedder, texts: Sequence[str], purpose: Purpose, deadline: float) -> Queried:
     """Ask for the vectors of texts as queries. Raises what the embedder raises.
 
-    The local model's layers say whether a message is chat, and the last of them is its vector: both come of
-    one pass. Of any other model there is the vector, and words say whether it is chat.
+    One pass of the local model gives the layers, which say whether a message is chat, and the vector.
     """
     kind: Kind = "layers" if gives_layers(embedder.key, embedder.engine) else "query"
     rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)

@@ -44,25 +44,24 @@ _RESERVE, _RESERVE_S = 0.25, 0.5
 _NEAR = 1.5
 
 See = Callable[[float], Awaitable[View]]
-"""Yields what is visible of the file roots, after waiting for it until `time.monotonic()` is the argument."""
+"""Yields the view of the file roots after waiting for it until a time of `time.monotonic()`."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One retrieval.
 
-    window: what was said since the last summary.
-    message: the last user message, of a very long one the end; it is the direct strategy's query.
-    hypotheses: queries of the caller's own, in place of a model's.
+    window: the messages since the last summary.
+    message: the last user message, of a very long one the end; the direct strategy's query.
+    hypotheses: the caller's own queries, in place of a model's.
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
-    goes_on: whether something was said in the conversation before.
-    turn: which of a session's turns it is since what stands came with the first, 0 without a session.
+    goes_on: the user said something before.
+    turn: the number of a session's turn since its pinned memories came, 0 without a session.
     beside: keys of memories that come to the session with this turn, whatever is found.
-    explains: whether what stays out is wanted as well.
-    rated: in a list of which nothing is held back a word says what speaks for each memory.
-    heard: keys (root, id) of memories that the session has in context, with the turn that brought each;
-        they are not found again.
+    explains: memories that stay out are wanted as well.
+    rated: each memory of a list without a gate has a word for its evidence.
+    heard: keys (root, id) of memories in the session's context, with the turn of each; not found again.
     """
 
     window: tuple[Utterance, ...] = ()
@@ -88,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def own_queries(self) -> tuple[str, ...]:
-        """The caller's own hypotheses, and the message if it says something or there is nothing else."""
+        """The caller's hypotheses, and the message if it says something or is alone."""
         said = dict.fromkeys(filter(str.strip, (*self.hypotheses, self.message)))
         return tuple(said) or (self.message,)
 
@@ -99,7 +98,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_idle(self) -> bool:
-        """Whether that is so of the message and of all that it goes on from."""
+        """Whether neither the message nor what it goes on from has content."""
         return self.says_nothing or (not self.goes_on and only_goes_on(self.message))
 
 

@@ -1,8 +1,7 @@
 """Memories in Chinese, Japanese and Korean under a model of their own, as a source.
 
-Maps hold the vectors of two models, each of its own texts (`Part.second`). A query goes to both models, and
-the two lists are merged by rank, as cosines of two models say nothing of one another. Cues are found by their
-words alone, and no vector outlives the process.
+Maps hold the vectors of both models (`Part.second`), and a query goes to both. Cues are found by words alone,
+and no vector outlives the process.
 """
 
 from __future__ import annotations

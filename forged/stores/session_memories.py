@@ -1,9 +1,8 @@
 """Memories of sessions: they live in this process alone, for a while, and are gone when it ends.
 
-A session's memory is seen for as long as the session lasts, and at most for the time to live, counted from
-when it was made: whatever comes first. A session keeps its newest, and all sessions together keep a number of
-bytes, of which the session that was not added to for the longest goes first. What has expired is not given
-out, whether or not somebody has swept it away. Nothing is raised, and nothing here is written to a disk.
+A memory lasts as long as its session, and at most the time to live. A session keeps its newest; all sessions
+together keep a number of bytes, and the one not added to for the longest goes first. Expired memories are
+not given out. Nothing is raised, and nothing is written to a disk.
 """
 
 from __future__ import annotations

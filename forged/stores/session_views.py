@@ -1,8 +1,7 @@
 """Memories of sessions as maps that are searched like those of files: by words at once, then by vectors.
 
-`see` gives the view of one session, and never waits: whoever asks finds by words what has no vector yet. The
-queues of the models embed beside all requests what sessions were given. Each text leaves by the egress guard
-of its model, under the roots that its session saw, and a secret that somebody insisted on leaves for nobody.
+A view never waits. The models' queues embed the texts, which leave by the egress guard of their model, under
+the roots that their session saw; a secret that was insisted on leaves for nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def root_of_session(session_id: str) -> str:
 
 
 class _Made(msgspec.Struct, frozen=True, eq=False):
-    """The map of one session, and what it was made of: its rows, and the vectors of each model."""
+    """The map of one session, and the moments of its rows and of each model's vectors."""
 
     moments: tuple[int, ...]
     home: VectorMap

@@ -1,16 +1,10 @@
-"""Stores: places of memories that can be searched, and from a workspace to the stores that it may see.
+"""Stores of memories that can be searched, and the way from a workspace to the stores that it may see.
 
-A `Store` shows its memories as a `View`. `FileStore` has those in files: of a workspace (repository and user,
-whose words and vectors are weighed together), of an agent, of the documents. `SessionStore` has those of one
-session; a team's server is a `SearchedStore`, which answers by itself. A new scope is one more such class.
-
-`Resolver` takes the path that an agent says it works in, in whatever spelling; out comes a `Workplace`.
-WorkspaceError is raised when it is no directory that can be entered. A repository is somebody else's text on
-somebody's disk, so it is looked at in threads of this module's own and never on the event loop: 64 KiB of
-TOML took 336 ms. What was found is kept for 5 s, the roots by spelling and the settings by the repository's
-top, so twelve subdirectories of one clone look at its `.forge/config.toml` once; and that file is parsed once
-for each of its versions. Whoever asks for what is being looked at waits for that look, and the number of
-answers that are kept is bounded.
+A `Store` shows its memories as a `View`; a new scope is one more such class. `Resolver` takes the path that
+an agent works in, in any spelling; out: a `Workplace`. Raises WorkspaceError for no directory that can be
+entered. Disks are looked at in threads of this module, never on the event loop: 64 KiB of TOML took 336 ms.
+Answers are kept for 5 s, roots by spelling and settings by repository; a configuration is parsed once for
+each of its versions. Askers of one answer share one look.
 """
 
 from __future__ import annotations
@@ -57,7 +51,7 @@ _Found = TypeVar("_Found")
 class Store(Protocol):
     """A place of memories of one scope and owner.
 
-    `scope` is "" where there are several; `name` is what a reply calls it when it is missing.
+    `scope` is "" where there are several; replies name a missing store by `name`.
     """
 
     @property
@@ -71,19 +65,15 @@ class Store(Protocol):
 
     def maps(self) -> tuple[VectorMap, ...]:
         """The maps that are there now; a first build begins for what has none."""
-        ...
 
     async def view(self, generation: int, deadline: float) -> View:
         """Return the view of a generation, after waiting for that until `deadline`."""
-        ...
 
     def attributes(self, found: Ranked) -> Facts | None:
         """Return the attributes of a memory; None for one of another store."""
-        ...
 
     def use(self, found: Iterable[Ranked]) -> None:
         """Count that these were found, as far as they are its own."""
-        ...
 
 
 @runtime_checkable
@@ -92,18 +82,13 @@ class SearchedStore(Store, Protocol):
 
     async def nearest(self, question: Question) -> Sequence[Rows]:
         """The best for a question, a list for each scope. May raise anything."""
-        ...
 
     async def reached(self, question: Question) -> Sequence[Ranked]:
         """Follow a question over what memories speak of, the best first. May raise anything."""
-        ...
 
 
 class FileStore:
-    """Memories in the files of some roots, each opened when it is first looked at: that starts a build.
-
-    Those of several roots are searched as if they were one store.
-    """
+    """Memories in the files of some roots, searched as one store; the first look at a root starts a build."""
 
     def __init__(
         self,
@@ -114,7 +99,7 @@ class FileStore:
         owner: str = "",
         state: State | None = None,
     ) -> None:
-        """Without a `state` nothing is known of a memory beside its text."""
+        """`state` has the attributes of memories."""
         self.scope, self.owner = scope, owner
         self.name = scope or "files"
         self.roots = tuple(roots)
@@ -147,8 +132,7 @@ class FileStore:
     async def view(self, generation: int, deadline: float) -> View:
         """Return the view after waiting until `deadline` for a build that tried to show `generation`.
 
-        0 stands for the first build; what changed in an empty root is waited for as that is. Never raises for
-        what is on disk: the view says what is missing.
+        0 is the first build; of an empty root any change is waited for. Problems on disk are in the view.
         """
         indexes = self._opened()
         for index in indexes:
@@ -206,10 +190,9 @@ def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
 
 
 class Workplace(msgspec.Struct, frozen=True, eq=False):
-    """A workspace, resolved: its roots (repo before user), their tops, and the settings that hold in it.
+    """A workspace: its roots (repo before user), their tops, and its settings.
 
-    `files` is the store of those roots, `others` are those that are searched with it; `off` is why memory
-    is off here, or nothing.
+    `files` is the store of those roots, `others` are those searched with it; `off` is why memory is off.
     """
 
     roots: tuple[Root, ...]
@@ -230,11 +213,11 @@ class Workplace(msgspec.Struct, frozen=True, eq=False):
         return (*own, *(home for each in self.others for home in each.maps())) if self.others else own
 
     def shown(self) -> tuple[tuple[str, int], ...]:
-        """Return a value for the maps that are there now: another one as soon as one of them is another."""
+        """Return a value that changes with any of the maps."""
         return tuple((home.root, home.generation) for home in self.maps())
 
     def is_whole(self, found: Iterable[Ranked]) -> bool:
-        """Tell whether all that was found in other stores is still there: a session's memories expire."""
+        """Tell whether all finds of other stores are still there: a session's memories expire."""
         homes, own = {home.root: home for home in self.maps()}, {root.top for root in self.roots}
         return all(
             (home := homes.get(each.root)) is not None and home.find(each.memory.id) is not None
@@ -274,10 +257,10 @@ class Resolver:
         self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
 
     async def agree(self, seen: Mapping[str, str]) -> None:
-        """Compare what a client sees at its paths with what is there for the daemon, by a fresh look.
+        """Compare the client's view of its paths with the daemon's, by a fresh look.
 
-        A mismatch is looked at once more: a folder may have been replaced between the two looks. Raises
-        WorkspaceError where they mean different folders, as in containers that share a HOME.
+        A mismatch is looked at once more: a folder may have been replaced meanwhile. Raises WorkspaceError
+        where they mean different folders, as in containers that share a HOME.
         """
         if len(seen) > _MOST_SEEN:
             raise WorkspaceError(f"a request may name {_MOST_SEEN} paths, and this one names {len(seen)}")
@@ -290,10 +273,9 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def agrees(self, seen: Mapping[str, str]) -> bool:
-        """Whether a look of the last seconds has found just this at these paths. Switches no task.
+        """Whether a look of the last seconds found just this at these paths. Switches no task.
 
-        What the client sees is looked at with each request, so only a mount that changes for the daemon alone
-        is noticed later.
+        Only a mount that changes for the daemon alone is noticed later.
         """
         return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
 
@@ -302,10 +284,7 @@ class Resolver:
         return self._places.find(workspace)
 
     async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
-        """The place with the stores that the configuration wants retrieved with it.
-
-        An agent's memories are in the place of a request of that agent alone, a session's in one of it.
-        """
+        """The place with the stores that the configuration retrieves with it, of this agent and session."""
         if not self._user.scopes.retrieve:
             return place
         wanted = self._user.scopes.retrieved
@@ -317,10 +296,7 @@ class Resolver:
     async def stores(
         self, place: Workplace, scopes: Iterable[Scope], *, agent: str, session_id: str
     ) -> tuple[Store, ...]:
-        """The stores of some scopes in their order, those of who is named alone.
-
-        Raises WorkspaceError for what is no agent's id.
-        """
+        """The stores of scopes in their order, of this agent and session. Raises WorkspaceError for no id."""
         found = list[Store]()
         for scope in scopes:
             if scope is not Scope.SESSION:
@@ -333,9 +309,9 @@ class Resolver:
 
     async def _roots_of(self, place: Workplace, scope: Scope, agent: str) -> tuple[Root, ...]:
         if scope is Scope.AGENT:
-            return await self.roots_of_agent(agent) if agent else ()
+            return await self._agents.find(agent) if agent else ()
         if scope is Scope.ORG:
-            return self.roots_of_org()
+            return (org_root(self.home),)
         return tuple(root for root in place.roots if root.scope is scope)
 
     def _files(self, roots: Iterable[Root], scope: str = "", owner: str = "") -> FileStore:
@@ -351,29 +327,18 @@ class Resolver:
         roots: tuple[Root, ...]
         if scope == Scope.ORG:
             made = await self._in_thread(partial(made_org_root, self.home)) if make else None
-            roots = self.roots_of_org() if made is None else (made,)
+            roots = (made or org_root(self.home),)
         elif make:
             roots = await self._in_thread(partial(_made, self.home, agent_id))
             self._agents.drop(agent_id)
         else:
-            roots = await self.roots_of_agent(agent_id)
-        return self._of(place, roots)
+            roots = await self._agents.find(agent_id)
+        return self.of_roots(place, roots)
 
-    def without_roots(self, place: Workplace) -> Workplace:
-        """A place of no files at all."""
-        return self._of(place, ())
-
-    def _of(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
+    def of_roots(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
+        """The place with these roots alone."""
         files, tops = self._files(roots), tuple(root.top for root in roots)
         return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
-
-    def roots_of_agent(self, agent_id: str) -> Awaitable[tuple[Root, ...]]:
-        """The root of an agent, if it has one. Raises WorkspaceError for what is no id."""
-        return self._agents.find(agent_id)
-
-    def roots_of_org(self) -> tuple[Root, ...]:
-        """The root of the documents that all agents may read."""
-        return (org_root(self.home),)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -382,7 +347,7 @@ class Resolver:
         found = await self._in_thread(partial(resolve, workspace, self.home))
         # The work tree's own, which the store in a bare clone's git directory has not.
         repos = [root for root in found if root.scope is Scope.REPO]
-        top = next((root.top for root in (*filter(_has_files, repos), *repos)), None)
+        top = next((root.top for root in sorted(repos, key=lambda each: not each.has_files)), None)
         if top is None:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
         repository = await self._repositories.find(top)
@@ -410,10 +375,6 @@ class Resolver:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 
-def _has_files(root: Root) -> bool:
-    return root.has_files
-
-
 def _made(home: str, agent_id: str) -> tuple[Root, ...]:
     root = root_of_agent(home, agent_id, make=True)
     return () if root is None else (root,)
@@ -436,7 +397,7 @@ class _Repository(msgspec.Struct, frozen=True):
 
 
 class _Looks(Generic[_T]):
-    """Answers of a slow look by key: each kept until a time that the look says, and one look at a time."""
+    """Answers of a slow look by key, each kept until the look's time; one look at a time for each key."""
 
     def __init__(
         self, look: Callable[[str], Awaitable[tuple[_T, float]]], clock: Callable[[], float]
@@ -448,19 +409,15 @@ class _Looks(Generic[_T]):
 
     async def find(self, key: str) -> _T:
         """The answer for a key. Raises what the look raises; a failure is not kept."""
-        if (known := self.known(key)) is not None:
-            return known
+        kept = self._kept.get(key)
+        if kept is not None and self._clock() < kept[1]:
+            return kept[0]
         look = self._under_way.get(key)
         if look is None:
             look = self._under_way[key] = asyncio.ensure_future(self._look(key))
             look.add_done_callback(partial(self._ended, key))
         answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
         return answer
-
-    def known(self, key: str) -> _T | None:
-        """The answer for a key if it is still good."""
-        kept = self._kept.get(key)
-        return kept[0] if kept is not None and self._clock() < kept[1] else None
 
     def drop(self, key: str) -> None:
         """Look again the next time."""
@@ -477,7 +434,7 @@ def _identities(paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def _disagreement(path: str, here: str, there: str) -> str:
-    """Why a path cannot be used, for who asked and who may have never heard of another daemon."""
+    """Why a path cannot be used, for users who may not know of another daemon."""
     if here and there:
         what = f"{path!r} is another folder or file for the daemon than for you"
     elif there:
@@ -500,7 +457,7 @@ def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
 
 
 def _read(top: str, known: _Version | None) -> _Version:
-    """The file of a repository as it is now; `known` itself if that has not changed. Runs in a thread."""
+    """A repository's file as it is now; `known` itself if it has not changed. Runs in a thread."""
     identity = config.repo_identity(Path(top))
     if known is not None and identity is not None and known.identity == identity:
         return known
@@ -512,13 +469,13 @@ def _read(top: str, known: _Version | None) -> _Version:
 
 
 def _goal(index: RootIndex, generation: int) -> int:
-    """The generation that a search has to wait for; of a root that shows nothing, whatever it changed to."""
+    """The generation that a search waits for; of a root that shows nothing, the newest."""
     is_empty = index.map is not None and not index.map.memories
     return index.generations.wanted if is_empty else min(max(generation, 1), index.generations.wanted)
 
 
 def _shown_by_all(indexes: Sequence[RootIndex]) -> int:
-    """Greatest generation of which nothing is missing: a root that lags behind holds the others back."""
+    """Greatest generation that all roots show whole: one that lags behind holds the others back."""
     all_of = [index.generations for index in indexes]
     lagging = [each.visible for each in all_of if each.visible < each.wanted]
     return min(lagging) if lagging else max((each.visible for each in all_of), default=0)
@@ -531,7 +488,7 @@ def _left_out(indexes: Sequence[RootIndex]) -> str:
     unread = [problem for each in snapshots if each is not None for problem in each.unread]
     told = []
     if withheld:
-        told.append(f"{withheld:,} may not be used now")  # why, the notice says
+        told.append(f"{withheld:,} may not be used now")
     if unread:
         files = "1 file is" if len(unread) == 1 else f"{len(unread):,} files are"
         such_as = "" if len(unread) == 1 else "such as "

@@ -25,24 +25,17 @@ Key = tuple[int, str]
 
 
 def nobody(_: int) -> None:
-    """Without a model nobody asks what its vectors are like."""
-
-
-def _nothing() -> str:
-    """Maps that were made of no files leave none out."""
-    return ""
+    """Ignore the dimension of a query's vectors: there is no model."""
 
 
 class View(msgspec.Struct, frozen=True, eq=False):
     """Maps that a request may use.
 
-    `generation` orders what is visible. `waiting` is true while a root has nothing to search before a build
-    that is to come; `problem` says why a root's map is missing or older than asked for, in one word or two.
-    `baseline` is that of the model of the dense legs, None while it is not known, and `is_uncalibrated` tells
-    that one is wanted. `key` names the model that answers now, whose vectors alone can be compared with those
-    of a query; `used` is told of how many numbers these are. `unembedded` says why a map has no dense leg
-    although its build is over, `held` why texts of a root may not leave for vectors. `left_out` counts, in
-    words, the files that are in no map, or says nothing; it looks through all of them.
+    `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
+    root's map is missing or older than asked for, `unembedded` why a built map has no dense leg, `held` why
+    texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
+    it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
+    `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
     """
 
     maps: tuple[VectorMap, ...]
@@ -55,7 +48,7 @@ class View(msgspec.Struct, frozen=True, eq=False):
     is_uncalibrated: bool = False
     key: str | None = None
     used: Callable[[int], None] = nobody
-    left_out: Callable[[], str] = _nothing
+    left_out: Callable[[], str] = lambda: ""
 
     @property
     def legs(self) -> tuple[str, ...]:
@@ -66,6 +59,24 @@ class View(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return sum(len(m.memories) for m in self.maps)
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The scripts of its memories: distances are compared within one, as a model keeps scripts apart."""
+        are = [part.traits.is_cjk for home in self.maps for part in home.parts]
+        there = (("other", not all(each.all() for each in are)), ("cjk", any(each.any() for each in are)))
+        return tuple(script for script, is_there in there if is_there)
+
+    def of_script(self, script: str, admits: Callable[[str, str], bool] | None) -> Callable[[str, str], bool]:
+        """Return a filter for memories of one script that `admits` lets come."""
+        homes = {home.root: home for home in self.maps}
+
+        def may_come(root: str, memory_id: str) -> bool:
+            memory = homes[root].find(memory_id)
+            is_meant = memory is not None and is_cjk(memory.content) is (script == "cjk")
+            return is_meant and (admits is None or admits(root, memory_id))
+
+        return may_come
 
     def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
         """The memories of this id, of one scope or of all: each scope may have one, of its first map."""
@@ -119,13 +130,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     hop_depth: steps along `related` from what was found.
     deadline: `time.monotonic()` until which the answer is of use.
     continued: index of the query that says what the message goes on from, None if it stands alone.
-    turn: which of a session's turns it is, from 1 on; 0 for a message that is no part of a session.
+    turn: the number of a session's turn, from 1 on; 0 without a session.
     beside: keys of memories that come anyhow; they are found, and take no place of others.
     explains: what stays out is wanted as well, whatever that costs.
-    heard: keys of memories that the session has in context already; they take no place, and those that fit
-        stay out as GIVEN.
-    strong: where nothing is held back, the evidence that is called strong; None if no word is wanted of it.
-    admits: whether a memory, by root and id, may come at all: as many are found of those that may. None: any.
+    heard: keys of memories in context, which take no place; those that fit stay out as GIVEN.
+    strong: without a gate, the evidence that is called strong; None if no word is wanted.
+    admits: whether a memory, by root and id, may come at all; None: any.
     generation: the number that the maps must have reached, 0 for any.
     key: the model that made `vectors`, where the asker knows it.
     limits: a recall: so many of each scope, by distance where that can be, and over what memories speak of.
@@ -159,10 +169,9 @@ class Ranked(msgspec.Struct, frozen=True):
     `rivals` are heads of the same chain that stand beside it: nobody has said which replaces which.
 
     `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
-    is why it was let in: much speaks for it ("strong"), it is near the best ("near") or the best that a weak
-    request has ("weak"), a link leads to it ("hop") or it stands in every session ("standing"); "" where
-    nothing was decided. Scores of two sources are in different units. `root` is the top of the file root that
-    it lies in: an id means something there only.
+    is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link leads to it)
+    or standing (it is in every session); "" where nothing was decided. Scores of two sources are in different
+    units. `root` is the top of its file root: an id means something there only.
     """
 
     memory: Memory
@@ -209,10 +218,10 @@ class Stayed(msgspec.Struct, frozen=True):
 class Rows(msgspec.Struct, frozen=True, eq=False):
     """Memories that were found, best first, hops last.
 
-    `evidence` is how far the best stands above what everyday messages reach, in standard deviations, and
-    infinite where there is no yardstick. `stayed` was near the top and is held back. `missing` says in a few
-    words for each store why it did not take part, or not as it should; `legs` are those that did. Of a recall
-    `held` is how many memories the stores here hold; `unread`: one is being read for the first time.
+    `evidence` is how far the best is above what everyday messages reach, in standard deviations; infinite
+    without a yardstick. `stayed` was near the top and is held back. `missing` says for each store why it did
+    not take part as it should; `legs` are those that did. Of a recall `held` is the number of memories in the
+    stores here; `unread`: one is being read for the first time.
     """
 
     ranked: tuple[Ranked, ...] = ()

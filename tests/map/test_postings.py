@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forged.map import lexical
-from forged.map.lexical import Postings
+from forged.map import postings
+from forged.map.postings import Postings
 
 TERMS = st.sampled_from([0, 1, 2, 0xFFFF, 0x10000, 0x10001, 0x1FFFF, 0xFFFFFFFF, 0xFFFFFFFE])
 DOCS = st.lists(st.lists(TERMS | st.integers(0, 2**32 - 1), max_size=8), max_size=12)
@@ -35,7 +35,7 @@ def as_pairs(found):
 @given(DOCS, st.integers(1, 20))
 @example([[7] * 300, [], [7] * 3], 4)
 def test_postings_are_those_counted_one_by_one_however_many_terms_are_sorted_at_a_time(docs, at_once):
-    with mock.patch.object(lexical, "_SORTED_AT_ONCE", at_once):
+    with mock.patch.object(postings, "_SORTED_AT_ONCE", at_once):
         found = Postings.of(np.array(doc, np.uint32) for doc in docs)
 
     wanted = counted_one_by_one(docs)
@@ -58,13 +58,13 @@ def test_terms_are_asked_for_no_sooner_than_they_can_be_sorted():
             yield np.arange(200, dtype=np.uint32) * 2
 
     given_at = []
-    real = lexical._of_few
+    real = postings._of_few
 
     def noting(first_row, some):
         given_at.append((first_row, len(some), ahead))
         return real(first_row, some)
 
-    with mock.patch.object(lexical, "_of_few", noting):
+    with mock.patch.object(postings, "_of_few", noting):
         assert len(Postings.of(docs()).lengths) == 2_000
 
     assert len(given_at) == 2

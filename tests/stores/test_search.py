@@ -16,7 +16,7 @@ from forged.attributes import Facts
 from forged.errors import ProviderError
 from forged.memory import Scope
 from forged.stores import Limits, Question, Ranked, Rows, Stayed, StoreSearch, View, is_asked_for
-from forged.stores.search import all_stores, both_models, in_order, recalled
+from forged.stores.merging import all_stores, both_models, in_order, recalled
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S

@@ -1,0 +1,122 @@
+"""One list of the lists that stores and models found.
+
+Where all rows have a vector of one model, the nearest comes first. Else scores are in different units, and
+reciprocal rank fusion decides: a row counts 1 / (60 + place) for each list that has it. A second model has
+Chinese, Japanese and Korean: each language is one list, so that what words and vectors both find is counted
+once against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import attrgetter
+from typing import TypeVar
+
+import msgspec
+
+from forged.map import room
+from forged.stores.values import Question, Ranked, Rows
+from forged.text.cjk import is_cjk
+
+# So many that were followed over what memories speak of come.
+MOST_REACHED = 10
+# The usual constant: how little the first place is worth more than the tenth.
+_K = 60
+_SAME, _KEY = attrgetter("same"), attrgetter("key")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def searched(rows: Rows) -> list[Ranked]:
+    """Leave out what links led to."""
+    return [each for each in rows.ranked if each.via == "search"]
+
+
+def in_order(
+    lists: Sequence[Sequence[Ranked]], same: Callable[[Ranked], _Key], *, by_rank: bool = False
+) -> list[tuple[Ranked, float]]:
+    """One list of many with what each is worth: by distance where all can be compared, else by rank.
+
+    Nothing comes twice; of equals, and of two rows of one memory, the earlier list's comes.
+    """
+    rows: dict[_Key, Ranked] = {}
+    for ranked in lists:
+        for row in ranked:
+            rows.setdefault(same(row), row)
+    models = {row.model for row in rows.values()}
+    is_near = not by_rank and len(models) == 1 and "" not in models
+    if is_near and all(row.cosine is not None for row in rows.values()):
+        worth = {key: row.cosine or 0.0 for key, row in rows.items()}
+    else:
+        worth = dict.fromkeys(rows, 0.0)
+        for ranked in lists:
+            for place, row in enumerate(ranked, 1):
+                worth[same(row)] += 1 / (_K + place)
+    return sorted(((row, worth[key]) for key, row in rows.items()), key=lambda each: -each[1])
+
+
+def both_models(own: Rows, second: Rows | None, question: Question) -> Rows:
+    """Merge the results of two models, each in its own languages; of equals the query's language leads."""
+    if second is None:
+        return own
+    found = searched(own)
+    in_cjk = _fused([searched(second), [each for each in found if is_cjk(each.memory.content)]])
+    others = [each for each in found if not is_cjk(each.memory.content)]
+    lists = [in_cjk, others] if is_cjk(question.message) else [others, in_cjk]
+    return _merged((own, second), lists, question.top_k + len(question.beside), question.top_k)
+
+
+def all_stores(found: Sequence[Rows], question: Question) -> Rows:
+    """Merge the results of all stores; where a gate holds, no more than one store alone might give."""
+    most = question.top_k
+    if question.least_evidence != float("-inf"):
+        most = room(turn=question.turn, most=most, by_vectors=question.vectors is not None)
+    most += sum(each.key in question.beside for rows in found for each in rows.ranked)  # these come anyhow
+    return _merged(found, list(map(searched, found)), most, most)
+
+
+def _merged(found: Sequence[Rows], lists: Sequence[Sequence[Ranked]], most: int, most_hops: int) -> Rows:
+    best = _fused(lists)[:most]
+    keys = {each.key for each in best}
+    led = {each.key: each for rows in found for each in rows.ranked if each.via != "search"}
+    beside = [each for key, each in led.items() if key not in keys]
+    return Rows(
+        ranked=(*best, *beside[:most_hops]),
+        stayed=tuple(each for rows in found for each in rows.stayed),  # those that came leave the answer
+        evidence=max((rows.evidence for rows in found if rows.ranked), default=found[0].evidence),
+    )
+
+
+def _fused(lists: Sequence[Sequence[Ranked]]) -> list[Ranked]:
+    return [row for row, _ in in_order(lists, _KEY)]
+
+
+def recalled(lists: Sequence[Sequence[Ranked]], led: Sequence[Ranked], query: str) -> list[Ranked]:
+    """Lists of a recall as one, and what was `led` to, by rank; each scored by what it is worth.
+
+    Lists in the script of the query stand before those in another: of equal places they come first.
+    """
+    asked = is_cjk(query)
+    some = sorted(filter(None, lists), key=lambda rows: is_cjk(rows[0].memory.content) is not asked)
+    seen, single = set[tuple[str, str]](), list[list[Ranked]]()
+    for rows in some:
+        single.append([each for each in rows if each.same not in seen])
+        seen.update(each.same for each in single[-1])
+    ordered = _scored(in_order(single, _SAME))
+    if not led:
+        return ordered
+    there = {each.same: each for each in ordered}
+    known = [msgspec.structs.replace(there.get(each.same, each), path=each.path) for each in led]
+    return _scored(in_order([known, ordered], _SAME, by_rank=True))
+
+
+def _scored(rows: Iterable[tuple[Ranked, float]]) -> list[Ranked]:
+    return [msgspec.structs.replace(row, score=worth) for row, worth in rows]
+
+
+def best_led(lists: Iterable[Sequence[Ranked]]) -> list[Ranked]:
+    """Merge the memories that were reached here and on a server, each once."""
+    best = dict[tuple[str, str], Ranked]()
+    for each in (each for rows in lists for each in rows):
+        if each.same not in best or each.score > best[each.same].score:
+            best[each.same] = each
+    return sorted(best.values(), key=lambda each: -each.score)[:MOST_REACHED]
