@@ -1,13 +1,9 @@
 """The pieces of a document as memories, with ids that say which piece of which text they are.
 
-The same text from the same source, cut alike, has the same ids wherever and whenever it is ingested: so what
-was written before a kill is known again, and what is there of another text, too. Nothing is raised.
-
-A document cut into pieces of at most so many tokens, of which each repeats the end of the one before.
-A token is four bytes in UTF-8, as everywhere here. Where a piece would end a better place is looked for at
-most 50 tokens before: the last heading, or else the last end of a sentence or paragraph; without one it ends
-exactly there, but never inside a character. Of a text without such places the pieces are 0-512, 462-974, ...
-tokens. Nothing is lost: every character is in a piece, unless that would be blank. Nothing is raised.
+The same text from the same source, cut alike, has the same ids wherever and whenever it is ingested. Each
+piece repeats the end of the one before; a token is four bytes in UTF-8. A piece ends at the last heading in
+its last 50 tokens, else at the last end of a sentence or paragraph there, else exactly, but never inside a
+character. Every character is in a piece, unless that would be blank. Nothing is raised.
 """
 
 from __future__ import annotations

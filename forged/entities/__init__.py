@@ -11,9 +11,8 @@ from forged import door
 if TYPE_CHECKING:
     from forged.entities.graph import EntityGraph, graph_of
     from forged.entities.names import LONGEST_NAME, entity_id
-    from forged.entities.naming import may_name, named_in
     from forged.entities.rules import Mentions, spoken_by, spoken_of
-    from forged.entities.walking import ReachedMemory, two_hops
+    from forged.entities.walking import ReachedMemory, may_name, named_in, two_hops
 
 __all__ = [
     "LONGEST_NAME",
@@ -33,7 +32,6 @@ __getattr__ = door(
     __name__,
     graph=("EntityGraph", "graph_of"),
     names=("LONGEST_NAME", "entity_id"),
-    naming=("may_name", "named_in"),
     rules=("Mentions", "spoken_by", "spoken_of"),
-    walking=("ReachedMemory", "two_hops"),
+    walking=("ReachedMemory", "may_name", "named_in", "two_hops"),
 )

@@ -1,10 +1,9 @@
 """Walks over memories: version chains along `supersedes`, and hops along `related`.
 
-Pure functions over values in memory; retrieval never touches disk for them. People edit these links by hand,
-so every walk expects forks, cycles and ids that lead nowhere: a chain is the connected set of memories that
-supersede one another, and its head is the greatest of (version, created_at, id), which is defined for all of
-those shapes. Where two versions replaced the same one, made by two people or in two branches, neither knew of
-the other: both stand, as heads, until one names the other in `supersedes`, or in `related` by that word.
+Pure functions. People edit these links by hand, so walks expect forks, cycles and ids that lead nowhere: a
+chain is the connected set of memories that supersede one another, its head the greatest of (version,
+created_at, id). Two versions that replaced the same one are both heads, until one names the other in
+`supersedes`, or in `related` by that word.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What a request searches: maps, each the memories of one root frozen together with their indexes.
 
-Readers keep the map they got: a rebuild makes a new one and swaps it in by one assignment, so no search ever
-waits or meets half a map. A map has one part, or a large one and beside it a small one with what was edited
-since: an edit copies nothing large, as the next map has the same large part with other rows of it gone.
+A rebuild swaps a new map in by one assignment, so no search waits or sees half a map. A map has one part, or
+a large one and a small one of later edits: an edit copies nothing large, and marks rows of the large as gone.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ import numpy as np
 from forged.errors import ProviderError
 from forged.fair_queue import Rank, Slots, logged, retrieved
 from forged.map import LEAST_DIMENSION, Baseline
-from forged.maps.identity import Identity, ModelReplacedError
-from forged.maps.remembered import Remembered
+from forged.maps.identity import Identity, ModelReplacedError, Remembered
 from forged.models import Embedder, Health, Kind, Purpose, Vectors
 from forged.text.everyday import MESSAGES
 

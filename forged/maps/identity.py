@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import msgspec
 import numpy as np
 
 from forged.errors import ProviderError
 from forged.fair_queue import retrieved
-from forged.maps.remembered import Remembered
+from forged.map import Baseline
+from forged.maps.parcel import Parcel, Parcels, Unusable
 from forged.models import Embedder, Purpose, Vectors
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,72 @@ _A_DAY_S = 24 * 3600.0
 _PATIENCE_S = 30.0  # a server may have to load its model first
 _LEAST_COSINE = 0.99
 _MOST_REMEMBERED = 8
+
+
+class _Model(msgspec.Struct, frozen=True):
+    """One model on a label: the key of its embedder, its number, rows of float32 with so many numbers."""
+
+    embedder: str
+    number: int
+    dimension: int
+    sentences: bytes
+    baseline: bytes
+
+
+class Remembered:
+    """What is known of models and vectors beyond one indexer, also by the next daemon.
+
+    By the key of an embedder its models' vectors of the sentences, and when the last one embedded everything
+    anew; by the key of a model its baseline; parcels, each labelled with both of its model.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, dict[int, Vectors]] = {}
+        self.renewed_at: dict[str, float] = {}
+        self.baselines: dict[str, Baseline] = {}
+        self.parcels = Parcels()
+
+    def receive(self, descriptors: Iterable[int]) -> tuple[str, ...]:
+        """Take over parcels of another daemon; returns their roots. Unusable ones are logged.
+
+        A parcel that contradicts others about its model is one of these.
+        """
+        names = []
+        for descriptor in descriptors:
+            try:
+                parcel = Parcel(descriptor)
+                self._learn(parcel)
+            except (Unusable, msgspec.MsgspecError, ValueError) as error:
+                logger.warning("vectors not taken over, their texts are embedded anew error=%s", error)
+                continue
+            self.parcels.put(parcel)
+            names.append(parcel.label.root)
+        return tuple(names)
+
+    def told(self, embedder: str, key: str) -> bytes:
+        """The label of the model `key`, one of those behind an embedder's key."""
+        number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
+        sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
+        found = sentences if sentences is not None else baseline.messages if baseline is not None else None
+        dimension = found.shape[1] if found is not None else 0
+        rows = None
+        if baseline is not None:
+            means = (baseline.query_mean, baseline.passage_mean)
+            rows = np.vstack([*means, baseline.dropped_axes, baseline.messages])
+        known = _Model(embedder, number, dimension, _packed(sentences), _packed(rows))
+        return msgspec.msgpack.encode(known)
+
+    def _learn(self, parcel: Parcel) -> None:
+        """Raises ValueError, MsgspecError, Unusable."""
+        model = msgspec.msgpack.decode(parcel.label.known, type=_Model)
+        if model.sentences:
+            rows = _rows(model.sentences, model.dimension)
+            known = self.models.setdefault(model.embedder, {}).setdefault(model.number, rows)
+            if not np.array_equal(known, rows):
+                raise Unusable("its model has the number of another one")
+        if model.baseline:
+            rows, key = _rows(model.baseline, model.dimension), parcel.label.key
+            self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
 
 
 class ModelReplacedError(ProviderError):
@@ -86,22 +154,17 @@ class Identity:
 
     @property
     def is_certain(self) -> bool:
-        """True if the model that answers is known to be that of `kept`."""
         return self._known or not self.embedder.replaceable
 
     @property
     def refusal(self) -> ProviderError | None:
-        """The error of a map whose vectors are of a model that answers no more."""
         return ProviderError(self.told, reason="limit") if self._number != self._kept else None
 
     async def begin(self) -> None:
-        """Look if that is due, before texts are embedded. Raises ProviderError when the model cannot be had.
-
-        A model in this process may turn out to be run by another engine than was meant, which is another key.
-        """
+        """Look if that is due, before texts are embedded. Raises ProviderError if the model cannot be had."""
         meant = self.embedder.key
         await self.embedder.prepare()
-        if self.embedder.key != meant:
+        if self.embedder.key != meant:  # another engine runs a model in this process
             self._seen = self.remembered.models.setdefault(self.embedder.key, {})
             self._on_change()
         if self.embedder.replaceable and self._is_due:
@@ -110,10 +173,9 @@ class Identity:
     async def look(self) -> None:
         """Look now, whenever the last time was. Raises ProviderError when the endpoint fails."""
         began = self._clock()
+        until = time.monotonic() + _PATIENCE_S
         try:
-            rows = await self.embedder.embed(
-                list(SENTENCES), purpose=_PURPOSE, deadline=time.monotonic() + _PATIENCE_S
-            )
+            rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
         except ProviderError:
             self._looked_at = None
             raise
@@ -225,3 +287,14 @@ def _alike(before: Vectors, rows: Vectors) -> bool:
     if before.shape != rows.shape:
         return False
     return bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
+
+
+def _packed(rows: Vectors | None) -> bytes:
+    return b"" if rows is None else np.ascontiguousarray(rows, np.float32).tobytes()
+
+
+def _rows(packed: bytes, dimension: int) -> Vectors:
+    """Raises ValueError when there are no whole rows."""
+    if dimension <= 0:
+        raise ValueError("its model has vectors without numbers")
+    return np.frombuffer(packed, np.float32).reshape(-1, dimension).copy()

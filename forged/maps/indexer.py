@@ -20,8 +20,8 @@ from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
 from forged.maps.builder import Builder
 from forged.maps.builds import BuildEvents, Builds
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
+from forged.maps.identity import Remembered
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
-from forged.maps.remembered import Remembered
 from forged.maps.root_index import RootIndex
 from forged.memory import Scope
 from forged.models import Embedder, Health

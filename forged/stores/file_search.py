@@ -96,7 +96,7 @@ class FileSource:
     def _judged(
         self, reading: Reading, candidates: Mapping[Id, Candidate], question: Question
     ) -> dict[Id, Verdict]:
-        """Judge each; one that comes anyhow takes no place of others, and is found if enough speaks."""
+        """Judge each; one that comes anyhow takes no place of others."""
         anyhow = [key for key in candidates if key in question.beside]
         others = [key for key in candidates if key not in anyhow]
         judged = dict[Id, Verdict]()

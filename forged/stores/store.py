@@ -329,7 +329,8 @@ class Resolver:
             made = await self._in_thread(partial(made_org_root, self.home)) if make else None
             roots = (made or org_root(self.home),)
         elif make:
-            roots = await self._in_thread(partial(_made, self.home, agent_id))
+            root = await self._in_thread(partial(root_of_agent, self.home, agent_id, make=True))
+            roots = () if root is None else (root,)
             self._agents.drop(agent_id)
         else:
             roots = await self._agents.find(agent_id)
@@ -350,19 +351,19 @@ class Resolver:
         top = next((root.top for root in sorted(repos, key=lambda each: not each.has_files)), None)
         if top is None:
             return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
-        repository = await self._repositories.find(top)
-        return self._workplace(found, repository.settings, repository.warnings), repository.until
+        settings, warnings, until = await self._repositories.find(top)
+        return self._workplace(found, settings, warnings), until
 
     async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
         root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
         return (() if root is None else (root,)), self._clock() + KEPT_S
 
-    async def _repository(self, top: str) -> tuple[_Repository, float]:
+    async def _repository(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
+        """The settings of a repository, their warnings, and until when they need no new look."""
         version = await self._in_thread(partial(_read, top, self._versions.get(top)))
         _keep(self._versions, top, version)
         until = self._clock() + KEPT_S
-        settings = config.apply(self._user, version.asked)
-        return _Repository(settings, version.warnings, until), until
+        return (config.apply(self._user, version.asked), version.warnings, until), until
 
     def _workplace(
         self, found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...]
@@ -375,25 +376,12 @@ class Resolver:
         return asyncio.get_running_loop().run_in_executor(self._threads, look)
 
 
-def _made(home: str, agent_id: str) -> tuple[Root, ...]:
-    root = root_of_agent(home, agent_id, make=True)
-    return () if root is None else (root,)
-
-
 class _Version(msgspec.Struct, frozen=True):
     """One version of a repository's file: what tells it from the next, and what it asks for."""
 
     identity: tuple[int, int, int] | None
     asked: RepoConfig
     warnings: tuple[str, ...]
-
-
-class _Repository(msgspec.Struct, frozen=True):
-    """The settings of one repository, and until when they need no new look."""
-
-    settings: MemoryConfig
-    warnings: tuple[str, ...]
-    until: float
 
 
 class _Looks(Generic[_T]):

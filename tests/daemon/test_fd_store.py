@@ -11,8 +11,8 @@ import pytest
 from forged.daemon.handover import STORED_EVERY_S, FdStore
 from forged.files import Root
 from forged.maps.embedding import text_hash
+from forged.maps.identity import Remembered
 from forged.maps.parcel import Parcel
-from forged.maps.remembered import Remembered
 from forged.memory import Scope
 from tests.data.memories import memory, put
 from tests.maps.indexing import built, indexing, opened

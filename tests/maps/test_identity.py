@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from forged.errors import ProviderError
-from forged.maps.identity import Identity
-from forged.maps.remembered import Remembered
+from forged.maps.identity import Identity, Remembered
 from tests.support.clock import turns
 from tests.support.provider import FakeEmbedder
 

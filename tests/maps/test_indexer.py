@@ -14,8 +14,8 @@ from forged.errors import ProviderError
 from forged.files.roots import Root
 from forged.map import baseline
 from forged.maps import builds
+from forged.maps.identity import Remembered
 from forged.maps.indexer import RECONCILE_S, UNLOAD_AFTER_S
-from forged.maps.remembered import Remembered
 from forged.memory import Scope
 from forged.models import Health
 from forged.state import State

@@ -11,8 +11,8 @@ import pytest
 
 from forged.files.roots import Root
 from forged.maps.embedding import text_hash
+from forged.maps.identity import Remembered
 from forged.maps.parcel import KEPT_S, MOST_PARCELS, Label, Parcels, Stock, pack
-from forged.maps.remembered import Remembered
 from forged.memory import Scope
 from tests.data.maps import rows_of
 from tests.data.memories import memory, put
