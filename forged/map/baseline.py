@@ -107,10 +107,7 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return cls(baseline, products, scales, cosines.max(axis=1), cosines.argmax(axis=1))
 
     def thinned(self, leg: DenseLeg) -> Calibration:
-        """The calibration of a leg with the same rows, of which more are missing.
-
-        Only the messages that had their best there look for another.
-        """
+        """The calibration of a leg with more rows missing; messages that had their best there look again."""
         lost = np.flatnonzero(leg.missing[self.holders])
         if not len(lost):
             return self

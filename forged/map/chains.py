@@ -19,12 +19,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Chains(msgspec.Struct, frozen=True, eq=False):
-    """The chains of one root that have more than one member, or an odd link.
+    """The chains of one root that have more than one member, or an odd link. Never changed after `link`.
 
-    `members` maps a head to all ids of its chain, oldest first; `head_of` maps each of those ids to the
-    head; `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>"; `rivals` maps the head of a
-    fork to its other heads, oldest first. A memory in none of them is its own head. The maps are never
-    changed after `link`.
+    `members` maps a head to all ids of its chain, oldest first, and `head_of` each of those to the head;
+    `flags` maps a head to what is odd: "fork", "cycle", "missing:<id>", `rivals` the head of a fork to its
+    other heads, oldest first. A memory in none of them is its own head.
     """
 
     head_of: dict[str, str]

@@ -75,10 +75,9 @@ def occasions(created: Seconds) -> Ints:
 
 
 class Cues(msgspec.Struct, frozen=True, eq=False):
-    """The cues of a part's memories, each a row of its own; they rank their memory and are counted nowhere.
+    """The cues of a part's memories, one row each; they rank their memory and are counted nowhere.
 
-    `owners` intp (m,) are the rows of the memories that have any, ascending, and `begins` intp (m,) the first
-    cue of each; `is_cjk` bool (c,). The legs are as those of a part.
+    `owners` intp (m,), ascending, are the rows of the memories that have any, `begins` intp (m,) their first.
     """
 
     owners: NDArray[np.intp]
@@ -184,8 +183,8 @@ class Heads(msgspec.Struct, frozen=True, eq=False):
 class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     """Everything one root can answer with.
 
-    `memories` are all that are visible, sorted by id, and no id is twice among them. A row is a place in the
-    parts, one after the other; each of `memories` has one row, and any other row is gone.
+    `memories` are all that are visible, sorted by unique id. A row is a place in the parts, one after the
+    other; each of `memories` has one row, and any other row is gone.
     """
 
     root: str

@@ -94,14 +94,12 @@ class VectorCache:
 
 
 class KnownVectors:
-    """Vectors of one model by text hash; b"" stands for a text that has none.
+    """Vectors of one model by text hash, b"" for none.
 
-    `cut` are hashes of texts of which only the beginning was embedded. `starts_anew`: what the run under way
-    brings is of no use any more.
+    `cut` are hashes of texts embedded by their beginning. `starts_anew`: the run under way is of no use.
     """
 
     def __init__(self, queue: EmbeddingQueue, top: str, parcel: Parcel | None = None) -> None:
-        """Take the model's queue, the top of the texts' root, and what was packed of them."""
         self.cut = frozenset[bytes]()
         self.starts_anew = False
         self._queue = queue
@@ -214,7 +212,6 @@ class KnownVectors:
 
     @property
     def waiting(self) -> int:
-        """The number of vectors that are in no map yet."""
         return 0 if self._run is None else len(self._run.vectors)
 
     def stock(self, root: str, shelves: Sequence[Shelf]) -> Stock | Parcel | None:

@@ -75,8 +75,7 @@ def begins_as_json(text: str) -> bool:
 def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
     """Return at most `count` sentences of a reply in order, none twice and none that stands in `known`.
 
-    `known` is what finds nothing new: the prompt with its example, and the message that is a query by
-    itself. Letters are compared, not case, blanks or punctuation.
+    `known` is the prompt with its example, and the message. Letters alone are compared, not case.
     """
     text = _INVISIBLE.sub("", _TOKEN.sub("", _THINKING.sub("", reply[:_MOST_READ])))
     text = _LED_UP_TO.sub("", _LEANING_FENCE.sub(r"\1\n", text))
@@ -203,10 +202,7 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Whether all finished lines of a text are statements as they were asked for, and there is one.
-
-    Or it is JSON, which no thought begins with.
-    """
+    """Whether a text is JSON, or all of its finished lines, at least one, are such statements."""
     if begins_as_json(text):
         return True
     *finished, _ = text.split("\n")
