@@ -181,7 +181,7 @@ class RefusedWrites:
             self._refused(_verb(request), str(error))
 
     def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
-        """Take note of a reply: one that succeeds may still say that the disk refused all or some of it."""
+        """Take note of a write's reply: one that succeeds may say that the disk refused all or some."""
         if not request.is_write:
             return
         if refusals := _refusals(reply):

@@ -6,22 +6,32 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
 from forged import memory
-from forged.attributes import UNKNOWN, Facts
+from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem, patch_of
 from forged.entities import spoken_by
 from forged.errors import InvalidRequest
+from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memories import write
-from forged.memory import Memory, Origin
-from forged.stores import Ranked, Stayed
+from forged.memory import TYPES, Memory, Origin, Scope
+from forged.stores import Ranked, Stayed, facts_in_session
+from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
+
+if TYPE_CHECKING:
+    from forged.daemon.handlers.context import Context
+
+
+_MOST_IN_PAGE = 1000
+_MOST_NAME = 200
 
 
 def token_of(epoch: str, generation: int) -> str:
@@ -166,7 +176,6 @@ def seconds_of(field: str, time: str) -> float:
     return memory.time_ns(time) / 1e9
 
 
-_MOST_IN_PAGE = 1000
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 
 
@@ -186,3 +195,49 @@ def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
             break
         kept.append(item)
     return tuple(kept)
+
+
+# --- attributes ------------------------------------------------------------------------------------------
+
+
+def patch_in(request: wire.Remember, scope: str) -> FactsPatch:
+    """Return the attributes that a request sets. The root of an agent's memory says the agent."""
+    for name in (request.agent_id, request.user_id):
+        if len(name) > _MOST_NAME or not name.isprintable():
+            raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
+    patch = FactsPatch(
+        memory_type=request.memory_type or None,
+        importance=request.importance,
+        metadata=request.metadata or None,
+        agent_id=None if scope == Scope.AGENT else request.agent_id or None,
+        user_id=request.user_id or None,
+    )
+    if problem := patch.problem(scope):
+        raise InvalidRequest(problem)
+    if any(without_private(text) != text for text in names_in(request)):
+        raise InvalidRequest("metadata holds what is marked private; leave it out")
+    return patch
+
+
+def names_in(request: wire.Remember) -> tuple[str, ...]:
+    if problem := metadata_problem(request.metadata):
+        raise InvalidRequest(problem)
+    metadata = msgspec.json.encode(request.metadata).decode() if request.metadata else ""
+    return tuple(filter(None, (request.agent_id, request.user_id, metadata)))
+
+
+def carried_over(facts: Facts, scope: str) -> FactsPatch:
+    """Return the attributes of a memory that goes into another scope, where its type may be unknown."""
+    if facts.memory_type not in TYPES.get(scope, ()):
+        facts = msgspec.structs.replace(facts, memory_type="")
+    return patch_of(facts)
+
+
+def full_record(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+    if home.scope == Scope.SESSION:
+        facts = facts_in_session(context.daemon.session_memories, found.id)
+    else:
+        facts, name = context.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
+        if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name):
+            facts = msgspec.structs.replace(facts, agent_id=name)
+    return record(home, found, facts)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
 from forged import __version__
 from forged.config import Config
-from forged.daemon.handlers import capture, hook
+from forged.daemon.handlers import capture, hook, recall
 from forged.daemon.handlers.context import Context, Daemon, Disabled, Probe
 from forged.daemon.handlers.convert import token_of
 from forged.daemon.handlers.trust import in_status
@@ -24,20 +23,13 @@ from forged.errors import ProviderError
 from forged.files import (
     Root,
     Watcher,
-    agent_ids,
-    agent_root,
     arrivals_refusal,
     kept_by_root,
     no_memories,
-    org_root,
 )
 from forged.maps import BuildEvent, Indexer, RootIndex
-from forged.memory import Scope
-from forged.stores import SessionMemories, View
+from forged.stores import View
 from forged_client import protocol as wire
-
-if TYPE_CHECKING:
-    from forged.postgres import Machines, Shared
 
 _LONGEST_S = 30.0
 
@@ -136,8 +128,8 @@ async def status(context: Context, request: wire.Status) -> wire.StatusReport:
         endpoints=tuple(health.condition() for health in daemon.healths),
         engine=embedder.engine if embedder is not None else "",
         agents=hook.reports(context),
-        scopes=await _scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
-        shared=_shared_report(daemon.shared, daemon.machines),
+        scopes=await recall.scope_reports(daemon.session_memories, daemon.config, daemon.resolver.home),
+        shared=recall.shared_report(daemon.shared, daemon.machines),
     )
 
 
@@ -168,7 +160,7 @@ def _health(daemon: Daemon, reports: Sequence[wire.RootReport], captured: wire.C
     broken = broken or bool(captured.last_error or captured.dead or captured.elsewhere)
     # A model that is in use fails, or is skipped as it takes too long.
     broken = broken or any(each.condition().state in {"failing", "slow"} for each in daemon.healths)
-    broken = broken or _is_shared_failing(daemon.shared)
+    broken = broken or recall.is_shared_failing(daemon.shared)
     return "degraded" if broken or watcher.state.startswith(("polling", "restarting")) else "ok"
 
 
@@ -281,80 +273,3 @@ async def events(daemon: Daemon, request: wire.Events) -> AsyncIterator[wire.Pro
             )
     finally:
         stop()
-
-
-async def _scope_reports(
-    sessions: SessionMemories, config: Config, home: str
-) -> tuple[wire.ScopeReport, ...]:
-    """The scopes beside a workspace's roots; how those fare, their own reports tell."""
-    agents, org = await asyncio.to_thread(_counted, home)
-    rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
-    return (
-        wire.ScopeReport(
-            scope=Scope.SESSION,
-            engine="memory",
-            owners=sessions.sessions,
-            memories=rows,
-            retrieved=Scope.SESSION in wanted,
-            lasts_s=sessions.ttl_s,
-            dropped=sessions.dropped,
-        ),
-        wire.ScopeReport(
-            scope=Scope.AGENT,
-            engine="files",
-            place=os.path.dirname(agent_root(home, "any").top),
-            owners=len(agents),
-            memories=sum(agents),
-            retrieved=Scope.AGENT in wanted,
-        ),
-        wire.ScopeReport(
-            scope=Scope.ORG,
-            engine="files",
-            place=org_root(home).top,
-            owners=int(org > 0),
-            memories=org,
-            retrieved=Scope.ORG in wanted,
-        ),
-    )
-
-
-def _counted(home: str) -> tuple[list[int], int]:
-    agents = [_files_in(agent_root(home, each)) for each in agent_ids(home)]
-    return agents, _files_in(org_root(home))
-
-
-def _files_in(root: Root) -> int:
-    names = 0
-    for directory in root.directories:
-        try:
-            names += sum(name.endswith(".md") and not name.startswith(".") for name in os.listdir(directory))
-        except OSError:
-            continue
-    return names
-
-
-def _shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
-    if shared is None:
-        return None
-    return msgspec.structs.replace(
-        shared.condition(),
-        in_step=tuple(_in_step(machines)) if machines is not None else (),
-        not_in_step=machines.problem if machines is not None else "",
-    )
-
-
-def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
-    for (scope, owner), standing in machines.standing.items():
-        yield wire.InStepReport(
-            scope=scope,
-            owner=owner,
-            behind=standing.behind,
-            kept_here=standing.kept_here,
-            refused=standing.refused,
-            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
-        )
-
-
-def _is_shared_failing(shared: Shared | None) -> bool:
-    told = shared.condition() if shared is not None else None
-    return told is not None and bool(told.state == "failing" or told.problem or told.refused)

@@ -11,9 +11,8 @@ import logging
 from collections.abc import Sequence
 
 from forged import fair_queue
-from forged.daemon.handlers.attributes import full_record
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
+from forged.daemon.handlers.convert import fitting, full_record, seconds_of, with_entities
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import ForgedError, NotReady
 from forged.files import Grounds, Root, repo_root

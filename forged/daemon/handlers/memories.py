@@ -17,9 +17,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from forged import memory
-from forged.daemon.handlers.attributes import carried_over, full_record, names_in, patch_in
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, token_of
+from forged.daemon.handlers.convert import carried_over, fitting, full_record, names_in, patch_in, token_of
 from forged.daemon.handlers.recall import is_this_user
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,11 +23,24 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import fitting, hit
 from forged.daemon.handlers.retrieve import deadline_of, elapsed_ms
 from forged.errors import InvalidRequest
-from forged.files import org_root
+from forged.files import Root, agent_ids, agent_root, org_root
 from forged.memory import Scope
 from forged.sessions import asked, budget_of, render
-from forged.stores import FIRST_BUILD, Limits, Ranked, Rows, Store, Workplace, is_asked_for, root_of_session
+from forged.stores import (
+    FIRST_BUILD,
+    Limits,
+    Ranked,
+    Rows,
+    SessionMemories,
+    Store,
+    Workplace,
+    is_asked_for,
+    root_of_session,
+)
 from forged_client import protocol as wire
+
+if TYPE_CHECKING:
+    from forged.postgres import Machines, Shared
 
 _UNNAMED = "no scope could be searched: a session or an agent is named by its id, the user by this user's"
 # How many memories each scope gives at most, in the order in which equals come.
@@ -140,3 +154,81 @@ def _admits(daemon: Daemon, request: wire.Recall) -> Callable[[str, str], bool]:
         return row is not None and is_asked_for(row.facts, filters, least)
 
     return admits
+
+
+# --- in status -------------------------------------------------------------------------------------------
+
+
+async def scope_reports(sessions: SessionMemories, config: Config, home: str) -> tuple[wire.ScopeReport, ...]:
+    """The scopes beside a workspace's roots; how those fare, their own reports tell."""
+    agents, org = await asyncio.to_thread(_counted, home)
+    rows, wanted = sum(1 for _ in sessions.all()), config.scopes.retrieved
+    return (
+        wire.ScopeReport(
+            scope=Scope.SESSION,
+            engine="memory",
+            owners=sessions.sessions,
+            memories=rows,
+            retrieved=Scope.SESSION in wanted,
+            lasts_s=sessions.ttl_s,
+            dropped=sessions.dropped,
+        ),
+        wire.ScopeReport(
+            scope=Scope.AGENT,
+            engine="files",
+            place=os.path.dirname(agent_root(home, "any").top),
+            owners=len(agents),
+            memories=sum(agents),
+            retrieved=Scope.AGENT in wanted,
+        ),
+        wire.ScopeReport(
+            scope=Scope.ORG,
+            engine="files",
+            place=org_root(home).top,
+            owners=int(org > 0),
+            memories=org,
+            retrieved=Scope.ORG in wanted,
+        ),
+    )
+
+
+def _counted(home: str) -> tuple[list[int], int]:
+    agents = [_files_in(agent_root(home, each)) for each in agent_ids(home)]
+    return agents, _files_in(org_root(home))
+
+
+def _files_in(root: Root) -> int:
+    names = 0
+    for directory in root.directories:
+        try:
+            names += sum(name.endswith(".md") and not name.startswith(".") for name in os.listdir(directory))
+        except OSError:
+            continue
+    return names
+
+
+def shared_report(shared: Shared | None, machines: Machines | None) -> wire.SharedReport | None:
+    if shared is None:
+        return None
+    return msgspec.structs.replace(
+        shared.condition(),
+        in_step=tuple(_in_step(machines)) if machines is not None else (),
+        not_in_step=machines.problem if machines is not None else "",
+    )
+
+
+def _in_step(machines: Machines) -> Iterator[wire.InStepReport]:
+    for (scope, owner), standing in machines.standing.items():
+        yield wire.InStepReport(
+            scope=scope,
+            owner=owner,
+            behind=standing.behind,
+            kept_here=standing.kept_here,
+            refused=standing.refused,
+            in_step_s=round(time.time() - standing.at, 1) if standing.at else None,
+        )
+
+
+def is_shared_failing(shared: Shared | None) -> bool:
+    told = shared.condition() if shared is not None else None
+    return told is not None and bool(told.state == "failing" or told.problem or told.refused)
