@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.hooks import HookEvent, event_of, output
-from forged.hooks.events import PayloadError
+from forged.hooks import HookEvent, PayloadError, event_of, output
 from forged.text.harnesses import HOOKS
 from tests.support.hooks import PAYLOADS, payload
 

@@ -1,13 +1,14 @@
-"""From the payload of a hook to what happened, in the same words for every harness.
+"""What a harness tells a hook and what a hook tells a harness: payloads in, canonical events, output bytes.
 
-In: bytes that a harness wrote, and its row of the table of harnesses. Out: a `HookEvent`, or None for one
-that is passed over: an event that the row does not know, a subagent's, a prompt that no person sent. Raised:
-PayloadError, which never quotes the payload. A field of a wrong type is as good as none.
+Passed over is an event that the harness's row does not know, a subagent's, a prompt that no person sent. A
+field of a wrong type is as good as none. An answer has only keys that all harnesses know, as one of them
+refuses a whole answer for an unknown key. Raises PayloadError, which never quotes the payload.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import msgspec
 
@@ -68,6 +69,21 @@ def event_of(payload: bytes, row: Hooks) -> HookEvent | None:
         version=_text(fields, row.version, _MOST_NAME),
         parent=_text(fields, row.parent, _MOST_NAME),
     )
+
+
+def takes_context(event: HookEvent, row: Hooks) -> bool:
+    """Whether the harness puts what is answered to this event into the conversation."""
+    return event.name in row.context
+
+
+def output(event: HookEvent, row: Hooks, injection: str, lines: Sequence[str]) -> bytes:
+    """The answer to an event: the text that the model is to see, and `lines` for the person."""
+    answer: dict[str, object] = {}
+    if injection and takes_context(event, row):
+        answer["hookSpecificOutput"] = {"hookEventName": event.name, "additionalContext": injection}
+    if lines and row.tells and takes_context(event, row):
+        answer["systemMessage"] = "\n".join(lines)
+    return msgspec.json.encode(answer) if answer else b""
 
 
 def _decoded(payload: bytes) -> dict[str, object]:
