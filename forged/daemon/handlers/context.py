@@ -19,17 +19,19 @@ from forged import config
 from forged.capture import Pipeline
 from forged.config import Setting
 from forged.counters import Metrics
-from forged.daemon.handlers.convert import generation_of, without_texts
+from forged.daemon.handlers.convert import generation_of, record, without_texts
 from forged.errors import ForgedError, NotReady, StoreError
 from forged.fair_queue import Activity
-from forged.files import Watcher, atomic
+from forged.files import AGENT_ID, Watcher, atomic
+from forged.map import VectorMap
 from forged.maps import Indexer
 from forged.memories import PATIENCE_S, MemoryParts
+from forged.memory import Memory, Scope
 from forged.models import Governor, Health
 from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import Receipt, State
-from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace
+from forged.stores import Resolver, SessionMemories, SessionViews, View, Workplace, facts_in_session
 from forged.trust import TrustRegistry
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, encode
@@ -132,6 +134,15 @@ class Context(msgspec.Struct, frozen=True):
         if added > asked:
             await place.files.view(added, now + _ADDED_S)
         return await place.files.view(asked, now + PATIENCE_S)
+
+    def record(self, home: VectorMap, found: Memory) -> wire.MemoryRecord:
+        """Return a memory with its attributes; the root of an agent's memory says the agent."""
+        if home.scope == Scope.SESSION:
+            return record(home, found, facts_in_session(self.daemon.session_memories, found.id))
+        facts, name = self.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
+        if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name):
+            facts = msgspec.structs.replace(facts, agent_id=name)
+        return record(home, found, facts)
 
     async def resumed(self) -> None:
         """Wait at most 5 s until the daemon has finished what a kill interrupted. Raises NotReady."""

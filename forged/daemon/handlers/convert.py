@@ -6,10 +6,9 @@ Raises InvalidRequest, saying what to change, for a field that means nothing her
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args, get_origin
+from typing import NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -17,18 +16,13 @@ from forged import memory
 from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem, patch_of
 from forged.entities import spoken_by
 from forged.errors import InvalidRequest
-from forged.files import AGENT_ID
 from forged.map import VectorMap
 from forged.memories import write
 from forged.memory import TYPES, Memory, Origin, Scope
-from forged.stores import Ranked, Stayed, facts_in_session
+from forged.stores import Ranked, Stayed
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
-
-if TYPE_CHECKING:
-    from forged.daemon.handlers.context import Context
-
 
 _MOST_IN_PAGE = 1000
 _MOST_NAME = 200
@@ -231,13 +225,3 @@ def carried_over(facts: Facts, scope: str) -> FactsPatch:
     if facts.memory_type not in TYPES.get(scope, ()):
         facts = msgspec.structs.replace(facts, memory_type="")
     return patch_of(facts)
-
-
-def full_record(context: Context, home: VectorMap, found: Memory) -> wire.MemoryRecord:
-    if home.scope == Scope.SESSION:
-        facts = facts_in_session(context.daemon.session_memories, found.id)
-    else:
-        facts, name = context.daemon.state.facts(home.root, found.id), os.path.basename(home.root)
-        if home.scope == Scope.AGENT and AGENT_ID.fullmatch(name):
-            facts = msgspec.structs.replace(facts, agent_id=name)
-    return record(home, found, facts)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from forged import fair_queue
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import fitting, full_record, seconds_of, with_entities
+from forged.daemon.handlers.convert import fitting, seconds_of, with_entities
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import ForgedError, NotReady
 from forged.files import Grounds, Root, repo_root
@@ -39,7 +39,7 @@ async def get(context: Context, place: Workplace, request: wire.GetMemories) -> 
     reply = wire.Memories(
         status=_status(view, bool(items)),
         reason=FIRST_BUILD if view.waiting else await _why_missing(context, place, missing),
-        memories=fitting([with_entities(full_record(context, *item), item[1]) for item in items]),
+        memories=fitting([with_entities(context.record(*item), item[1]) for item in items]),
         total=len(items),
         missing=missing,
     )
@@ -59,7 +59,7 @@ async def list_page(
     chosen = _chosen(maps, request, since)
     start, count = max(request.offset, 0), min(max(request.limit, 0), _MOST_IN_REPLY)
     rows = newest(chosen, start, count)
-    told = [full_record(context, *item) for item in rows]
+    told = [context.record(*item) for item in rows]
     if request.entities:
         found = [each for _, each in rows]
         told = await asyncio.to_thread(lambda: list(map(with_entities, told, found)))
@@ -86,7 +86,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     home, meant = ids.require_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
-        memories=fitting([full_record(context, home, version) for version in view.chain(home, head)]),
+        memories=fitting([context.record(home, version) for version in view.chain(home, head)]),
         flags=home.chains.flags.get(head, ()),
     )
     return reply, view.generation
