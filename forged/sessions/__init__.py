@@ -4,7 +4,7 @@
 sees a conversation, `render` a block of memories without a session.
 """
 
-from forged.sessions.injected_set import render
+from forged.sessions.block import render
 from forged.sessions.registry import Sessions
 from forged.sessions.session import MODES, Session, Turn, budget_of
 from forged.sessions.transcript import asked, clean_transcript, sentences_of, unreadable

@@ -22,8 +22,9 @@ from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.retrieval import Answer, Ask
+from forged.sessions.block import Injection, render
 from forged.sessions.held import HeldMessages
-from forged.sessions.injected_set import Composed, Content, Injection, compose, render
+from forged.sessions.injected_set import Composed, Content, compose
 from forged.sessions.messages import Messages
 from forged.sessions.pinned import Pinned, pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes

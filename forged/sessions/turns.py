@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from forged.retrieval import Answer, KeptAnswer
-from forged.sessions.injected_set import Injection
+from forged.sessions.block import Injection
 from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
 from forged.state import InjectedSet
 from forged.stores import Ranked, Stayed, Workplace

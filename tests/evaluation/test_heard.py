@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forged.memory import Memory
-from forged.sessions.injected_set import render
+from forged.sessions.block import render
 from forged.stores import Ranked
 from tests.evaluation.dataset import Item
 from tests.evaluation.heard import Parts, Reader, beyond

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Related
-from forged.sessions.injected_set import Injection, render
+from forged.sessions.block import Injection, render
 from forged.stores import Ranked
 from tests.data.memories import memory
 

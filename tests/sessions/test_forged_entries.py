@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forged.sessions.injected_set import Content, compose, render
+from forged.sessions.block import render
+from forged.sessions.injected_set import Content, compose
 from forged.state import InjectedSet
 from forged.stores import Ranked
 from forged.text import quoted

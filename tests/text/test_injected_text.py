@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.sessions.injected_set import Names, Note, closing, line_of, opening, render
+from forged.sessions.block import render
+from forged.sessions.injected_set import Names, Note, closing, line_of, opening
 from forged.stores import Ranked
 from forged.text.injected_text import InjectedText
 from tests.data.memories import memory
