@@ -114,10 +114,7 @@ _TAIL = 64  # bytes; a closing has 60 at most
 
 
 class Composed(msgspec.Struct, frozen=True):
-    """A reply with its memories in order, the first `heard` of them from the set; `left_out` had no room.
-
-    `after` is the set once the reply is delivered, `contents` the texts in it.
-    """
+    """A reply: `ranked` in order, the first `heard` of them from the set; `after` is that once delivered."""
 
     text: str
     ranked: tuple[Ranked, ...]
@@ -256,7 +253,6 @@ def _entry(ranked: Ranked, mark: str = "", of: str = "", *, pinned: bool = False
 
 
 def _key(each: InjectedEntry) -> Key:
-    """A memory comes once, and so does the word that it may be outdated."""
     return each.root, each.id, each.mark == OUTDATED
 
 
