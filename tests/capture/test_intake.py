@@ -6,7 +6,7 @@ import pytest
 
 from forged.capture.intake import take_in
 from forged.conversation import Utterance
-from forged.sessions.injected_set import render
+from forged.sessions.block import render
 from forged.stores import Ranked
 from forged_client.protocol import CONTINUED_OVERLAP
 from tests.data.memories import memory

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forged.retrieval import Answer
 from forged.sessions import Session
-from forged.sessions.injected_set import Injection
+from forged.sessions.block import Injection
 from forged.sessions.session import Shared
 from forged.sessions.turns import OPEN_TURNS, OpenTurn, OpenTurns, TurnReply
 from forged.stores import Ranked, Stayed
