@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
 import msgspec
 
-from forged.capture.committer import CommitResult, Committer
+from forged.capture.committer import CommitResult, Committer, Documents
 from forged.capture.gate import Gate
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
@@ -23,15 +23,7 @@ from forged.capture.off_record import OffRecord, Refusal
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
-from forged.capture.values import (
-    Classified,
-    Classify,
-    Decided,
-    Failed,
-    KnownMemory,
-    Refused,
-    WorkerSettings,
-)
+from forged.capture.values import Classified, Classify, Decided, Failed, KnownMemory, Refused, WorkerSettings
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
@@ -50,15 +42,10 @@ _SETTLE_S = 1.0
 _LOOK_EVERY_S = 25.0
 
 Rank = Callable[[Event], Awaitable[tuple[KnownMemory, ...]]]
-_Documents = tuple[Document, ...]
 
 
 class Dispatcher:
-    """One for the daemon. The queue says what is under way.
-
-    `gate` is asked before a model is, and None if the classifier is none; `rank` finds the memories that a
-    model should know about; `vectors` are the local model's of some texts; `committer` decides and writes.
-    """
+    """One for the daemon. `gate` is None without a model; `rank` finds the memories that one should know."""
 
     def __init__(
         self,
@@ -131,10 +118,7 @@ class Dispatcher:
         task.add_done_callback(self._background.discard)
 
     def answer(self, submission: Submission, cleaned: Cleaned, keys: Sequence[str]) -> None:
-        """Say of what a person does not want remembered, or wants forgotten, that it is so, or the command.
-
-        `keys` tell the messages apart: one that comes again is answered already.
-        """
+        """Answer refusals and requests to forget; one of known `keys` is answered already."""
         top = submission.roots[0].top if submission.roots else ""
         for at, place in enumerate(cleaned.refusing):
             points_back = cleaned.points_before and not at
@@ -144,25 +128,18 @@ class Dispatcher:
             self._start(self._say_which(submission, text, f"{keys[place]} {number}"))
 
     async def _say_which(self, submission: Submission, text: str, key: str) -> None:
-        """Find the memory that a sentence asks to forget, and have the command said that forgets it.
+        """Have the command said that forgets the memory that a sentence means.
 
-        Where none is found, that is said unless something was forgotten since: an agent may have done it.
+        That there is none is said unless something was forgotten since: an agent may have done it.
         """
-        found = await self._committer.meant(submission.roots, text)
-        if found is not None:
+        of = (submission.session_id, submission.agent)
+        if (found := await self._committer.meant(submission.roots, text)) is not None:
             root, memory = found
-            self.news.meant(
-                submission.session_id,
-                submission.agent,
-                root,
-                key,
-                memory_id=memory.id,
-                content=memory.content,
-            )
+            self.news.meant(*of, root, key, memory_id=memory.id, content=memory.content)
             return
         was_done = 0 < max(submission.said_at, default=0) <= self._forgotten.newest
         if names_memory(text) and submission.roots and not was_done:
-            self.news.meant(submission.session_id, submission.agent, submission.roots[0], key)
+            self.news.meant(*of, submission.roots[0], key)
 
     async def settle(self) -> None:
         """Let what was started end, for a moment, but for what needs the worker, which is gone."""
@@ -238,7 +215,7 @@ class Dispatcher:
         """Find out what an event comes to and put it in place; None once that is done, else a delay."""
         event = waiting.event
         if not self._is_decided(event):
-            if self._is_paused(event) or not self._can_give(waiting):
+            if self._is_paused(event) or waiting.is_cancelled or not self.supervisor.ready:
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
             answer = await self._call.ask(Classify(event, known, attempts))
@@ -260,7 +237,9 @@ class Dispatcher:
                 await self._judged.save()
                 await self._events.journal(event.id)
             except StoreError as error:
-                return self._unwritten(error)
+                self._metrics.capture_failures += 1
+                self.last_error = str(error)
+                return STORAGE_RETRY_S
         if await self._is_elsewhere(waiting) or waiting.is_cancelled:
             return 0.0
         put = await self._committer.put(self._events.documents(event.id) or (), event.tops)
@@ -295,17 +274,9 @@ class Dispatcher:
         documents = self._events.documents(event.id) or ()
         return (*event.stored_roots, *((each.root, each.identity) for each in documents))
 
-    def _unwritten(self, error: StoreError) -> float:
-        self._metrics.capture_failures += 1
-        self.last_error = str(error)
-        return STORAGE_RETRY_S
-
     def _stands(self, event: Event) -> bool:
         waiting = self._queue.in_hand
         return waiting is not None and waiting.event is event and not waiting.is_cancelled
-
-    def _can_give(self, waiting: Waiting) -> bool:
-        return self.supervisor.ready and not waiting.is_cancelled
 
     async def _known(self, event: Event) -> tuple[KnownMemory, ...]:
         """What the model should know about; it can do without."""
@@ -339,7 +310,7 @@ class Dispatcher:
     def _is_decided(self, event: Event) -> bool:
         return self._events.documents(event.id) is not None
 
-    async def _decided(self, event: Event, classified: Classified) -> tuple[_Documents, tuple[Refused, ...]]:
+    async def _decided(self, event: Event, classified: Classified) -> tuple[Documents, tuple[Refused, ...]]:
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
         if refused := self._off_record.of(session_of(event)):

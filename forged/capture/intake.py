@@ -60,9 +60,8 @@ class Outcome(msgspec.Struct, frozen=True):
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """A capture, or one of its parts, as it comes from an agent, and what was injected into its session.
 
-    `said_at` is when each message was said (Unix seconds, 0: nobody knows), where that is told. Of a past
-    session `mark` is its reader's word for all of it, which stands with the last of its messages. `take` sets
-    the `identities` of `roots`. `headless`: a script runs the agent.
+    `said_at` has the Unix seconds of each message, 0 for unknown, or is empty. `mark` is a reader's word for
+    a past session. `take` sets the `identities` of `roots`. `headless`: a script runs the agent.
     """
 
     kind: Kind
@@ -111,9 +110,8 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
 class Cleaned(msgspec.Struct, frozen=True):
     """Messages after cleaning, None where nothing is left; counts of secrets and echoes that were cut.
 
-    `refusing` are the places of messages with something that must not be kept, `refused` the words of each
-    such text. `forgets` are sentences that ask to forget, with the places of their messages. `points_before`:
-    the first that refuses means what was said before all of these.
+    `refusing` are the places of messages that refuse, `refused` the words of each such text, `forgets` the
+    places and sentences that ask to forget. `points_before`: the first refusal means what was said before.
     """
 
     window: tuple[Utterance | None, ...] = ()
@@ -123,6 +121,11 @@ class Cleaned(msgspec.Struct, frozen=True):
     refused: tuple[Refusal, ...] = ()
     forgets: tuple[tuple[int, str], ...] = ()
     points_before: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a refusal or a request to forget was cut out."""
+        return bool(self.refusing or self.forgets)
 
 
 class Intake:
@@ -139,11 +142,7 @@ class Intake:
         answer: Callable[[Submission, Cleaned, Sequence[str]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_urgent` says whether something must not wait for more.
-
-        `full` says why so many events of so many bytes cannot wait, or nothing; `answer` answers who does not
-        want something remembered, or wants it forgotten.
-        """
+        """`full` is why so many events of so many bytes cannot wait; `answer` answers refusals and such."""
         self._state = state
         self._metrics = metrics
         self._off_record = off_record
@@ -151,24 +150,17 @@ class Intake:
         self._full = full
         self._answer = answer
         self._clock = clock
-        self._is_prepared = False
 
     async def take(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
-        """Return what a submission comes to, or its outcome where it comes to no events now.
-
-        `key` is that of its session, nothing for one without.
-        """
+        """Return what a submission comes to, or its outcome if it is no event now; `key` is its session's."""
         # Fresh, and not with the workspace: a new clone within five seconds is another root.
-        identities = await asyncio.to_thread(self._looked_at, submission.roots)
+        identities = await asyncio.to_thread(_looked_at, submission.roots)
         submission = msgspec.structs.replace(submission, identities=identities)
         take = self._whole if submission.parts == 1 else self._part
         return await take(submission, event_id, key)
 
     async def pass_over(self, submission: Submission, key: str) -> bool:
-        """Count what is said under a pause as taken, so that no window brings it along.
-
-        Return False if nothing of it is new.
-        """
+        """Count what is said under a pause as taken; return False if nothing of it is new."""
         row = await _read(submission.said, lambda: digests(submission.said, key))
         now, stands = self._now(key), places(self._known(key).digests, row)
         new = _new(row, stands, (now,) * len(stands))
@@ -177,13 +169,6 @@ class Intake:
         cursor = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
         self._state.heard.update({key: cursor})
         return True
-
-    def _looked_at(self, roots: Sequence[Root]) -> tuple[str, ...]:
-        """Return the identity of each root, in a thread; the first one reads the wordings of refusals too."""
-        if not self._is_prepared:
-            prepare()
-            self._is_prepared = True
-        return tuple(map(stored_identity, roots))
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         """Take a capture that came at once: what is known already is not even looked through for secrets."""
@@ -196,15 +181,15 @@ class Intake:
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_new else None for is_new in new]
-        part = Part(tuple(window), row, submission.begun, submission.goes_on)
-        return await self._judged(submission, event_id, key, (part,), is_answered=_is_answered(taken))
+        messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
+        return await self._judged(submission, event_id, key, messages, row, is_answered=taken.is_answered)
 
     async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         parts, is_answered = self._state.parts, False
         if submission.part not in parts.of(submission.event_id):
             row = await _read(submission.said, lambda: digests(submission.said, key))
             taken = await self._clean(submission, submission.said, key)
-            is_answered = _is_answered(taken)
+            is_answered = taken.is_answered
             part = Part(taken.window, row, submission.begun, submission.goes_on)
             if full := self._full(1, part.size):
                 return Outcome("rejected", full)
@@ -215,8 +200,12 @@ class Intake:
         there = parts.of(submission.event_id)
         if any(number not in there for number in range(submission.parts)):
             return Outcome("accepted")
-        whole = tuple(there[number] for number in range(submission.parts))
-        return await self._judged(submission, event_id, key, whole, is_answered=is_answered)
+        whole = [there[number] for number in range(submission.parts)]
+        messages = [
+            each for part in whole for each in _timed(part.window, begun=part.begun, goes_on=part.goes_on)
+        ]
+        row = b"".join(part.digests for part in whole)
+        return await self._judged(submission, event_id, key, messages, row, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
         """Cut out what must not be kept, and have it answered once a message."""
@@ -231,18 +220,23 @@ class Intake:
         self._metrics.secrets_redacted += taken.redacted
         self._metrics.echoes_removed += taken.echoes
         self._off_record.add(key, taken.refused)
-        if submission.kind != "learned" and _is_answered(taken):
+        if submission.kind != "learned" and taken.is_answered:
             self._answer(submission, taken, [digests([each], key).hex() for each in said])
         return taken
 
     async def _judged(
-        self, submission: Submission, event_id: str, key: str, parts: tuple[Part, ...], *, is_answered: bool
+        self,
+        submission: Submission,
+        event_id: str,
+        key: str,
+        messages: Sequence[TimedMessage | None],
+        row: bytes,
+        *,
+        is_answered: bool,
     ) -> SubmittedEvents:
         now, known = self._now(key), self._known(key)
-        row = b"".join(part.digests for part in parts)
         stands = places(known.digests, row)
         is_whole = submission.kind in _ALL_IS_JUDGED
-        messages = _messages(parts)
         fresh = await self._fresh_times(submission, key, messages, now)
         turns = accumulate(
             place is None and _begins_turn(each) for each, place in zip(messages, stands, strict=True)
@@ -301,21 +295,13 @@ class Intake:
         if submission.kind == "learned":
             before = self._state.learned.get(key)
             digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
-            progress = Progress(
-                agent=submission.agent,
-                session_id=submission.session_id,
-                mark=submission.mark,
-                digests=digests,
-                at=now,
-            )
-            return SubmittedEvents(session=key, learned=progress)
+            who = {"agent": submission.agent, "session_id": submission.session_id, "mark": submission.mark}
+            return SubmittedEvents(session=key, learned=Progress(**who, digests=digests, at=now))
         cursor = self._state.heard.of(key)
         for at, some in groupby(new, key=itemgetter(1)):
             cursor = cursor.grown(b"".join(each for each, _ in some), at)
-        is_told = bool(key) and submission.kind != "explicit"
-        return SubmittedEvents(
-            session=key, cursor=cursor if is_told else None, capture_id=submission.event_id
-        )
+        told = cursor if key and submission.kind != "explicit" else None
+        return SubmittedEvents(session=key, cursor=told, capture_id=submission.event_id)
 
     async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
         if self._is_urgent is None or kind != "turn":
@@ -331,25 +317,25 @@ async def _read(said: Sequence[Utterance], work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
+def _looked_at(roots: Sequence[Root]) -> tuple[str, ...]:
+    """Return the identity of each root, in a thread; the first call reads the wordings of refusals too."""
+    prepare()
+    return tuple(map(stored_identity, roots))
+
+
+def _timed(window: Sequence[Utterance | None], *, begun: bool, goes_on: bool) -> list[TimedMessage | None]:
+    last = len(window) - 1
+    return [
+        None if each is None else TimedMessage(each, 0, begun and not place, goes_on and place == last)
+        for place, each in enumerate(window)
+    ]
+
+
 async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessage]]:
     is_whole = not any(each.begun or each.goes_on for each in said)
     if is_whole and sum(len(each.utterance.text) for each in said) <= WINDOW_LIMIT:
         return [said] if said else []
     return await _read([each.utterance for each in said], lambda: tuple(slices(said)))
-
-
-def _is_answered(taken: Cleaned) -> bool:
-    return bool(taken.refusing or taken.forgets)
-
-
-def _messages(parts: Sequence[Part]) -> list[TimedMessage | None]:
-    found: list[TimedMessage | None] = []
-    for part in parts:
-        last = len(part.window) - 1
-        for place, each in enumerate(part.window):
-            begun, goes_on = part.begun and place == 0, part.goes_on and place == last
-            found.append(None if each is None else TimedMessage(each, 0, begun, goes_on))
-    return found
 
 
 def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, CaptureCursor]]) -> float:
@@ -397,12 +383,10 @@ def take_in(
     goes_on: bool = False,
     refused: Sequence[Refusal] = (),
 ) -> Cleaned:
-    """Return all messages without echoes, secrets, and what is not to be remembered.
+    """Return all messages without echoes of `injected` memories, secrets, and what is not to be remembered.
 
-    `injected` holds the contents of memories that were injected into this session, `refused` the words of
-    what was refused in it before. The first message may be the rest of one that is `begun` and the last one
-    only the beginning of one that `goes_on`: where they were cut, so much stands in both that each leaves
-    away what may be the half of a secret.
+    `refused` are the words of earlier refusals of the session. Where the first message is the rest of one
+    that is `begun`, or the last the beginning of one that `goes_on`, half a secret there goes.
     """
     ours = InjectedText(injected)
     window: list[Utterance | None] = []
@@ -477,17 +461,10 @@ def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
 
 
 def digests(said: Iterable[Utterance], key: str) -> bytes:
-    """One after the other; the same message has another digest under another key.
-
-    Blanks around it do not count: what tells of a session live and what wrote it down differ in them.
-    """
+    """Join the digests of messages, under a key; blanks around them do not count, as sources differ there."""
     salt = hashlib.blake2b(key.encode(), digest_size=32).digest()
-    return b"".join(_digest(each, salt) for each in said)
-
-
-def _digest(said: Utterance, salt: bytes) -> bytes:
-    text = f"{said.role}\n{said.text.strip()}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest()
+    texts = (f"{each.role}\n{each.text.strip()}".encode("utf-8", "surrogatepass") for each in said)
+    return b"".join(hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest() for text in texts)
 
 
 def places(known: bytes, window: bytes) -> tuple[int | None, ...]:

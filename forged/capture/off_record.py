@@ -8,6 +8,7 @@ The wordings are those of `rules.requests`. Raises nothing.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -86,6 +87,7 @@ def cut(text: str) -> Cut:
     return Cut(left, refused, forgets, any(outside) and not left.strip())
 
 
+@functools.cache
 def prepare() -> None:
     """Read and compile all wordings, some 0.1 s, so that no message waits for it on an event loop."""
     cut("Don't remember any of this: it is so. Forget that it is so, we use another.")

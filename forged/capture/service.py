@@ -35,10 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pipeline:
-    """One for the daemon.
-
-    `rank` finds the memories that a model should know about, `committer` decides what is kept and writes it.
-    """
+    """One for the daemon; `rank` finds the memories that a model should know about."""
 
     def __init__(
         self,
@@ -57,10 +54,7 @@ class Pipeline:
         supervisor: MakeSupervisor = Supervisor,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`off` and `problem` say why nothing can be captured; `supervisor` makes what keeps the worker.
-
-        `clock` gives seconds that never go back.
-        """
+        """`off` and `problem` say why nothing can be captured; `clock` gives seconds that never go back."""
         self._state = state
         self._events = state.events
         self._metrics = metrics
@@ -135,44 +129,38 @@ class Pipeline:
         size = sum(event.size for event in events) - sum(part.size for part in gone.values())
         if full := self._full(len(events), size):
             return self._refused(full)
-        if kind != "turn":
-            return await self._store(taken)
+        before, parts = self._state.heard.of(taken.session), self._state.parts
+        also = [parts.finishing(taken.capture_id, len(events))] if taken.capture_id else []
         if taken.cursor is not None:
             self._state.heard.update({taken.session: taken.cursor})
-        before = len(self._queue)
-        self._add(events, on_disk=False, at_once=taken.is_urgent)
-        also = [self._state.parts.finishing(taken.capture_id, len(events))] if taken.capture_id else []
+        if kind != "turn" and (trouble := await self._stored(taken, also)):
+            if taken.cursor is not None:
+                self._state.heard.update({taken.session: before})
+            return self._refused(trouble)
         if taken.capture_id:
-            self._state.parts.finished(taken.capture_id, len(events))
+            parts.finished(taken.capture_id, len(events))
+        waited = len(self._queue)
+        self._add(events, on_disk=kind != "turn", at_once=taken.is_urgent)
+        if kind != "turn":
+            self._metrics.captures_durable += 1
+            return Outcome("durable", slices=len(events))
         self._flusher.schedule(*also)
-        if len(self._queue) == before:
+        if len(self._queue) == waited:
             self._metrics.captures_coalesced += 1
             return Outcome("coalesced", slices=len(events))
         self._metrics.captures_accepted += 1
         return Outcome("accepted", slices=len(events))
 
-    async def _store(self, taken: SubmittedEvents) -> Outcome:
-        """Take what has to be on disk before it is answered, and with it what its session said before."""
-        before, events = self._state.heard.of(taken.session), taken.events
-        if taken.cursor is not None:
-            self._state.heard.update({taken.session: taken.cursor})
+    async def _stored(self, taken: SubmittedEvents, also: Sequence[Change]) -> str:
+        """Store what has to be on disk before it is answered; why that failed, or nothing."""
         self._queue.ripen(taken.session)
-        parts, also = self._state.parts, list[Change]()
-        if taken.capture_id:
-            also.append(parts.finishing(taken.capture_id, len(events)))
         if taken.learned is not None:
-            also.append(self._state.learned.change({taken.session: taken.learned}))
+            also = [*also, self._state.learned.change({taken.session: taken.learned})]
         try:
-            await self._flusher.flush(events, *also)
+            await self._flusher.flush(taken.events, *also)
         except StoreError as error:
-            if taken.cursor is not None:
-                self._state.heard.update({taken.session: before})
-            return self._refused(f"storage_error: {error}")
-        if taken.capture_id:
-            parts.finished(taken.capture_id, len(events))
-        self._add(events, on_disk=True)
-        self._metrics.captures_durable += 1
-        return Outcome("durable", slices=len(events))
+            return f"storage_error: {error}"
+        return ""
 
     def _refused(self, reason: str) -> Outcome:
         self._metrics.captures_rejected += 1
