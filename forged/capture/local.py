@@ -28,13 +28,7 @@ from forged.capture.head import (
 from forged.capture.rules.engine import presentable, proposals_in, still_meant, without_lead_ins
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.patterns import scope_of
-from forged.capture.rules.requests import (
-    asks,
-    behind_request,
-    beside_request,
-    letters,
-    without_request,
-)
+from forged.capture.rules.requests import asks, behind_request, beside_request, letters, without_request
 from forged.capture.statements import Statement
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
@@ -92,7 +86,7 @@ class LocalAnswers:
         proposals = (
             _proposal(unit, judged, "request" if unit in asked else "head")
             for unit in free
-            if unit in asked or not _is_kept(unit, kept)
+            if unit in asked or not any(_is_of(each, unit.text) for each in kept)
         )
         sure = tuple(each for each in proposals if each.content)
         # By words alone too much is likely.
@@ -157,10 +151,7 @@ def _asked(
     *,
     by_rules: bool = False,
 ) -> tuple[list[Unit], tuple[Refused, ...]]:
-    """Return the unit to keep of each message that asks, and the messages that do not say what.
-
-    `by_rules`: where no rules judge beside it, a request that they would keep is one.
-    """
+    """Return the unit to keep of each message that asks, and refusals; `by_rules`: what rules keep counts."""
     taken: list[Unit] = []
     refused: list[Refused] = []
     worded_bar = _WORDED_BAR if judge.sees_rows else _WORDED_BAR_BY_WORDS
@@ -217,19 +208,12 @@ def _proposal(unit: Unit, judged: dict[str, Leanings], why: str, scope: Scope | 
     return Proposal(content, scope, leaning.category(scope), why=why)
 
 
-def _is_kept(unit: Unit, kept: Sequence[Proposal]) -> bool:
-    return any(_is_of(each, unit.text) for each in kept)
-
-
 def _is_of(kept: Proposal, text: str) -> bool:
     return kept.content.rstrip(".。").lower() in text.lower()
 
 
 def request_in(said: Sequence[Statement], before: str = "") -> Unit | None:
-    """Return what a message asks to be kept; `before` is what the person said last before it.
-
-    The text is empty where nobody says what is to be kept. None where nobody asks.
-    """
+    """Return what a message asks to keep, with no text if it is not said; None where nobody asks."""
     places = [at for at, each in enumerate(said) if _asks(each)]
     if not places:
         return None

@@ -23,20 +23,14 @@ _WHERE: dict[str, str] = {Scope.USER: "you in all projects", Scope.AGENT: "this 
 
 
 class Notifications:
-    """One for the daemon; lives in its event loop.
-
-    `classifier` is the model that judges, or nothing.
-    """
+    """One for the daemon; lives in its event loop. `classifier` is the model that judges, or nothing."""
 
     def __init__(self, judged: Judged, *, classifier: str) -> None:
         self._judged = judged
         self._classifier = classifier
 
     def kept(self, event: Event, documents: Iterable[Document]) -> None:
-        """These are on disk now, or wait for a person.
-
-        Who has a past session read looks at what it comes to by himself.
-        """
+        """Record documents on disk, or waiting for a person; of past sessions that person looks himself."""
         if event.kind == "learned":
             return
         for document in documents:
@@ -83,10 +77,7 @@ class Notifications:
             self._judged.add(f"{event.id} {said}", judgement)
 
     def off_record(self, session_id: str, agent: str, top: str, key: str) -> None:
-        """Record session and time of a message with something that is not to be remembered.
-
-        `key` tells the message from others, so that it is answered once, however often it comes.
-        """
+        """Record a message that refuses to be remembered; by its `key` it is answered once."""
         judgement = Judgement(
             at=time.time(),
             reason=AS_ASKED,

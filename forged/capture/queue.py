@@ -237,10 +237,7 @@ class CaptureQueue:
 
 
 def session_of(event: Event) -> str:
-    """Key of a session: what waits in a paused repository must not hold up its session in another one.
-
-    An event of no session and no root, as a journal without its event is, stands for itself.
-    """
+    """Key of a session by its roots, as a pause holds up one repository; the event's id without either."""
     roots = [f"{root.scope}:{root.top}" for root in event.roots]
     return "\0".join([event.session_id, *roots]) if event.session_id or roots else event.id
 
@@ -248,8 +245,7 @@ def session_of(event: Event) -> str:
 class EventFlusher:
     """Flushes queued events and capture cursors in one transaction, within a second. One for the daemon.
 
-    Of what a session has said nothing counts as taken whose event could be lost. What cannot be written stays
-    in memory and is tried again.
+    So nothing counts as taken whose event could be lost. What cannot be written is tried again.
     """
 
     def __init__(self, state: State, queue: CaptureQueue) -> None:

@@ -95,8 +95,7 @@ class Pipeline:
     async def hear(self, submission: Submission) -> Outcome:
         """Take what was said, or say why not; captures of one session one after the other.
 
-        A capture in parts that comes again under its id is answered and not judged again. `durable` is said
-        when all of it is on stable storage; what is said of a turn is there within a second.
+        A capture in parts is judged once. `durable` is all on stable storage; a turn is there in a second.
         """
         if submission.problem:
             return self._refused(submission.problem)
@@ -203,10 +202,9 @@ class Pipeline:
         return self._taken_up.is_set() and not self._queue.holds(session)
 
     async def purge(self, unwanted: Sequence[Words]) -> CutCount:
-        """Take every sentence that holds an unwanted text out of all events; what was done.
+        """Take every sentence that holds an unwanted text out of all events; an empty one goes.
 
-        What is in hand is found out about anew with what is left of it; an event that is empty then goes.
-        Raises StoreError.
+        What is in hand is judged anew with what is left of it. Raises StoreError.
         """
         await self._taken_up.wait()
         done = await self._state.parts.cut(unwanted)
@@ -304,10 +302,7 @@ class Pipeline:
         return "idle", ""
 
     async def run(self) -> None:
-        """Take up what an earlier daemon left, keep a worker, and hand it one event after the other.
-
-        Without a classifier no worker is kept: what was accepted waits for a daemon that has one.
-        """
+        """Take up what an earlier daemon left, and work; without a classifier all waits for another."""
         self._taken_up.clear()
         try:
             await self._state.opened()

@@ -49,11 +49,9 @@ _GRACE_S = 60.0
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """Seconds; a test has less of it.
+    """Seconds: until the first start unless one is wanted, until a start is shown or killed, of retries.
 
-    The first start waits `first_start_s` unless a worker is wanted sooner, so that the daemon starts fast. A
-    worker that is not ready after `slow_start_s` is a problem to show, after `ready_s` it is killed. One that
-    cannot run is tried again after `retry_s`, doubling up to `longest_retry_s`.
+    The first start waits so that the daemon starts fast; `retry_s` doubles up to `longest_retry_s`.
     """
 
     first_start_s: float = 1.0
@@ -64,11 +62,7 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Supervisor:
-    """One for the daemon; lives in its event loop.
-
-    `ready` says whether a task may be given, `problem` why no worker can run, or nothing. `restarts` counts
-    the starts after the first.
-    """
+    """One for the daemon; lives in its event loop. `problem` is why no worker can run."""
 
     def __init__(
         self,
@@ -104,11 +98,7 @@ class Supervisor:
         self._wanted.set()
 
     def give(self, task: Task, limit_s: float) -> None:
-        """Hand a task to a worker that is `ready` and has none, or the answer that it waits for.
-
-        A worker that reports nothing for `limit_s` seconds, because it is stopped or hangs on a dead disk,
-        is killed.
-        """
+        """Hand a task or an answer to a `ready` worker, which is killed after `limit_s` without report."""
         assert self.ready, "no worker to give a task to"
         assert self._current is not None
         self._current.give(task)
@@ -204,10 +194,7 @@ LastReport = Decided | Failed | str
 
 
 class WorkerCall:
-    """One for the daemon. `start` has work done that nobody waits for, `on_ready` is told of a new worker.
-
-    `stands` says whether an event is still as it was given.
-    """
+    """One for the daemon; `stands` says whether an event is still as it was given."""
 
     def __init__(
         self,

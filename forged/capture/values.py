@@ -35,15 +35,11 @@ class KnownMemory(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What a classifier wants to keep, unchecked: every field may hold anything.
+    """A memory to keep, unchecked: every field may hold anything.
 
-    `cues` are short lines that say when it should come back; `evidence` are files that it stands on, as PATH,
-    PATH:LINE or PATH:FIRST-LAST; `entities` and `relations` say what it speaks of, `importance` how
-    much it matters, from 0 to 1, where somebody says so, and `source` where it comes from. `why` it is
-    proposed: request (somebody asked for it), rule, head, model; of what its author always proposes for one
-    reason it is left out.
-    What is not sure to be worth keeping `only_replaces`: who comes back to what is known with another word
-    about it means it to last. `doubt` is how many nats speak against that, which must speak for the other.
+    `evidence` are files as PATH, PATH:LINE or PATH:FIRST-LAST; `importance` is from 0 to 1, or unknown. `why`
+    is request, rule, head, model, or empty for an author with one reason. What `only_replaces` is not sure to
+    be worth keeping, unless it changes what is known: `doubt` nats must speak for that.
     """
 
     content: str
@@ -99,10 +95,9 @@ class Refused(msgspec.Struct, frozen=True):
 class Classified(msgspec.Struct, frozen=True):
     """A classifier's answer.
 
-    `malformed` counts elements of the reply that were no memory at all; a reply `is_answer` if it says what
-    is to be kept, be it nothing. `cut` is why there may have been more, as a sentence, or nothing. `author`
-    says whose words the proposals are: a model's, or those that were typed. `refused` are explicit requests
-    of which nothing is kept.
+    `malformed` counts elements that were no memory; `is_answer`: it says what to keep, be it nothing. `cut`
+    is a sentence why there may have been more. `author` has written the proposals. `refused` are explicit
+    requests.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -115,11 +110,7 @@ class Classified(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """How many proposals were left out, and why, and how many secrets were cut out of the rest.
-
-    `said_again` are those that are kept although they were forgotten once, as somebody said them since.
-    `refused` are those that a person should know of.
-    """
+    """Counts of proposals left out, secrets cut out, and forgotten texts kept as they were `said_again`."""
 
     invalid: int = 0
     duplicates: int = 0
@@ -144,10 +135,9 @@ class Classifier(Protocol):
     async def classify(
         self, event: Event, known: Sequence[KnownMemory], *, deadline: float, attempts: int
     ) -> Classified:
-        """Return what to keep, which is mostly nothing.
+        """Return what to keep; `known` memories come nearest first.
 
-        `known` are memories that a model should know about, nearest first. `deadline` is `time.monotonic()`
-        seconds over all of at most `attempts` calls. Raises CallFailed.
+        `deadline` is `time.monotonic()` seconds over all of at most `attempts` calls. Raises CallFailed.
         """
         ...
 
@@ -156,11 +146,7 @@ class Classifier(Protocol):
 
 
 class Classify(msgspec.Struct, frozen=True, tag="classify"):
-    """Find out what an event comes to.
-
-    For a model: `known` are memories that it should know about, and `attempts` is how many calls it may be
-    asked at most.
-    """
+    """Find out what an event comes to; `known` memories and at most so many `attempts` are for a model."""
 
     event: Event
     known: tuple[KnownMemory, ...] = ()
@@ -179,10 +165,7 @@ class Heads(msgspec.Struct, frozen=True, tag="heads"):
 
 
 class StatementVectors(msgspec.Struct, frozen=True, tag="statement_vectors"):
-    """The answer to AskedVectors: a row of float32 for each text, in the machine's order of bytes.
-
-    There is none where the local model is not the embedder, or cannot answer now.
-    """
+    """The answer to AskedVectors: a row of float32 for each text, in the machine's byte order, or none."""
 
     event_id: str
     rows: tuple[bytes, ...] = ()
@@ -261,9 +244,8 @@ Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Decided | Failed
 class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
-    `classifier` is the model that decides what is kept; where none is named, the built-in rules do. `proxy`
-    and `plain_http_hosts` are those of `[network]`. A `program` stands in the place of an endpoint, and each
-    of its calls has a folder in `scratch`.
+    Without a `classifier` the built-in rules decide. `proxy` and `plain_http_hosts` are of `[network]`. A
+    `program` replaces an endpoint, and each of its calls has a folder in `scratch`.
     """
 
     classifier: str = ""

@@ -51,9 +51,8 @@ More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 class RuleClassifier:
     """`builtin:rules` (Classifier): makes no call and costs nothing.
 
-    `heads` returns the newest versions of the memories that an event can see and that name something; it is
-    asked only if a statement may replace one of them. `more` has the last word on what the rules keep of an
-    event's statements, and knows what else is to be kept and what is refused.
+    `heads` gives the heads that name something, if a statement may replace one. `more` has the last word on
+    what the rules keep of an event's statements, and adds what else is kept or refused.
     """
 
     def __init__(
@@ -102,8 +101,7 @@ def is_led_in(sentence: str) -> bool:
 def is_urgent(typed: Sequence[str]) -> bool:
     """Decide if one of these messages lasts, corrects or asks to remember, so that it waits for no others.
 
-    Of a long message both ends are read, where the person's own words are. Costs milliseconds a message, and
-    some 0.3 s the first time: call it in a thread.
+    Of a long message both ends are read. Costs milliseconds, the first time some 0.3 s: call it in a thread.
     """
     said = [(end, [*sentences(end)]) for text in typed for end in _ends(text)]
     return any(

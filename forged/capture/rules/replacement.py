@@ -54,10 +54,9 @@ def replaced_by(
 ) -> int | None:
     """Return the place of the one of `older` texts that `newer` replaces.
 
-    The texts must show it (`is_evident`, `plainly` or not): sentences of one form are alike whatever
-    they are about ("from now on ... with X, not with Y"). So much more must speak for it as there is `doubt`,
-    and `doubts` of each older one. They are `among` memories, if not each one of its own: the more there are,
-    the likelier one is like the newer text by accident. One without a row is too far from the others.
+    The texts must show it (`is_evident`, `plainly` or not). `doubt`, and `doubts` of each older one, raise
+    the bar, as does the number of memories that they are `among`. One without a row is too far from the
+    others.
     """
     newer, older = opening(newer), [*map(opening, older)]
     if newer not in rows:
@@ -83,7 +82,8 @@ def may_replace(newer: str, older: str, *, rows: RowsOf = NO_ROWS) -> bool:
     newer, older = opening(newer), opening(older)
     if newer not in rows or older not in rows:
         return _may_replace_by_words(newer, older)
-    return _may_be_one(newer, older) and judge().leanings(newer, [older], rows)[0] > judge().proposed
+    is_shown = is_evident(newer, older) or _ends_otherwise(newer, older)
+    return is_shown and judge().leanings(newer, [older], rows)[0] > judge().proposed
 
 
 def _above(newer: str, older: Sequence[str], rows: RowsOf, least: Sequence[float]) -> list[int]:
@@ -102,11 +102,6 @@ def _replaced_by_words(
     doubts: Sequence[float] = (),
     plainly: bool = False,
 ) -> int | None:
-    """Return the place of the one of `older` texts that `newer` replaces.
-
-    So much more must speak for it as there is `doubt`, and `doubts` of each older one; they are `among`
-    memories, if not each one of its own. The texts must show it (`is_evident`, `plainly` or not).
-    """
     doubts = doubts or [0.0] * len(older)
     weights = _weights(newer, older, doubts)
     # Evidence takes longest: only of those is it looked for that are likely enough, the likeliest first.
@@ -119,12 +114,11 @@ def _replaced_by_words(
 
 
 def is_evident(newer: str, older: str, *, plainly: bool = False) -> bool:
-    """Return True if the texts themselves show that one takes the other's place, however likely it is.
+    """Return True if the texts themselves show that one takes the other's place.
 
-    The newer one names what the older one says as given up, puts another value in the same slot, or says that
-    something of the same changed, which is not enough where it must show `plainly`. Nothing is shown by
-    sentences of one form about two things ("commits in English", "notes in German"), nor by what gives up
-    something else than the older one says.
+    The newer one gives up what the older one says, puts another value in its slot, or, if not `plainly`, says
+    that something of the same changed. Two things in one form ("commits in English", "notes in German") show
+    nothing, nor does giving up something else.
     """
     named = gives_up(newer, older)
     if named is False or are_parallel(newer, older):
@@ -162,14 +156,9 @@ def _weights(newer: str, older: Sequence[str], doubts: Sequence[float]) -> list[
 
 
 def _may_replace_by_words(newer: str, older: str) -> bool:
-    """Whether a replacement that a model proposes is borne out by the texts, or nothing can be said."""
     if not says_something(older) or _ends_otherwise(newer, older):
         return True
     return is_evident(newer, older) and _weight_of(newer, older) > _PROPOSED
-
-
-def _may_be_one(newer: str, older: str) -> bool:
-    return is_evident(newer, older) or _ends_otherwise(newer, older)
 
 
 def _ends_otherwise(newer: str, older: str) -> bool:

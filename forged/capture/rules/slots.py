@@ -122,10 +122,9 @@ def without_marks(text: str) -> str:
 
 
 def are_parallel(newer: str, older: str) -> bool:
-    """Return whether two statements have one form and are about two things, each with a value of its own.
+    """Return whether two statements have one form and are about two things ("the gateway", "the worker").
 
-    They begin with other things ("the gateway ...", "the worker ..."), or with one order for two of them
-    ("keep functions ...", "keep files ..."), unless the newer one says that something changed.
+    Or they are one order for two things ("keep functions", "keep files"), and nothing says that it changed.
     """
     new, old = (WORD.findall(text.casefold().replace("’", "'")) for text in (newer, older))
     blocks = difflib.SequenceMatcher(None, new, old, autojunk=False).get_opcodes()
