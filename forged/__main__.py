@@ -1,12 +1,9 @@
-"""`forged serve`: the daemon in the foreground.
+"""`forged serve`: the daemon in the foreground, with the process's environment, logging and exit codes.
 
-The process's edge: environment, logging, exit codes. 75 says that another daemon is there already and, with
-`--replace`, that it does not give its place; 78 that the configuration is wrong (systemd does not restart on
-that one), 69 that the socket's place is not ours, 70 that something broke that must not; then it does.
-
-Every capture worker imports this module again, because a spawned process imports its parent's main module
-first; so what only the daemon needs is imported when it serves. One verb with two options is argparse's to
-read: click would cost the daemon 0.7 MB more.
+75: another daemon is there already and, with `--replace`, does not give its place. 78: the configuration is
+wrong (systemd does not restart then). 69: the socket's place is not ours. 70: something broke that must not.
+Every capture worker imports this module again, so what only the daemon needs is imported when it serves.
+argparse reads the options, as click would cost the daemon 0.7 MB.
 """
 
 from __future__ import annotations

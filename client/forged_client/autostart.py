@@ -1,14 +1,12 @@
-"""Starting the daemon when nobody listens: by the user's socket unit if there is one, else directly.
+"""Start the daemon when nobody listens: by the user's socket unit if there is one, else directly.
 
-What is started runs with the user's rights, outlives us and serves every agent. So it inherits next to
-nothing (inherited.py), and the program is never searched for: it is named by the author of the calling
-program, or by the record that a daemon left in the state directory, and must be a file that only we or root
-can change, outside of the tree where the caller stands. No variable names it.
+It runs with the user's rights, outlives us and serves every agent. So it inherits next to nothing
+(inherited.py). The program is never searched for and no variable names it: the calling program's author does,
+or the record that a daemon left in the state directory. It must be a file that only we or root can change,
+outside of the tree where the caller is.
 
-Of several clients that find nobody at once one starts the daemon, the others wait for its socket: a lock in
-the state directory says who, and who holds it may die. Without that, thirty agents would start thirty
-interpreters, and none would be answered before all of them had found out that 29 are too many. Should two
-daemons start all the same, the daemon's own lock decides, and the loser exits with 75.
+A lock in the state directory says which of several clients starts the daemon; its holder may die. Without it
+thirty agents would start thirty interpreters. Should two daemons start, the loser exits with 75.
 """
 
 from __future__ import annotations

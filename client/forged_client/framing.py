@@ -1,13 +1,8 @@
-"""Frames on a byte stream: a 4-byte big-endian length, then one msgpack message.
+"""Cut frames from a byte stream, without I/O: a 4-byte big-endian length, then one msgpack message.
 
-No I/O here, and one cutter for both ends, so what is proven of it holds for daemon and client. Whoever reads
-a stream asks for `room`, receives into it, adds what came to `held`, and takes frames until there is none:
-
-1) a frame that is all there comes back as a view into the buffer, good until `room` is asked for again;
-2) None means: more bytes are needed;
-3) FrameTooLarge is raised as soon as a header claims more than the limit, before any byte of that body.
-
-The buffer grows only when it is full of what really came, so a claimed length alone costs no memory.
+Daemon and client ask for `room`, receive into it, add what came to `held`, and `take` frames until there is
+none. A frame is a view into the buffer, good until `room` is asked for again. FrameTooLarge is raised as soon
+as a header claims more than the limit. The buffer grows only when it is full of what really came.
 """
 
 from __future__ import annotations

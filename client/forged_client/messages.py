@@ -1,12 +1,8 @@
-"""From an agent's own message objects to what of them may leave the agent.
+"""Make of an agent's own message objects what may leave the agent.
 
-Agents hold dicts in OpenAI, Anthropic or Gemini form, SDK objects, or ours. All are read, none is an error: a
-message that cannot be read becomes an empty one. The list keeps its length, so that `last_summary_index`
-stays true, but only messages of the window keep their text (user and assistant, after the last summary, the
-newest that fit): tool output and system prompts are never read by the daemon and are most of the bytes.
-
-What stands between `<private>` and `</private>` is cut here, because every conversation passes here; by
-which rule is said in private.py.
+Dicts in OpenAI, Anthropic or Gemini form, SDK objects and ours are read; what cannot be read becomes an empty
+message. The list keeps its length for `last_summary_index`, but only the window's texts stay (user and
+assistant, after the last summary, the newest that fit). Private spans are cut here (private.py).
 """
 
 from __future__ import annotations

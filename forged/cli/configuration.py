@@ -1,12 +1,7 @@
 """`forgectl config`: show, locate, start or check the user's configuration. Asks no daemon.
 
-`forgectl config classifier`: what makes the person's own agent the classifier. Asks no daemon.
-In goes a name such as `cli:claude`, out come the lines for the configuration file. PATH is looked into here,
-where a person sees what was found, and never later.
-
-The commented configuration file that `forgectl config init` writes once.
-Made from the configuration's own types, so that no default is written down twice; a test holds that every
-key has its line here. Everything is commented out: a fresh file changes nothing and pins no default.
+`config classifier` takes a name such as `cli:claude`, looks into PATH, and prints lines for the file. `config
+init` writes the file once, from the configuration's own types, all commented out, so that it pins no default.
 """
 
 from __future__ import annotations

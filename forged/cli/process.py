@@ -1,13 +1,9 @@
-"""The daemon as a process: which one it is, its end, and another one in its place.
+"""Find the daemon's process, end it, or put another one in its place.
 
-`running` tells its process id, 0 if there is none, and starts nobody: not even a service manager that listens
-at the socket notices. `stop` ends it as SIGTERM does, what was begun is answered and what was acknowledged is
-on disk; one that does not end within its own 5 s is killed, which loses nothing either. `restart` puts a
-daemon of the installed version in its place, or starts one where none runs.
-
-Raised is `Stop`: `configuration` if a new daemon cannot start with it, `unavailable` if it breaks before it
-has the place (the old one goes on in both cases), `timeout` if one neither ends nor begins in time, and what
-a client raises that starts a daemon.
+`running` is its process id or 0, and starts nobody. `stop` ends it as SIGTERM does; one that takes over 5 s
+is killed, which loses nothing. `restart` has the installed version take over, or starts it. Raises Stop:
+`configuration` or `unavailable` if a new daemon cannot serve (the old one goes on), `timeout`, and what a
+client raises that starts a daemon.
 """
 
 from __future__ import annotations

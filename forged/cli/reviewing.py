@@ -1,13 +1,9 @@
-"""`forgectl review`: what a person has to decide about, before it counts.
+"""`forgectl review`: decide about what waits, before it counts.
 
-Two things wait: what a repository brought and nobody accepted, and what capture proposes from a conversation
-in which something was pasted, or from past sessions. All may be somebody else's text: each line of it stands
-behind a bar, escaped, so that it can pass for nothing that forgectl says. What has changed since it was shown
-is refused.
-
-Deciding about many proposals at once: all that wait here, or those whose numbers a person says.
-Numbers stand for what was shown in this very call, so they cannot mean another proposal by the time they are
-said. What is decided goes to the daemon by ids, a few at a time, as each that is kept is written and found.
+What a repository brought and nobody accepted, and what capture proposes from a conversation with pasted text
+or from past sessions. All may be somebody else's text: each line is behind a bar, escaped. What has changed
+since it was shown is refused. Numbers are those of this very call; decisions go to the daemon by ids, a few
+at a time, as each that is kept is written and found.
 """
 
 from __future__ import annotations

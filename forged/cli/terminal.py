@@ -1,13 +1,10 @@
-"""What forgectl writes: data on stdout, messages on stderr, all of it harmless to a terminal.
+"""Write what forgectl says: data on stdout, messages on stderr, all of it harmless to a terminal.
 
-Memories, paths and error texts are written by models, repositories and strangers, and a pipe often ends on a
-terminal too. So whatever could move the cursor, set the title or the clipboard, hide text or turn its
-direction is shown instead of obeyed; newline and tab stay. The deny-list is of characters and not of escape
-sequences: sequences have dialects, their first character does not.
-
-A function here that takes a line of data expects it escaped, because colour comes after escaping. JSON is one
-object a line with `schema_version` first. Nothing is raised; a reader that left ends the process with 141, an
-output that takes nothing (a full disk, a closed descriptor) with 74 and a sentence.
+Memories, paths and error texts are written by strangers. So what could move the cursor, set title or
+clipboard, hide text or turn its direction is shown and not obeyed; newline and tab stay. Characters are
+denied and not escape sequences, which have dialects. A line of data is given escaped, because colour comes
+after escaping. JSON is one object a line with `schema_version` first. A reader that left ends the process
+with 141, an output that takes nothing with 74 and a sentence.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""A markdown text cut into statements, each of which says something by itself.
+"""Cut a markdown text into statements, each of which says something by itself. Pure; raises nothing.
 
-A bullet with all that is indented below it is one statement, and so is a paragraph, a numbered list (its
-steps belong together) and a table. A block of code stays with what stands before it. The headings above are
-given along, since "use tabs" under "Makefiles" says less without them; so is a line that ends in a colon
-above a list. Comments, blocks that other tools keep in the file, titles and headings with nothing below them
-are no statements: they are named, with their line. No line with text in it is lost: a test holds all of them
-to one of the two.
-
-Pure functions; nothing is raised, whatever the text is.
+A bullet with what is indented below it is one statement, and so is a paragraph, a numbered list and a table;
+a block of code belongs to what is before it. Headings above are given along, and a line above a list that
+ends in a colon. Comments, other tools' blocks, titles and empty headings are named, with their line: a test
+holds that no line with text is lost.
 """
 
 from __future__ import annotations

@@ -1,19 +1,10 @@
-"""One base URL that is called under a deadline; the only module that knows httpx.
+"""Call one base URL under a deadline; the only module that knows httpx.
 
-Goes in: a `Call`, which is texts, how a body is made of them, how the reply is read, and limits. Comes out:
-what was read of a reply that is no failure; everything else raises ProviderError, and a URL that cannot be
-called ConfigError. The body is made of what the door (`outbound`) has let through, and of nothing else.
-
-How each attempt went is told to the model's `Health`, which is asked before each call: one that is not worth
-a call is not called, and nothing is made once more that an agent would wait for past its deadline.
-
-One client per endpoint, kept connected. A call has one deadline over connecting, every attempt and the last
-byte, because httpx's own time-out is per read: a server that drips bytes never meets it. Replies are read as
-a stream under a cap and inflated under the same cap: 194 KB of gzip were seen to become 200 MB. Redirects
-are not followed and no proxy is taken from the environment: a key goes where the user sent it, through a
-proxy of the configuration by CONNECT alone.
-
-Importing this module costs the import of httpx (80-100 ms); `factory` does so only when an endpoint is used.
+A `Call` becomes what was read of a reply that is no failure; all else raises ProviderError, a URL that cannot
+be called ConfigError. The body holds only what the door (`outbound`) let through. The model's `Health` is
+asked before each call and hears of each attempt. One deadline is over connecting, every attempt and the last
+byte: httpx's own time-out is per read. Replies are inflated under the cap they are read under: 194 KB of gzip
+became 200 MB. Redirects are not followed and no proxy comes from the environment. httpx costs 80-100 ms.
 """
 
 from __future__ import annotations
@@ -24,9 +15,9 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
@@ -35,7 +26,6 @@ import msgspec
 from forged.config import is_usable_url, shown_url
 from forged.counters import Departure
 from forged.errors import ConfigError, ProviderError
-from forged.fair_queue import retrieved
 from forged.models import Purpose, streams
 from forged.models.failures import Fault, fault_of
 from forged.models.health import Attempt, Health
@@ -44,20 +34,17 @@ from forged.models.quoting import Unsaid, quotable
 from forged.models.texts import sendable
 
 logger = logging.getLogger(__name__)
-# httpx logs every URL, with its query, at info; a query may hold a key.
-logging.getLogger("httpx").setLevel(logging.WARNING)
-logging.getLogger("httpcore").setLevel(logging.WARNING)
+for _name in ("httpx", "httpcore"):  # at info they log every URL with its query, which may hold a key
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 _ERROR_REPLY_BYTES = 64 << 10
 _CONNECT_S = 5.0
 _KEEP_ALIVE_S = 50.0  # a TLS handshake is a large part of a 2 s budget
 _LONGEST_PAUSE_S = 8.0
-_LOOK_S = 0.05
-# More than the calls of late pipelines and of builds together: a new turn finds one that is free.
-_CONNECTIONS = 32
-# What agents ask: how long it takes tells whether the model is fast enough for them.
+_CONNECTIONS = 32  # so many that a new turn finds a free one beside builds and late pipelines
+# What agents wait for.
 _TIMED = frozenset({"query", "hyde"})
-# Tried again by whoever builds, after a look whether the endpoint or a text is at fault.
+# Whoever builds tries again.
 _TRIED_ONCE = frozenset({"build", "identity"})
 
 R = TypeVar("R")
@@ -66,11 +53,9 @@ R = TypeVar("R")
 class Call(msgspec.Struct, frozen=True):
     """One request and its limits.
 
-    `texts` is all in it that comes from a person, whole and uncut; `fit` cuts what the door leaves of each to
-    what is sent, and `body` makes the request of these, in their order. `deadline` is `time.monotonic()`
-    seconds over everything, `cap` the most bytes of a reply, `never_retried` a status with a better answer
-    than a retry. With `watch`, which makes one for each attempt, the reply is read no further than is
-    enough, and one that breaks off is an answer if what came of it can stand.
+    `texts` come from a person, uncut; `fit` cuts what the door leaves of each, `body` makes the request of
+    these. `deadline` is `time.monotonic()` seconds, `cap` bytes of a reply, `never_retried` a status. With
+    `watch` a reply is read no further than is enough, and one that breaks off is an answer if it can stand.
     """
 
     path: str
@@ -85,7 +70,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A call behind the door: `sent` are the texts as they leave, which no error message may repeat."""
+    """A call behind the door: no error message may repeat `sent`, the texts as they leave."""
 
     call: Call
     body: bytes
@@ -93,11 +78,9 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Endpoint:
-    """One base URL with its key: a connection that retries what may pass and never outstays a deadline.
+    """One base URL with its key, kept connected; retries `retries` times and never outstays a deadline.
 
-    `retries` is how often at most; a caller that counts its attempts wants none.
-    `health` is that of the one model that is asked here, shared with whoever else asks it; without one every
-    call is made, for a process whose calls are let through by another.
+    Without the `health` of its model every call is made, for a process whose calls another lets through.
     """
 
     def __init__(
@@ -137,11 +120,9 @@ class Endpoint:
         self._client: httpx.AsyncClient | None = None
 
     def used(self, purpose: Purpose, tokens: int) -> None:
-        """Count what an answer took, where its caller does not."""
         self._door.record(Departure(self._place, purpose.name, tokens=tokens))
 
     def url(self, path: str) -> str:
-        """Return the URL of a path like `/embeddings`; a query of the base URL stays."""
         return urlunsplit(self._parts._replace(path=self._parts.path + path))
 
     def shown(self, path: str = "") -> str:
@@ -184,7 +165,6 @@ class Endpoint:
             attempt += 1
 
     def _may_retry(self, call: Call, fault: Fault, at: float) -> bool:
-        """Whether the same once more, at that time, may help and is not too late."""
         waiting = call.purpose.waiting
         if not fault.retry or fault.status == call.never_retried or call.purpose.name in _TRIED_ONCE:
             return False
@@ -194,7 +174,6 @@ class Endpoint:
 
     @contextmanager
     def _counted(self, call: Call) -> Iterator[Attempt]:
-        """One attempt, as its model's health hears of it; what it did not come to is made out here."""
         waiting = call.purpose.waiting
         attempt, late = self._health.begin(waiting, timed=call.purpose.name in _TIMED), None
         if waiting is not None:
@@ -230,30 +209,20 @@ class Endpoint:
         await self._door.check(purpose, request.sent)
         with Leaving(self._door.record, self._place, purpose, request.sent) as leaving:
             reply = await self._exchange(request, leaving)
-            if isinstance(reply, Fault):
-                return reply
-            answer = read(reply)
-            leaving.answered = True
+            answer = reply if isinstance(reply, Fault) else read(reply)
+            leaving.answered = not isinstance(reply, Fault)
             return answer
 
     async def _exchange(self, request: _Request, leaving: Leaving) -> bytes | Fault:
         call, unsaid = request.call, Unsaid(request.sent, self._secrets)
-        where = self.shown(call.path)
-        exchange = self._connected().stream(
-            "POST",
-            self.url(call.path),
-            content=request.body,
-            headers=self._headers,
-            extensions={"trace": leaving.trace},
-        )
+        where, url, traced = self.shown(call.path), self.url(call.path), {"trace": leaving.trace}
+        options: dict[str, Any] = {"content": request.body, "headers": self._headers, "extensions": traced}
         seen = call.watch() if call.watch is not None else None
         try:
-            async with exchange as response:
+            async with self._connected().stream("POST", url, **options) as response:
                 status, headers = response.status_code, response.headers
-                if status == 200:
-                    body = await _read(response, call.cap, seen)
-                else:
-                    body = await _read(response, _ERROR_REPLY_BYTES)
+                limits = (call.cap, seen) if status == 200 else (_ERROR_REPLY_BYTES, None)
+                body = await _read(response, *limits)
         except httpx.HTTPError as error:
             return _transport_fault(where, error, unsaid)
         if body is None and status == 200:
@@ -262,8 +231,7 @@ class Endpoint:
         if status == 200 and seen is not None and seen.stands:
             return body
         told = streams.error_in(body) or body
-        fault = fault_of(where, status, headers, told, unsaid, now=time.time())
-        return body if fault is None else fault
+        return fault_of(where, status, headers, told, unsaid, now=time.time()) or body
 
     def _connected(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -288,10 +256,9 @@ def _late(where: str) -> ProviderError:
 
 
 async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None = None) -> bytes | None:
-    """Return the body, inflated if the server packed it all the same; None if it is over the cap.
+    """Return the body, inflated if need be; None if it is over the cap.
 
-    Or its beginning: `seen` gets each chunk, and an empty one now and then; where it returns True no more is
-    read, and what breaks off is left at that if it can stand.
+    Or its beginning: `seen` gets each chunk, and an empty one now and then, until it returns True.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
@@ -299,7 +266,7 @@ async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None =
     inflate = zlib.decompressobj(47).decompress if encoding in ("gzip", "deflate") else None
     content, received = bytearray(), 0
     try:
-        async with _ended_by(seen):
+        async with streams.ended_by(seen):
             async for chunk in response.aiter_raw():
                 # Counted on both sides of zlib, which keeps all that follows the end of what was packed.
                 received += len(chunk)
@@ -317,37 +284,11 @@ async def _read(response: httpx.Response, cap: int, seen: streams.Watch | None =
     return bytes(content)
 
 
-@asynccontextmanager
-async def _ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
-    """End what is done inside as soon as `seen`, asked every 50 ms whether chunks come or not, says so."""
-    if seen is None:
-        yield
-        return
-    try:
-        async with asyncio.timeout(None) as limit:
-            looking = asyncio.create_task(_end_when(seen, limit))
-            looking.add_done_callback(retrieved)
-            try:
-                yield
-            finally:
-                looking.cancel()
-    except TimeoutError:
-        if not limit.expired():
-            raise
-
-
-async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
-    while True:
-        await asyncio.sleep(_LOOK_S)
-        if seen(b""):
-            limit.reschedule(asyncio.get_running_loop().time())
-            return
-
-
 def _transport_fault(where: str, error: httpx.HTTPError, unsaid: Unsaid) -> Fault:
-    # Something answered, but not in HTTP. Where a server went away before it answered, it is unreachable, and
-    # the parser has read nothing, so no error of its own is behind that of the transport.
-    garbled = isinstance(error, httpx.RemoteProtocolError) and any(map(_is_parser_s, _causes(error)))
+    # Something answered, but not in HTTP, if the parser's own error is behind that of the transport.
+    garbled = isinstance(error, httpx.RemoteProtocolError) and any(
+        type(each).__module__.partition(".")[0] == "h11" for each in _causes(error)
+    )
     told = quotable(str(error), unsaid) or type(error).__name__
     return Fault("bad_reply" if garbled else "unreachable", f"{where}: {told}", retry=True)
 
@@ -356,7 +297,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _is_parser_s(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] == "h11"

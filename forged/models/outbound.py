@@ -1,13 +1,9 @@
-"""The door out: what every text passes on its way to an endpoint, and the count of what left.
+"""Let texts out to an endpoint without secrets and private spans, and count what left.
 
-In go the texts of one request and their `Purpose`; out come the same texts without secrets and private spans,
-of which the request's body is made, or ProviderError (`held`, `limit`) is raised and nothing leaves. An
-endpoint on this machine is one like any other: what listens on a port may be anybody. Models that run in this
-process have no door.
-
-Whether text may leave at all is the daemon's to say (`guard`): somebody may have paused, for a repository or
-everywhere, or the day's tokens are used. The capture worker has no such guard, as the daemon hands it nothing
-that is held back.
+Raises ProviderError (`held`, `limit`), and then nothing leaves. An endpoint on this machine is one like any
+other; models in this process have no door. The daemon's `guard` says whether text may leave at all: somebody
+paused, or the day's tokens are used. The capture worker has none, as the daemon hands it nothing that is held
+back.
 """
 
 from __future__ import annotations
@@ -99,7 +95,6 @@ class Leaving:
             self.left()
 
     def left(self) -> None:
-        """It is on its way."""
         self._has_left = True
         texts, characters = len(self._texts), sum(map(len, self._texts))
         self._record(Departure(self._host, self._purpose, calls=1, texts=texts, characters=characters))

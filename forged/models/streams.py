@@ -8,10 +8,13 @@ several lines is one, too. A server that knows no streams answers in one piece, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
+from forged.fair_queue import retrieved
 from forged.models import Completion, Enough
 from forged.models.endings import ModelReply
 from forged.models.replies import ChatMessage, completion_of, read_said
@@ -179,3 +182,30 @@ def _read_whole(body: bytes) -> Stream:
     stream = Stream()
     stream.feed(body + b"\n\n")
     return stream
+
+
+@asynccontextmanager
+async def ended_by(seen: Callable[[bytes], bool] | None) -> AsyncIterator[None]:
+    """End what is done inside as soon as `seen`, asked every 50 ms whether chunks come or not, says so."""
+    if seen is None:
+        yield
+        return
+    try:
+        async with asyncio.timeout(None) as limit:
+            looking = asyncio.create_task(_end_when(seen, limit))
+            looking.add_done_callback(retrieved)
+            try:
+                yield
+            finally:
+                looking.cancel()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+
+
+async def _end_when(seen: Callable[[bytes], bool], limit: asyncio.Timeout) -> None:
+    while True:
+        await asyncio.sleep(0.05)
+        if seen(b""):
+            limit.reschedule(asyncio.get_running_loop().time())
+            return

@@ -1,21 +1,15 @@
-"""What becomes of the files of a root and the rows of a server when they meet: pure functions over both.
+"""Decide what becomes of the files of a root and the rows of a server when they meet; pure.
 
-Versions of a memory are files that nobody changes, so nearly all of it is a union: what one side lacks it
-gets. What is not:
+Versions are files that nobody changes, so what one side lacks it gets. What is not so simple:
 
-- A memory that was forgotten has a mark, and a mark takes the file away wherever it lies, however late that
-  side hears of it. With a chain go its later versions that were written before it was forgotten: who forgot
-  it would have taken them too, had they been there. Of two marks the later one holds, so `restore` can take
-  one back.
-- A file that was here once and is gone without a mark was removed by hand: it stays away here, and there it
-  stays.
-- A file that was changed in place, by hand or because its predecessor was forgotten, is told from its replica
-  by what both sides had last. Changed on one side alone it is the newer one. Changed on both sides, the one
-  with the later `updated_at` keeps the id, and the other becomes a version beside it, under an id that
-  follows from its bytes: whoever meets the two makes the same of them.
+- A mark of a forgotten memory takes the file away wherever it lies, and with a chain its later versions that
+  were written before. Of two marks the later one holds, so `restore` can take one back.
+- A file that is gone without a mark was removed by hand: it stays away here, and stays there.
+- A file that was changed in place is compared with what both sides had last. Changed on one side it is the
+  newer one. Changed on both, the later `updated_at` keeps the id, and the other becomes a version beside it,
+  under an id that follows from its bytes: whoever meets the two makes the same of them.
 
-The server takes changes of one owner one after the other and only from who knows what is there, so what two
-machines make of the same thing is never mixed.
+The server takes an owner's changes one after the other, and only from a machine that knows what is there.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The rows of one owner on the server, as replication asks and changes them.
+"""Ask and change the rows of one owner on the server, for replication.
 
-Every change of an owner's rows holds the owner's lock until it is there for all to see, and draws its number
-in `changed` only then. So the numbers of one owner appear in their order: whoever has seen one will never
-find a lower one later, and what has changed since is all that has a higher one. (Without the lock a
-transaction could draw a number first and end last, and a reader would pass it by.) What has changed is asked
-by one statement, which sees rows and marks at one moment.
-
-psycopg's errors become SharedError; a ProviderError says that nothing may leave now.
+Every change holds the owner's lock until all can see it, and draws its number in `changed` only then. So
+numbers appear in their order, and what changed since is all that has a higher one. One statement sees rows
+and marks at one moment. psycopg's errors become SharedError; a ProviderError says that nothing may leave.
 """
 
 # ruff: noqa: S608 - what is put into the text are names from this package, never a value

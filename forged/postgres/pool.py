@@ -1,14 +1,9 @@
-"""A few connections to the team's server that stay open, and that keep nobody waiting beyond a deadline.
+"""Keep a few connections to the team's server open, and nobody waiting beyond a deadline.
 
-The server ends a statement just before its deadline, and where the server itself is gone without a word, the
-socket is shut at the deadline. A server that failed is not waited for again until it has answered a look that
-nobody waits for. A database that lacks a migration, or whose vectors are of another model, is not used.
-Raises SharedError and nothing else of its own.
-
-Whether the server is worth a call: one `ServerHealth` for all who ask it.
-A failure opens it at once, since a lost connection says more than an answer that was late. While it is open
-everybody is refused without waiting, and one look at a time, beside them, asks whether the server is back,
-first at once and then ever more seldom up to every five seconds. The first answer closes it.
+The server ends a statement just before its deadline; if it is gone without a word, the socket is shut then. A
+database that lacks a migration, or has another model's vectors, is not used. One failure opens
+`ServerHealth`: all are refused at once, and one look at a time asks whether the server is back, ever more
+seldom up to every 5 s. The first answer closes it. Raises SharedError.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""The team's server as the rest of the daemon knows it: searches, writes, and how it fares.
+"""Search and write the team's server, and say how it fares.
 
-`recall` and the sources ask the server and wait for nothing but its answer, until a deadline: while the
-server is gone they are refused at once (SharedError). `put` and `remove` return when the server has it, or
-`state.db`: then it waits there, in order behind all that waits already, until the server is back. `run`
-brings it there, gives rows their vectors that were written without, and hears of what others write.
-
-The searches of one recall: one statement for each scope, all sent at once and answered in one round trip.
-In: a connection, whose rows are wanted, and what is looked for. Out: for each scope its rows, nearest first,
-with their cosine distances. psycopg's errors are raised as they are; the pool translates them.
+Searches wait until a deadline, and are refused at once (SharedError) while the server is gone. `put` and
+`remove` return when the server has it, or `state.db`, where it waits in order. `run` brings it to the server,
+gives rows their missing vectors, and hears of others' writes.
 """
 
 from __future__ import annotations
@@ -45,10 +40,9 @@ from forged_client.protocol import SharedReport
 
 
 class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is looked for: the rows nearest to `vector` that have all of `filters` in their metadata.
+    """The rows nearest to `vector` that have all of `filters` in their metadata; `vectors`: with their own.
 
-    `limits` is how many rows of each scope; `least` the importance that a row must have; of sessions only
-    what is not over at `now`. `vectors`: the rows are wanted with their own.
+    `limits` is how many of each scope, `least` their importance; sessions that are over at `now` have none.
     """
 
     vector: Vector
@@ -62,7 +56,7 @@ class RowQuery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 async def recall(
     connection: Connection, owners: Mapping[Scope, str], wanted: RowQuery, set_name: str = ""
 ) -> dict[Scope, list[Stored]]:
-    """The nearest rows of these owners, by scope."""
+    """The nearest rows of these owners, by scope, in one round trip. Raises psycopg's errors."""
     cursors = {}
     async with connection.pipeline():
         for scope, owner in owners.items():
@@ -72,7 +66,6 @@ async def recall(
 
 
 def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
-    """What is asked of one scope."""
     return statements.search(
         scope,
         set_name,
@@ -84,7 +77,6 @@ def statement(scope: Scope, wanted: RowQuery, set_name: str = "") -> str:
 
 
 def values(owner: str, wanted: RowQuery, scope: Scope) -> dict[str, object]:
-    """With which values."""
     given: dict[str, object] = {
         "owner": owner,
         "vector": wanted.vector,

@@ -1,12 +1,7 @@
 """`forgectl doctor`: every check with its verdict, and a line with the remedy where there is one.
 
-Findings that are alike are summed up (`summary`) unless a person asks for all; JSON has each of them.
-
-A check is a generator of findings that touches nothing: `checks` are those of the machine and the daemon,
-`drift` reads the configuration and compares the daemon's with the one that holds here, `endpoints` tells how
-the models fare that are asked over HTTP, `service` how systemd's units stand, `machine` what state, log and
-disk look like, `agents` how those are connected that ask for memories, `shared` how the team's server fares.
-Only `--try` makes a call.
+A check is a generator of findings that touches nothing; `summary` sums up those that are alike, JSON has
+each. Only `--try` makes a call.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""The part of `forgectl doctor` that compares the daemon's configuration with the one that holds here.
+"""Check the configuration, and compare the daemon's with the one that holds here.
 
-A daemon reads its configuration when it starts, and again when a rebuild is asked for. What it reports are
-values, so a file that was merely touched is no finding, and where each came from: a variable of this shell
-is not one of the daemon's, and no rebuild makes it one. Secrets are masked on both sides: of a key that
-stands in the file itself, and of the arguments of a `cmd:`, a change is not seen.
-
-The part of `forgectl doctor` that reads the configuration: its validity, and whether its keys resolve.
-What resolves in this shell need not resolve in the daemon: one that starts by itself inherits only HOME,
-PATH, LANG, XDG_* and FORGED_*. So a key that stands in another variable is a warning. No key is ever shown.
+A daemon reads it when it starts and when a rebuild is asked for. Only values are compared, and a variable of
+this shell is not one of the daemon's. Secrets are masked on both sides, so changes of a literal key or of a
+`cmd:`'s arguments are not seen. A daemon that starts by itself inherits only HOME, PATH, LANG, XDG_* and
+FORGED_*: a key in another variable is a warning. No key is ever shown.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""`forgectl ui`: the page is written where only its owner can read it, and opened where there is a browser.
+"""`forgectl ui`: write a page that only its owner can read, and open it where there is a browser.
 
-It is a copy of what the daemon knew as it was asked: nothing in it calls back. Forgetting a memory removes
-the copy in the state directory with it; a copy under a name of the person's own (`--out`) stays.
-
-One HTML page that holds all it needs: its code, its looks and its data; no network and nothing beside it.
-The data stand in a block that browsers do not run, as JSON in ASCII without a character that could end the
-block. The policy in the page's head names the digests of its one script and its one style and allows nothing
-else, so what the data say can be no code even if something here were wrong.
-
-What the page shows: everything that there is to see of a workspace, or of all repositories, as one value.
-It is asked of the daemon and of nobody else, so nothing is shown that it does not give. Raised is Stop.
+It is a copy of what the daemon gives about a workspace, or all repositories. Forgetting a memory removes the
+copy in the state directory; one of `--out` stays. The page holds its code, looks and data and uses no
+network. The data are in a block that browsers do not run, as JSON in ASCII without a character that could end
+it, and the policy in its head names the digests of its one script and one style. Raises Stop.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The graph that onnxruntime runs: from the sum of a token's embeddings to the means of a window's layers.
+"""Make the graph that onnxruntime runs: from the sums of tokens' embeddings to the means of layers.
 
-In: a model file. Out: the graph, and the weights that lie in a file beside it, which onnxruntime maps. They
-are made of one layer after the other. A matrix gets 8 bits of which 7 are used, one scale for each row:
-without the instructions for products of bytes (VNNI), processors of x86 add two such products in 16 bits, and
-eight bits would not fit. Numbers that come in get one scale for all of a call, so that a row depends on the
-other texts of its call: a call is of one window. What would waste that scale is taken out of it: what was
-normed is divided by how large the norm makes each number, and the one that is loud is multiplied apart. So
-vectors have a cosine of 0.999 with those of unrounded weights on average; without these two, of 0.996.
-
-The word embeddings, 96 million numbers, stay in 4 bits in the model file, outside of the graph.
+It comes with weights in a file beside it, which onnxruntime maps, made layer by layer. A matrix gets 8 bits
+of which 7 are used, one scale a row: without VNNI x86 adds two products in 16 bits. Numbers that come in
+share one scale for a call, so a call is of one window. What would waste that scale is taken out of it: what
+was normed is divided by how large the norm makes each number, and the loud one is multiplied apart. Vectors
+so have a cosine of 0.999 with those of unrounded weights; without these two, of 0.996. The 96 million numbers
+of word embeddings stay in 4 bits in the model file.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""A vocabulary as a tree of bytes, in arrays that a process maps and never loads.
+"""Make of a vocabulary a tree of bytes, in arrays that a process maps and never loads.
 
-In: the pieces of a vocabulary with their scores, of a model file. Out: a table of four rows of 32 bits, a
-column for each node, that `Tokenizer` walks down. Nodes that continue one piece stand side by side, level by
-level, so that a node's children are all between where its own begin and where those of the next one do.
+The table has four rows of 32 bits and a column for each node, level by level, children side by side:
 
     0  the byte that leads to the node, from its parent
-    1  its first child
+    1  its first child; the children end where those of the next node begin
     2  the piece that ends here, or -1
     3  the score of that piece, a float32
 
-Node 0 is the root, and a column behind the last node says where the children of that one would end. A dict of
-the 250,000 pieces would take 35 MB of every daemon.
+Node 0 is the root; a last column ends the last node's children. A dict of the 250,000 pieces would take 35
+MB.
 """
 
 from __future__ import annotations
