@@ -93,7 +93,6 @@ class AsyncObserver(observer.Observing):
         self._wake()
 
     def _wake(self) -> None:
-        """See to it that a task of the running loop sends."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -38,15 +38,13 @@ R = TypeVar("R", bound=Reply)
 class Request(msgspec.Struct, Generic[R], frozen=True, kw_only=True, tag_field="type"):
     """Base of requests; `R` is the reply. The class says all that there is to know of a verb.
 
-    `effect` and `needs` are explained at their types; where something that a verb needs is off, its reply is
-    `disabled`. One that is not `repeatable` could be carried out twice, so it is not sent again when the
-    connection ends before its reply. One that is `bypassable` is not sent at all while FORGED_BYPASS is set.
-    One that is answered `at_once` does not wait for its turn. One that `injects` puts memories into a session
-    once its reply has reached the agent. `paths` are the fields that hold paths.
+    Where something that a verb `needs` is off, its reply is `disabled`. One that is not `repeatable` could be
+    carried out twice, so it is not sent again when the connection ends. One that is `bypassable` is not sent
+    while FORGED_BYPASS is set. One that is answered `at_once` waits for no turn. One that `injects` puts
+    memories into a session once its reply has reached the agent. `paths` are the fields that hold paths.
 
-    `seen` says which directory or file each path of the request is for the client, as `identity_of` gives it.
-    The daemon compares, because a path means another folder in another container. A client that says nothing
-    is believed.
+    `seen` is `identity_of` each path for the client. The daemon compares, because a path means another folder
+    in another container; a client that says nothing is believed.
     """
 
     effect: ClassVar[Effect]

@@ -69,7 +69,6 @@ def public(text: str) -> str:
 
 
 def _open_spans(given: tuple[object, ...]) -> list[int]:
-    """How many private spans are open before each message."""
     said = ((role_of(each), each) for each in given)
     return open_before(
         (role, (text for _, text in texts_of(each)) if role == "user" else ()) for role, each in said

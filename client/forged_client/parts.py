@@ -1,11 +1,8 @@
-"""From what was said to the numbered parts in which it travels, one at a time.
+"""Make of what was said the numbered parts in which it travels, one at a time.
 
-A frame has a limit and a session's text has none. So a long window is sent as several captures under one
-event id, and a message that is longer than a part as several messages; nothing is left out for its size.
-Only one part exists at a time: a compaction of 60 MB costs its sender 2 MB.
-
-Private spans are cut here (by which rule is said in private.py), before anything is measured or sent. A lone
-half of a surrogate pair comes from broken input and has no bytes on the wire: it becomes `?`, and is counted.
+A frame has a limit and a session's text has none. So a long window is several captures under one event id,
+and a long message several messages; nothing is left out. One part exists at a time: a compaction of 60 MB
+costs 2 MB. Private spans are cut first (private.py). A lone surrogate becomes `?`, and is counted.
 """
 
 from __future__ import annotations

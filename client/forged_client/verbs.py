@@ -155,11 +155,10 @@ def _remember(
 ) -> Remember:
     """Write one memory; the reply comes when it is safe on disk.
 
-    Scope and category that are left out are those of what it supersedes, else repo and a default. A text
-    with a password or key in it is refused, unless `allow_secret`: agents will see it. `cues`: up to five
-    short lines that say when it should come back; `evidence`: files of the repository that it stands on,
-    as PATH, PATH:LINE or PATH:FIRST-LAST. With scope `agent` it is for `agent_id` alone, with scope
-    `session` for a session and an hour. What may be said beside the text is told in `protocol`.
+    Scope and category that are left out are those of what it supersedes, else repo and a default. A text with
+    a secret is refused, unless `allow_secret`: agents will see it. `cues`: up to five short lines that say
+    when it should come back; `evidence`: files of the repository, as PATH, PATH:LINE or PATH:FIRST-LAST. With
+    scope `agent` it is for `agent_id` alone, with scope `session` for a session and an hour.
     """
     return Remember(
         workspace=workspace,

@@ -163,7 +163,6 @@ def remark(reply: Reply) -> str:
 
 
 def _stop_of(error: errors.ClientError, call: Invocation) -> Stop:
-    """The ending that a client's exception means."""
     if isinstance(error, errors.RequestFailed):
         if not call.workspace:
             return Stop(error.code, "the current directory is gone; say --workspace PATH")

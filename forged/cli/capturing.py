@@ -87,7 +87,6 @@ def _receipt(done: Undone) -> Iterator[str]:
 
 
 def _resumed(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Which pauses ended, and which still hold."""
     ended = [place for place in before if place not in now]
     yield from _places("resumed", ended) if ended else ("there was nothing to resume",)
     yield from _places("still paused", now)

@@ -54,7 +54,7 @@ VERBS = {
     "resume": ("capturing", "End a pause."),
     "dead": ("dead_events", "List, show, retry or drop capture events that were given up."),
     "cost": ("costs", "Show what model calls have used, and the limits."),
-    "outbound": ("outbound", "Show what left for endpoints: hosts, purposes, counts."),
+    "outbound": ("costs", "Show what left for endpoints: hosts, purposes, counts."),
     "doctor": ("doctor", "Check the installation; say how to mend what is wrong."),
     "hook": ("hooking", "Hand an event of an agent to the daemon, as plug-ins do."),
     "mcp": ("bridge", "Serve memories to an agent that speaks MCP on stdin and stdout."),

@@ -125,7 +125,6 @@ def _files(
 
 
 def _roots(call: Invocation, client: Client, scope: str, *, all_repos: bool) -> list[tuple[str, str]]:
-    """The tops of the roots that are meant, the user's first."""
     here = gathering.roots(client, call.workspace)
     found = sorted(((root.root, root.scope) for root in here), key=lambda each: each[1] != "user")
     if all_repos:
@@ -180,7 +179,6 @@ def _records(client: Client, asked: wire.ListMemories) -> tuple[wire.MemoryRecor
 
 
 def _page(found: Sequence[wire.MemoryRecord]) -> Iterator[str]:
-    """The newest versions, by root and category, for a person."""
     yield "# Memories"
     heads = sorted((each for each in found if each.is_head), key=_place)
     for (root, scope), here in groupby(heads, key=lambda each: (each.root, each.scope)):

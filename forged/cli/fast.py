@@ -142,6 +142,5 @@ def _read_pong(receive: Callable[[int], bytes]) -> tuple[str, str]:
 
 
 def _text(received: bytes, field: bytes) -> str:
-    """A field as the welcome has it."""
     after = received.partition(field)[2]
     return after[1 : 1 + after[0] - _SHORT.start].decode() if after and after[0] in _SHORT else ""

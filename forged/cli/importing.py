@@ -199,7 +199,6 @@ class _Import:
 
 
 def _batches(numbers: Sequence[int], drafts: Sequence[wire.Draft]) -> Iterator[list[int]]:
-    """As many at once as a frame holds."""
     batch: list[int] = []
     room = _MOST_BYTES
     for number in numbers:

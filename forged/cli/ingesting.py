@@ -136,7 +136,6 @@ def _pair(text: str) -> tuple[str, Any]:
 def _fates(
     call: Invocation, client: Client, found: Sequence[DocumentFile | UnreadFile], asked: wire.Ingest
 ) -> Iterator[list[wire.DocumentFate]]:
-    """What became of all, some at once in their order."""
     bar, done = ProgressBar(call.redraws(sys.stderr)), 0
     try:
         for batch in _batches(found):

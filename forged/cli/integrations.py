@@ -105,7 +105,6 @@ def _one(agent: Agent, paint: Painter) -> Iterator[str]:
 
 
 def _today(seen: AgentReport) -> str:
-    """What the daemon has seen."""
     last = (
         f"last {escape_line(seen.last_event)} {local_time(seen.last_event_at)}"
         if seen.last_event

@@ -106,7 +106,6 @@ def memory_page(memory: MemoryRecord, paint: Painter) -> Iterator[str]:
 
 
 def _details(memory: MemoryRecord) -> Iterator[str]:
-    """What is known of it beside its file."""
     about = {
         "type": memory.memory_type,
         "agent": memory.agent_id,
@@ -212,7 +211,6 @@ def hit_lines(
 
 
 def _figures(found: Ranking) -> tuple[str, ...]:
-    """Return the numbers that the order comes of."""
     return (
         f"score {found.score:.3f}",
         "" if found.cosine is None else f"cosine {found.cosine:.3f}",
@@ -275,7 +273,6 @@ def _ranking(found: Explained, width: int) -> list[str]:
 
 
 def _left_out(found: Explained, width: int) -> list[str]:
-    """The same of what was near the top and stayed out."""
     rows = [("memory", "why it stayed out", "")]
     for each in found.stayed:
         why = _STAYED.get(each.why, escape_line(each.why))
@@ -292,7 +289,6 @@ def _day(time: str) -> str:
 
 
 def _gist(content: str) -> str:
-    """First line with text in it, shortened."""
     return _shortened(escape_line(content.strip().split("\n", 1)[0].strip()))
 
 

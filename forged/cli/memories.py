@@ -95,7 +95,6 @@ def _list_problems(call: Invocation) -> None:
 
 
 def _nothing(request: wire.ListMemories) -> str:
-    """What is said where no memory is listed."""
     filters = (request.scope, request.category, request.since, request.session_id, request.origin)
     if request.stale and not any(filters):
         return "no memory stands on a file that changed"

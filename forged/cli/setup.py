@@ -153,7 +153,6 @@ def _service_matters(call: Invocation, machine: Machine, *, removes: bool) -> bo
 def _carried_out(
     call: Invocation, machine: Machine, chosen: Sequence[AgentState], *, removes: bool, extras: _Extras
 ) -> Iterator[SetupResult]:
-    """All of the plan, each part said when it is done."""
     rows = integrations.rows()
     act = integrations.disconnect if removes else integrations.connect
     for state in chosen:
@@ -193,7 +192,6 @@ def _started(call: Invocation) -> Iterator[str]:
 
 
 def _outcome(about: str, steps: Iterator[str]) -> SetupResult:
-    """Do the steps, as far as they go."""
     done: list[str] = []
     try:
         done.extend(steps)

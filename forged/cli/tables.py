@@ -156,7 +156,6 @@ def _with_short_ids(table: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def _stacked(table: Sequence[Sequence[str]], width: int) -> Iterator[list[str]]:
-    """Each row as a line without its last cell, which stands below."""
     heads = _aligned([(*row[:-1], "") for row in table], None)
     for head, row in zip(heads, table, strict=True):
         lines = list(folded(head.rstrip(), width, _INDENT))

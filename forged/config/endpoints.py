@@ -61,7 +61,6 @@ def endpoint_url(name: KeyName, config: Config) -> str:
 
 
 def _own_key(name: KeyName, url: str, env: Mapping[str, str]) -> str:
-    """The environment's key for this host."""
     pairs = [(key, _places(env, base)) for key, base in _OF_ENVIRONMENT[name]]
     for key, places in pairs:
         if env.get(key) and any(same_host(url, place) for place in places):

@@ -109,7 +109,6 @@ def _from_command(command: str, env: Mapping[str, str], timeout_s: float) -> str
 
 
 def _source(reference: str) -> str:
-    """Name a reference in a message."""
     form, _, target = reference.partition(":")
     if not is_reference(reference):
         return "the key in the configuration"

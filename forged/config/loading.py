@@ -206,7 +206,6 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _of_model(given: dict[str, _Given]) -> dict[str, _Given]:
-    """Give the defaults that depend on the embedding model."""
     known = known_model(str((_DEFAULTS | given)["memory.embedding_model"].value))
     return {
         "memory.query_prefix": _Given(known.query_prefix, "default"),

@@ -89,7 +89,6 @@ def _allowed_of(
 
 
 def _listed(message: str, names: list[str]) -> str:
-    """Name a few keys, escaped: they may be anything."""
     if not names:
         return ""
     few = ", ".join(ascii(name[:60])[1:-1] for name in names[:_NAMES_IN_WARNING])

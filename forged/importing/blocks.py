@@ -153,7 +153,6 @@ def _item(lines: Sequence[str], at: int, indent: int) -> tuple[str, ...]:
 
 
 def _steps(lines: Sequence[str], at: int) -> tuple[str, ...]:
-    """A whole numbered list."""
     first = _NUMBERED.fullmatch(lines[at])
     assert first is not None
     indent = len(first[1])

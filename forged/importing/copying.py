@@ -125,7 +125,6 @@ def _written(
 
 
 def _put(top: int, below: str, data: bytes, owner: atomic.Owner | None) -> None:
-    """Write one file of an export, and the folders above it."""
     *folders, name = below.split("/")
     current = os.dup(top)
     try:

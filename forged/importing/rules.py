@@ -126,7 +126,6 @@ def _header_end(lines: Sequence[str], at: int) -> int:
 
 
 def _header(lines: Sequence[str], where: str) -> tuple[tuple[str, ...], list[SkippedItem]]:
-    """Cues, and keys that say nothing here."""
     values, left = dict[str, list[str]](), list[SkippedItem]()
     current: list[str] | None = None
     for number, line in enumerate(lines, 1):

@@ -25,15 +25,11 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One memory to be.
+    """One memory to be; `where` is the file and line, or the number of the entry, that it was read from.
 
-    where: the file and the line, or the number of the entry, that it was read from.
-    scope: repo or user, as far as the source says.
-    place: a folder in whose repository it belongs; empty for that of the person who imports.
-    repo: the repository that it belongs to by name, where the source has several.
-    keys: what links of other items call it.
-    file, name: a whole memory file and its name, which is to be there byte by byte; `text` is its body then
-        and `memory_id` its id.
+    `place` is a folder in whose repository it belongs, "" for the importing person's; `repo` a repository by
+    name. `keys` are what links of other items call it. `file` and `name` are a whole memory file, to be there
+    byte by byte; `text` is then its body and `memory_id` its id.
     """
 
     text: str

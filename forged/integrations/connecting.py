@@ -220,7 +220,6 @@ def _remove_settings(machine: Machine, row: AgentRow) -> Iterator[str]:
 
 
 def _put(machine: Machine, row: AgentRow, path: str, text: str, made: tuple[entries.Path, ...] = ()) -> None:
-    """Write a file and note what was made for it."""
     before, known = disk.read(path), _done(machine, row)
     folders = disk.write(path, text, before)
     done = Done(
@@ -237,7 +236,6 @@ def _by_hand(wanted: tuple[entries.SettingsEntry, ...]) -> str:
 
 
 def _head(machine: Machine, row: AgentRow, path: str) -> entries.Head:
-    """What a file begins with that has to be made."""
     return next(
         (head for place, head in row.head.items() if standing.place_of(machine, row, place) == path), {}
     )

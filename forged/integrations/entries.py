@@ -98,7 +98,6 @@ def _with(text: str, entry: SettingsEntry, made: list[Path]) -> str:
 
 
 def _nested(entry: SettingsEntry, depth: int) -> object:
-    """The entry in the containers below this depth of its path."""
     value: object = {entry.key: entry.value} if entry.key else [entry.value]
     for name in reversed(entry.path[depth:]):
         value = {name: value}
@@ -127,7 +126,6 @@ def _is_blank(text: str) -> bool:
 
 
 def _ours(text: str) -> Iterator[tuple[Node, int]]:
-    """Entries of ours, each as its container and its number there."""
     root = parse(text)
     for name, node in zip(root.keys, root.values, strict=False):
         if name in {"mcpServers", "servers"}:
@@ -138,7 +136,6 @@ def _ours(text: str) -> Iterator[tuple[Node, int]]:
 
 
 def _runs_ours(value: object) -> bool:
-    """Whether all that an entry runs is forged's."""
     if not isinstance(value, dict):
         return False
     if isinstance(inner := value.get("hooks"), list):

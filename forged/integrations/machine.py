@@ -127,7 +127,6 @@ def machine_of(environ: Mapping[str, str], workspace: str) -> Machine:
 
 
 def _top(folder: str) -> str:
-    """The repository that a folder lies in, or the folder itself."""
     at = folder
     while not os.path.lexists(os.path.join(at, ".git")):
         if (above := os.path.dirname(at)) == at:

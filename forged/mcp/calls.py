@@ -265,7 +265,6 @@ def _remark(reply: Found | Memories) -> str:
 
 
 def _sentence(error: ClientError) -> str:
-    """What an agent is told of a failure."""
     if isinstance(error, RequestFailed):
         return _refusal(error)
     if isinstance(error, DeadlineExceeded):

@@ -160,7 +160,6 @@ class Bridge:
             self._root = str(found[0].get("uri", ""))
 
     def _begin(self, number: str | int, method: str, asked: Json) -> None:
-        """Have a thread carry out what the daemon is needed for."""
         if number in self._running or len(self._running) >= _MOST_CALLS:
             why = "this id is in use" if number in self._running else "too many calls at once"
             raise MessageError(messages.NO_REQUEST, why, number)
@@ -190,7 +189,6 @@ class Bridge:
         done.release()
 
     def _with_daemon(self) -> Calls:
-        """What asks the daemon, made with the first call."""
         with self._loading:
             if self._calls is None:
                 if sys.flags.no_site:

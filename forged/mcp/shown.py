@@ -137,7 +137,6 @@ def _head(facts: Iterable[str], stale: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names out of a file, at most a few of them."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return "; ".join(_named(names[:_MOST_NAMED])) + more
 

@@ -1,8 +1,7 @@
-"""What the rest of forged knows of models: an `Embedder` makes vectors, a `ChatModel` completes a prompt.
+"""Contract of models: an `Embedder` makes vectors, a `ChatModel` completes a prompt.
 
 Both raise ProviderError and nothing else. `factory` makes them from the configuration, or says why there is
-none: that a model is not configured is a state and no error (ADR-0045). The modules that talk to a provider
-are imported when one is used; importing this package imports none of them.
+none, which is a state and no error (ADR-0045). Importing this package imports no provider's module.
 """
 
 from __future__ import annotations
@@ -95,11 +94,9 @@ __getattr__ = door(
 class Purpose(msgspec.Struct, frozen=True):
     """What a text leaves the machine for, and whose it is.
 
-    name: "query", "build", "gate", "identity", "hyde", "capture", "doctor" or "shared".
-    tops: of the roots whose memories or conversation it comes from; none for texts that are our own.
-    waiting: the agent that waits for what comes of it, if one does: then no call is made that is not worth
-        the wait.
-    suspect: one of the texts may be at fault: what fails is no word about the endpoint, nor kept from it.
+    `name` is query, build, gate, identity, hyde, capture, doctor or shared. `tops` are of the roots it comes
+    from; none for texts of our own. `waiting` is the agent that waits: no call is made that is not worth the
+    wait. `suspect`: a text may be at fault, so a failure says nothing about the endpoint.
     """
 
     name: str
@@ -109,16 +106,11 @@ class Purpose(msgspec.Struct, frozen=True):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """One question to a chat model.
+    """One question to a chat model: an instruction (`system`) and what it is applied to (`user`).
 
-    system: the instruction.
-    user: what it is applied to.
-    purpose: what it is asked for.
-    schema: of the JSON that is wanted; a wish, for not every server can grant it.
-    enough: asked about the text so far whenever more of it came, where the server lets it be watched; True
-        ends the call there and then.
-    clear: asked about a text that may still turn out to be a thought, because the chat template began one:
-        whether it cannot be any. Without it such a reply is used only as a whole.
+    `schema` of the JSON is a wish, for not every server grants it. `enough` is asked about the text so far,
+    where the server lets it be watched; True ends the call. `clear` is asked whether a text can be no thought
+    that a chat template began; without it such a reply is used only as a whole.
     """
 
     system: str
@@ -132,9 +124,8 @@ class Prompt(msgspec.Struct, frozen=True):
 class Completion(msgspec.Struct, frozen=True):
     """A chat model's answer without its thoughts, and the tokens it took: counted there or estimated here.
 
-    Not `whole` when it broke off, or the caller had enough before its end. `flaw` is the word for why it is
-    no answer to rely on (refused, filtered, cut, empty, or server for an endpoint that broke it off), `told`
-    the sentence; the text is what came all the same. The call was answered, so none of this is raised.
+    Not `whole` when it broke off, or the caller had enough. `flaw` is why it is no answer to rely on
+    (refused, filtered, cut, empty, or server), `told` the sentence; the text is what came all the same.
     """
 
     text: str
@@ -184,16 +175,11 @@ class Embedder(Protocol):
     async def embed(
         self, texts: list[str], kind: Kind = "passage", *, purpose: Purpose, deadline: float | None = None
     ) -> Vectors:
-        """Return float32 unit rows of shape (len(texts), dimension).
+        """Return finite float32 unit rows of shape (len(texts), dimension). Raises ProviderError.
 
-        Args:
-            texts: what to embed, none of them blank; the implementation adds the prefix of `kind`,
-                clips over-long texts and splits into batches.
-            kind: "query" or "passage"; "layers" of the local model alone, and of one of its engines.
-            purpose: what they are embedded for; a model in this process has no use for it.
-            deadline: absolute `time.monotonic()` seconds; nothing is retried past it.
-
-        Raises ProviderError; never returns non-finite, zero or odd-sized rows.
+        No text is blank; the prefix of `kind` is added, long texts are clipped, and batches are made. Only
+        the local model has "layers", by one of its engines. Nothing is retried past `deadline`,
+        `time.monotonic()` seconds.
         """
         ...
 

@@ -1,8 +1,7 @@
-"""Why an endpoint did not answer: status, headers and body of a reply, judged into one `Fault`.
+"""Judge status, headers and body of an endpoint's reply into one `Fault`, or None. Pure.
 
-Pure functions; None is a reply that is no failure. Every provider words its errors in another shape: `error`
-as object or text, in a list, at top level, as `detail`, or inside a 200. What is kept is the status, the
-provider's code and one cut sentence, and that only as far as it may be told (`quoting`).
+Every provider words its errors in another shape: `error` as object or text, in a list, at top level, as
+`detail`, or inside a 200. Kept are the status, the provider's code and one cut sentence (`quoting`).
 """
 
 from __future__ import annotations
@@ -74,11 +73,7 @@ def fault_of(
 ) -> Fault | None:
     """Return why a reply is no answer, or None if it is one.
 
-    Args:
-        where: the endpoint as it may be shown.
-        headers: of the reply; looked up in lower case.
-        unsaid: what no message may repeat.
-        now: `time.time()`, for a Retry-After that is a date.
+    `where` is the endpoint as it may be shown; `headers` are looked up in lower case; `now` is `time.time()`.
     """
     complaint = _complaint(body) if status != 200 or _holds_error(body) else None
     if status == 200:

@@ -1,9 +1,8 @@
-"""What may be told of a provider's sentence: not what was sent, and no part of a key.
+"""Decide what may be told of a provider's sentence: not what was sent, and no part of a key.
 
-Some providers echo the input in an error, some a part of the key. A sentence is told as a whole or not at
-all: it is not if a stretch of it was sent, which is eight characters with a word of their own in them. The
-everyday words of errors (`maximum context length`, `not found`) are nobody's own, nor is the name of a model.
-Pieces of keys are cut out wherever they stand.
+Some providers echo the input or a part of the key. A sentence is told as a whole or not at all: not if eight
+characters of it with a word of their own were sent. Everyday words of errors and a model's name are nobody's
+own. Pieces of keys are cut out.
 """
 
 from __future__ import annotations

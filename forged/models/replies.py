@@ -1,9 +1,7 @@
-"""What an OpenAI-compatible endpoint answers: vectors, or a text and what it cost.
+"""Read what an OpenAI-compatible endpoint answers: vectors, or a text and what it cost. Pure.
 
-Pure functions over bytes, so that every provider's habit is a row in a test table and not a server: `index`
-missing or wrong, numbers or base64, JSON with NaN, thoughts beside the answer. Only finite unit rows of one
-size get out, and a strange account of tokens never costs the answer. What is no such reply raises
-ProviderError, bad_reply.
+`index` may be missing or wrong, numbers base64, JSON with NaN, thoughts beside the answer. Only finite unit
+rows of one size get out, and a strange account of tokens costs no answer. Raises ProviderError, bad_reply.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A chat reply while it is being written: from server-sent events to the text so far.
+"""Read a chat reply while it is being written: from server-sent events to the text so far.
 
-A caller with a time limit can use the lines that have arrived, and hangs up on a model that does not come to
-an end. Each `data:` line of an OpenAI-compatible stream is mostly a JSON event by itself, so a line that
-cannot be read (a comment, a sign of life, half of the last one) costs nothing but itself; an event over
-several lines is one, too. A server that knows no streams answers in one piece, which is read as a whole.
+A caller with a time limit uses the lines that have arrived. Each `data:` line is mostly a JSON event by
+itself, so a line that cannot be read costs nothing but itself; an event over several lines is one, too. A
+server that knows no streams answers in one piece.
 """
 
 from __future__ import annotations

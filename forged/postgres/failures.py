@@ -85,7 +85,6 @@ def _of_server(error: psycopg.Error) -> SharedError:
 
 
 def _without_code(error: psycopg.Error) -> SharedError:
-    """Of a connection that could not be made, or was lost."""
     told = str(error)
     if isinstance(error, psycopg.errors.ConnectionTimeout) or "timeout expired" in told:
         return SharedError("the shared PostgreSQL did not answer in time", reason="timeout")

@@ -151,7 +151,6 @@ class OwnerRows:
         await connection.execute(statements.LOCK, {"lock": lock_of((self._scope, self._owner))})
 
     async def _tell(self, connection: Connection, ids: Sequence[str]) -> None:
-        """Settle what follows from the change of these."""
         cursor = await connection.execute(statements.settle_heads(self._scope), {"owner": self._owner})
         turned = [str(found[0]) for found in await cursor.fetchall()]
         await Relating(connection, self._scope, self._owner).renew([*ids, *turned])

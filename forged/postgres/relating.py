@@ -232,7 +232,6 @@ def _spoken(scope: Scope, rows: Sequence[tuple[Any, ...]]) -> dict[str, Mentions
 
 
 def _memory(scope: Scope, memory_id: str, content: str, file: bytes | None) -> Memory:
-    """A row as its file says it, where there is one."""
     if file is not None:
         try:
             return parse(bytes(file), scope, memory_id)

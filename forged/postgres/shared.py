@@ -336,7 +336,6 @@ class Shared:
             await write(writer)
 
     async def _with_vectors(self, rows: Sequence[Stored]) -> list[Stored]:
-        """The rows, each with its vector if that can be had now."""
         lacking = without_vector(rows)
         if self.queue is None or not lacking:
             return list(rows)

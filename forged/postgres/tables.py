@@ -91,7 +91,6 @@ class ScopeTable(msgspec.Struct, frozen=True):
 
 
 def _as_text(value: Any) -> Any:
-    """A time as the attributes have it; all else as it is."""
     if not isinstance(value, datetime):
         return value
     return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -58,7 +58,6 @@ def _play(stage: Stage) -> None:
 
 
 def _agent_remembers(stage: Stage) -> dict[str, str]:
-    """Ids of the memories by their names."""
     echo("\n2. An agent process remembers four things, through the client library")
     done = msgspec.json.decode(stage.agent("write"), type=WriteTimes)
     for memory_id, took in zip(done.ids.values(), done.milliseconds, strict=True):
@@ -76,7 +75,6 @@ def _person_edits_a_file(stage: Stage, memory_id: str) -> None:
 
 
 def _decision_changes(stage: Stage, memory_id: str) -> str:
-    """Id of the newer version."""
     echo("\n4. A decision changes: a new version supersedes the old one, which stays on disk")
     newer = stage.client.remember(
         stage.workspace,

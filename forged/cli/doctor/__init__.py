@@ -13,7 +13,7 @@ import click
 
 from forged.cli.call import Invocation, daemon, show
 from forged.cli.commands import asks
-from forged.cli.doctor import agents, checks, drift, endpoints, machine, service, shared, summary
+from forged.cli.doctor import agents, checks, drift, endpoints, machine, service, summary
 from forged.cli.doctor.checks import FAIL, WARN, Check
 from forged.cli.exits import CONFIGURATION, UNAVAILABLE, Stop
 
@@ -78,7 +78,7 @@ def _daemon(call: Invocation, *, tries: bool) -> Iterator[Check]:
     yield from checks.roots(report)
     yield from checks.capture(report)
     yield from endpoints.known(report)
-    yield from shared.server(report)
+    yield from endpoints.server(report)
     if trials is not None:
         yield from endpoints.tried(trials)
     yield from agents.agents(call, report.agents)

@@ -89,7 +89,6 @@ def _classifier(chosen: config.Config) -> Check:
 
 
 def _program(chosen: config.Config) -> Check:
-    """A classifier that is a program: whether it is there."""
     name, command = chosen.classifier, shlex.split(chosen.llm.command)
     if not command:
         remedy = f"`forgectl config classifier {name}` prints what to write"
@@ -156,7 +155,6 @@ def in_use(report: StatusReport, environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _differing(loaded: config.Loaded, report: StatusReport) -> Iterator[_Pair]:
-    """What holds here, and what the daemon uses instead."""
     here = {setting.key: setting for setting in loaded.settings}
     for theirs in report.settings:
         mine = here.get(theirs.key)

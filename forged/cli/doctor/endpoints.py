@@ -1,7 +1,6 @@
-"""The part of `forgectl doctor` about endpoints: how each model fares, and one call if asked for.
+"""Check how each model at an endpoint fares, by one call if asked for, and the team's server.
 
-The daemon makes that call, so it passes the door that all texts pass and is counted; without a daemon there
-is none.
+The daemon makes the call, so it passes the door and is counted; without a daemon there is none.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from forged.cli.doctor.checks import OK, WARN, Check
-from forged.cli.shared_status import endpoint_facts
+from forged.cli.shared_status import endpoint_facts, shared_facts, shared_troubles
 from forged_client.protocol import StatusReport, Trial
 
 _FIXES = {
@@ -45,6 +44,15 @@ def tried(trials: Iterable[Trial]) -> Iterator[Check]:
             yield Check("endpoint tried", WARN, detail, _FIXES.get(one.reason, _OTHERWISE))
     if not found:
         yield Check("endpoint tried", OK, "no model is asked at an endpoint")
+
+
+def server(report: StatusReport) -> Iterator[Check]:
+    """How the team's server fares, and each thing that is wrong with it."""
+    if (shared := report.shared) is None:
+        return
+    yield Check("shared", OK, f"{shared.server}: {shared.state}, {', '.join(shared_facts(shared))}")
+    for trouble in shared_troubles(shared):
+        yield Check("shared", WARN, trouble, "`forgectl shared doctor` looks at the server itself")
 
 
 def _named(model: str, host: str, uses: Iterable[str]) -> str:

@@ -200,7 +200,6 @@ class Encoder:
 
 
 def _session(path: str) -> tuple[Any, str]:
-    """Open a graph, by which version of onnxruntime."""
     import onnxruntime  # noqa: PLC0415 - an extra, and 0.1 s
 
     onnxruntime.disable_telemetry_events()

@@ -1,11 +1,8 @@
 """`ChatModel` over a program of the person's own: one process for each prompt.
 
-Texts leave by the door as those of an endpoint do, and count as one request to a place of the program's name.
-Raises ProviderError alone; `unreachable` where the program is not there, `auth` where it may not be used.
-
-How each agent is called so that it is nothing but a model: `rows.toml` as values.
-In goes a row's name, a program, the prompt and the folder of one call; out come command, environment and
-input of it, with all that the row wants in the folder made. Raises OSError.
+Texts leave by the door and count as one request to the program's name. `rows.toml` says how an agent is
+called so that it is nothing but a model: command, environment and input, with the row's files in the call's
+folder. Raises ProviderError: `unreachable` where the program is not there, `auth` where it may not be used.
 """
 
 from __future__ import annotations
