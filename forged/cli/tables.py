@@ -1,10 +1,8 @@
-"""Lines and columns that fit a terminal, measured in its cells: an ideograph takes two, an accent none.
+"""Fit lines and columns into a terminal, measured in its cells: an ideograph takes two, an accent none.
 
-What goes in is escaped already and holds no escape sequences. A `width` of 0 is no limit: nobody looks who
-could be in want of room. In a table that is too wide ids are shortened first, as long as no two begin alike
-(forgectl takes beginnings); then the last cell, or it goes below its line; what is wider still is folded and
-nothing of it is lost. Python's own tables of widths are used; where terminals differ the larger width counts,
-so that a line is rather too short than too long.
+Texts are escaped already. A `width` of 0 is no limit. In a table that is too wide ids are shortened first, as
+long as no two begin alike; then the last cell, or it goes below its line; the rest is folded and nothing
+lost. Where terminals differ the larger width of Python's tables counts.
 """
 
 from __future__ import annotations

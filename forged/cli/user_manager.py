@@ -1,10 +1,8 @@
-"""The user's systemd, as far as forgectl needs it: does one answer, how do our units stand, have it do this.
+"""Ask and tell the user's systemd what forgectl needs: whether it answers, how our units are, to do this.
 
-In: an invocation, whose `programs` say where systemctl lies and whose environment finds the manager. Out:
-values. `UserManager.find` gives None where there is no systemctl; a manager that does not answer says why in
-`silence`, and one that reads another home's units says so as well, because what it would be told then is
-about somebody else's daemon. `in_charge` is for the verbs that must know who starts the daemon. Raised: Stop,
-with systemd's own words, when it does not do what it is told.
+`UserManager.find` is None without systemctl. `silence` says why a manager does not answer, or that it reads
+another home's units, so that it would speak of somebody else's daemon. `in_charge` is for verbs that must
+know who starts the daemon. Raises Stop, with systemd's own words.
 """
 
 from __future__ import annotations

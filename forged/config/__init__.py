@@ -1,10 +1,8 @@
-"""What the user has set, and of each value where it came from.
+"""Configuration of the user, and of each value where it came from.
 
-`load` gives a checked `Loaded`, `endpoint_key` the key that goes to an endpoint, `missing` what a model
-lacks that runs in process, `find_program` the program that is a
-classifier, `repo_overrides` the little that a repository may set. A value that cannot be used
-raises ConfigError. Outside this package, `address` and `__main__`, nothing reads the environment;
-pydantic-settings would do the layering but costs 180 ms of start-up.
+`load` gives a checked `Loaded`, `endpoint_key` an endpoint's key, `missing` what a model in process lacks,
+`find_program` the classifier's program, `repo_overrides` what a repository may set. Raises ConfigError. Only
+this package, `address` and `__main__` read the environment; pydantic-settings would cost 180 ms.
 """
 
 from forged.config.endpoints import KeyName, endpoint_key, key_reference, proxy_for

@@ -1,10 +1,9 @@
-"""Which key goes to which endpoint, and by what way: decided here before anything is called.
+"""Decide which key goes to which endpoint, and by what way, before anything is called.
 
 A key of the environment belongs to one host: `EMBEDDING_API_KEY` to that of `EMBEDDING_BASE_URL`,
-`OPENAI_API_KEY` to OpenAI's or that of `OPENAI_BASE_URL`. It goes to another one only where the configuration
-names it as that endpoint's key, so that naming a host never gives a key away. No key travels in clear text
-but on this machine and to hosts that the user lists. A proxy sees nothing but a tunnel (CONNECT), so plain
-http never goes through one. What is not allowed raises ConfigError, with the line that would allow it.
+`OPENAI_API_KEY` to OpenAI's or that of `OPENAI_BASE_URL`; to another only where the configuration names it
+for that endpoint. No key travels in clear but on this machine and to listed hosts. Plain http never goes
+through a proxy. Raises ConfigError, with the line that would allow it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other programs' memories, read: rules of agents, notes, exports, memory files of another root.
+"""Read other programs' memories: rules of agents, notes, exports, memory files of another root.
 
     taken -> reading     which form a path has
              sources     files below a path, within bounds
@@ -9,8 +9,7 @@
              plan        what of it goes where
     export -> copying    the way out: memory files of several roots in one folder
 
-In go paths and bytes, out come items and what is no item, with the reason. WorkspaceError is raised for a
-path that nothing can be read from, StoreError for an export that cannot be written. No daemon is asked here.
+Raises WorkspaceError for a path that cannot be read, StoreError for an export. Asks no daemon.
 """
 
 from forged.importing.copying import Copy, copied, export, new_file

@@ -1,7 +1,7 @@
 """What an agent runs: `python -I -S .../forged/mcp/bridge.py [HARNESS] [--workspace DIR]`.
 
-Isolated and without site-packages, because finding those takes longer than all that is answered before a tool
-is called. This file is compiled at every start, so it only says where forged lies and goes on there.
+Isolated and without site-packages, as finding those takes longer than all answers before a tool is called.
+This file is compiled at every start, so it is short.
 """
 
 from __future__ import annotations

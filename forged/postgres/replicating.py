@@ -1,10 +1,8 @@
-"""A root on this machine and the rows of its owner on a server, brought into step.
+"""Bring a root on this machine and the rows of its owner on a server into step.
 
 `Replication.step` looks at both, does what `planned` says, and tells whether there is more to do. It may be
-killed anywhere and be begun again: what is done already is found done.
-Both sides are asked for all they hold; that the server is asked only for what has changed since, and that it
-tells when that is, makes it fast and nothing else. Raises SharedError, StoreError and ProviderError, after
-which the next step goes on.
+killed anywhere: what is done already is found done. Asking the server only for changes makes it fast and
+nothing else. Raises SharedError, StoreError and ProviderError, after which the next step goes on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The two unit files: as they should be for this installation, how those on disk stand to that, and writing.
+"""Write the two unit files, and say how those on disk differ from this installation's.
 
-The templates lie in the package, or beside it in a checkout; what is written names the program by its
-absolute path and has, in its first line, a digest of the rest. So a file that forgectl wrote is known again,
-also when an older version did, and one that a person wrote or changed is: such a file is never replaced or
-removed unasked. Links are nobody's file of ours (`systemctl mask` makes one). Drop-ins beside them belong to
-the person and are not looked at.
+A written file names the program by its absolute path and has a digest of the rest in its first line. So
+forgectl knows its own files, also of an older version; one that a person wrote or changed is never replaced
+or removed unasked. Links are no files of ours (`systemctl mask`); drop-ins are not looked at.
 """
 
 from __future__ import annotations
