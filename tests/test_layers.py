@@ -92,13 +92,13 @@ HOMES = {
             "forged.models.health",
             "forged.postgres.pool",
             "forged.postgres.shared",
-            "forged.state.outbound",
-            "forged.state.spending",
+            "forged.state.daily_counts",
             "forged.trust.admission",
             "forged.trust.registry",
             "forged.sessions",  # reads conversations as the contract has them
             "forged.daemon",
             "forged.memories.documents",  # takes and returns the contract's values of documents
+            "forged.memories.held_documents",
             "forged.memories.imports",  # and of imports
             "forged.cli",
             "forged.integrations",

@@ -30,7 +30,7 @@ from forged.daemon.models import Models, choose_models
 from forged.errors import ConfigError, ForgedError
 from forged.files import Root
 from forged.maps import Remembered
-from forged.memories import documents, removal, restore
+from forged.memories import absent, held_documents, restore
 from forged.memory import Scope
 from forged_client import address
 from forged_client.errors import AddressError
@@ -198,7 +198,7 @@ class DaemonRun:
             self._begin(self._fd_store.run(daemon.indexer, self._remembered))
             self._begin(process.housekeeping(daemon, self._state_dir))
             self._begin(process.sweep_sessions(daemon))
-            self._begin(removal.follow_absent(daemon.memories))
+            self._begin(absent.follow_absent(daemon.memories))
             daemon.indexer.events.listen(partial(process.note_seen, daemon))
             self._begin(restore.resume(daemon.memories))
             self._begin(daemon.trust.catch_up())
@@ -206,7 +206,7 @@ class DaemonRun:
             daemon.indexer.open(Root(user_top(self._env), Scope.USER))
             if daemon.shared is not None:
                 self._begin(daemon.shared.run())
-                self._begin(documents.follow_documents(daemon.memories))
+                self._begin(held_documents.follow_documents(daemon.memories))
             if daemon.machines is not None:
                 self._begin(daemon.machines.run())
         self._begin(daemon.capture.run())

@@ -1,13 +1,9 @@
-"""What happened in a root's folders since the last look, told by the kernel and without reading them.
+"""Changes in a root's folders since the last look, by inotify and without reading the folders.
 
-Goes in: the folders. Comes out of `taken`: the paths of the files that were made, changed, moved or removed
-since it was called last, or None where nobody knows: then everything has to be looked at, and that look sees
-all that is not told later. Nothing is raised.
-
-The kernel notes an event before the call that caused it returns, so what an editor saved a moment ago is
-told. Of network file systems it tells only what this machine does: these, and systems without inotify, are
-never known. All roots of a process share one instance of inotify; a user has 128 in all.
-`watchfiles` was rejected: it collects in a thread of its own and hands over later.
+`taken` returns the paths of files that were made, changed, moved or removed since the call before, or None
+where that is unknown: then everything has to be looked at. The kernel notes an event before the call that
+caused it returns; of network file systems it is never known. All roots of a process share one instance of
+inotify; a user has 128. `watchfiles` was rejected: it collects in a thread and hands over later.
 """
 
 from __future__ import annotations
@@ -77,7 +73,6 @@ class Arrivals:
         return frozenset(found)
 
     def _watch(self, places: tuple[_Place | None, ...]) -> None:
-        """Begin anew with the folders that are there, if each can be watched."""
         there = [folder for folder, place in zip(self._folders, places, strict=True) if place is not None]
         is_known = _KERNEL.watch(self._pending, there if all(map(_is_local, there)) else None)
         self._places = places if is_known else None
@@ -190,7 +185,6 @@ class _Kernel:
         pending.watches = set()
 
     def _dispatch(self) -> None:
-        """Hand every event that the kernel holds to who waits for it."""
         for watch, mask, name in self._events():
             if mask & _OVERFLOW:
                 for pending in {each for waiting in self._waiting.values() for each in waiting}:

@@ -1,16 +1,12 @@
 """New files that are whole or absent, whatever is killed and whenever.
 
-A file is written and synced before it has a name (O_TMPFILE), then linked to its final one, which never
-overwrites, and the directory is synced; only then does a function return. What is killed before the link
-leaves nothing at all. Where the file system has no files without names, a hidden name beside the final one
-takes their place, and `sweep` removes what killed writers left of these. Exclusive creation of the final
-name was rejected: 158 of 200 kills left a torn file, against none this way. A failed fsync is a failed write
-and is not tried again on that file, because the kernel may have dropped the pages already.
-
-Everything happens relative to directory descriptors, so that no part of a path can be swapped underneath.
-What root makes in a directory of another user is given to that user (`Owner`): a file before it has a name, a
-directory while it is empty, each by its descriptor. Nothing that was there before changes its owner.
-Functions raise OSError; the caller knows what it was about and says so with `explained`.
+A file is written and synced before it has a name (O_TMPFILE), then linked, which never overwrites, and the
+directory is synced; only then does a function return. Without O_TMPFILE a hidden name takes its place, which
+`sweep` removes after a kill. Exclusive creation of the final name was rejected: 158 of 200 kills left a torn
+file, against none this way. A failed fsync is a failed write and is not tried again on that file, because the
+kernel may have dropped the pages. All goes by directory descriptors, so that no part of a path can be
+swapped. What root makes in a directory of another user is given to that user (`Owner`). Functions raise
+OSError, which `explained` turns into a StoreError.
 """
 
 from __future__ import annotations
@@ -109,10 +105,7 @@ class Way:
 
 @contextlib.contextmanager
 def made(path: str) -> Iterator[tuple[int, Owner | None]]:
-    """Open a directory anywhere, and make the missing end of its way, for the owner of what is there.
-
-    Yields its descriptor, and whose it is if what root makes there is to be given away.
-    """
+    """Open a directory, making the missing end of its way; yields its descriptor and an owner to give to."""
     at, missing = os.path.realpath(path), list[str]()
     while not os.path.isdir(at) and at != "/":
         at, name = os.path.split(at)
@@ -200,7 +193,6 @@ class NewFile:
 
 
 def _nameless(directory: int) -> int | None:
-    """A new file without a name, or None where there is no such thing."""
     flag = getattr(os, "O_TMPFILE", 0)
     if not flag:
         return None
@@ -215,8 +207,7 @@ def _nameless(directory: int) -> int | None:
 def publish(directory: int, name: str, data: bytes, owner: Owner | None = None) -> None:
     """Put a new file into a directory and return once it will survive a power cut.
 
-    Raises FileExistsError if the name is taken, which is then durable too; other OSErrors mean that nothing
-    was published. StoreError: the file system can neither link nor rename without replacing.
+    Raises FileExistsError if the name is taken, which is then durable; on other errors nothing is published.
     """
     file = NewFile(directory, data, owner)
     try:
@@ -288,10 +279,7 @@ def _rename_without_replacing(directory: int, temp: str, name: str) -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Put a file, 0600, in the place of another one, whole, and return once it will survive a power cut.
-
-    For state of our own that changes; a memory never does. The directory is made if it is missing.
-    """
+    """Put a file of state, 0600, in the place of another one, whole and durable; makes its directory."""
     parent, name = os.path.split(path)
     os.makedirs(parent, mode=0o700, exist_ok=True)
     directory = os.open(parent, DIRECTORY)
@@ -302,10 +290,9 @@ def replace(path: str, data: bytes) -> None:
 
 
 def rewrite(directory: int, name: str, data: bytes, *, expected: str, owner: Owner | None = None) -> None:
-    """Put other bytes in the place of a file whose SHA-256 is `expected`, whole, keeping its mode.
+    """Put other bytes in the place of a memory file whose SHA-256 is `expected`, whole, keeping its mode.
 
-    For the one change of a memory file that is permitted, of its link. Raises StoreError if it has other
-    bytes by now.
+    Only its link may change so. Raises StoreError if it has other bytes by now.
     """
     if hashlib.sha256(read(directory, name)).hexdigest() != expected:
         raise StoreError(f"{name} was changed at this moment; try again")

@@ -1,10 +1,8 @@
-"""Evidence: files of a repository that memories stand on, and whether they are as they were.
+"""Evidence: files of a repository that memories rest on, and whether they are as they were.
 
-`hashed` gives evidence the hash of its content as it is now, and raises EvidenceError with the reason why
-there is none. `Grounds` says of memories which of their evidence changed or went. What a path names lies
-below the top of the repository and is reached through folders alone: no link is followed, nothing but a plain
-file is opened, and of that at most 4 MiB are read. So a repository that somebody else made learns nothing of
-what lies outside of it.
+`hashed` gives evidence the hash of its content now, or raises EvidenceError. `Grounds` finds memories with
+evidence that changed or went. A path is followed below the top of the repository, through folders and no
+links, to a plain file, of which at most 4 MiB are read: a foreign repository learns nothing of other files.
 """
 
 from __future__ import annotations
@@ -112,7 +110,6 @@ class Grounds:
 
 @contextlib.contextmanager
 def _opened(top: str, path: str) -> Iterator[int]:
-    """A plain file below `top`, reached without any link."""
     *folders, name = _parts(path)
     held = []
     try:

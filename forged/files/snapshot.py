@@ -5,12 +5,16 @@ One memory per id: of two files with one id the newer is used and the other is a
 
 from __future__ import annotations
 
+import operator
+import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from forged.memory import Memory, Problem, one_form, time_ns
 
+_ID = operator.attrgetter("id")
 Key = tuple[int, int, int, int]
 """Inode, size, mtime and ctime in nanoseconds: equal means unchanged."""
 
@@ -37,15 +41,11 @@ class Listing(msgspec.Struct, frozen=True, eq=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """All memories of a root at one time.
+    """All memories of a root at one time, one per id and sorted by it, with their `paths` and `hashes`.
 
-    memories: one per id, sorted by id.
-    paths: the file of each, same order.
-    hashes: SHA-256 of each file, in hex, same order.
-    problems: sorted by path.
-    changed: whether memories or problems differ from the snapshot before.
-    unsettled: whether some file is being saved right now; scan again soon.
-    listings: what the next scan compares with.
+    `hashes` are SHA-256 in hex, `problems` sorted by path. `changed`: memories or problems differ from the
+    snapshot before. `unsettled`: a file is being saved, scan again soon. The next scan compares with
+    `listings`.
     """
 
     memories: tuple[Memory, ...]
@@ -79,6 +79,54 @@ def from_scan(
     return Snapshot(memories, paths, problems, changed, unsettled, listings, hashes)
 
 
+def from_changes(
+    previous: Snapshot, listings: tuple[Listing, ...], files: frozenset[str], *, unsettled: bool
+) -> Snapshot | None:
+    """The snapshot after changes to `files` alone; None where that cannot be told without the other files.
+
+    Without problems each id has one file and each file a memory, and so it must be again.
+    """
+    changes = list(_changes(previous.listings, listings, files))
+    # A name that is not ASCII may look like another one.
+    questionable = any(
+        after is not None and (after.reason or not os.path.basename(path).isascii())
+        for path, _, after in changes
+    )
+    if previous.problems or questionable or any(listing.reason for listing in listings):
+        return None
+    memories, paths, hashes = list(previous.memories), list(previous.paths), list(previous.hashes)
+    for _, before, _ in changes:
+        if before is not None and before.memory is not None:
+            row = bisect_left(memories, before.memory.id, key=_ID)
+            del memories[row], paths[row], hashes[row]
+    for path, _, after in changes:
+        if after is not None and after.memory is not None:
+            row = bisect_left(memories, after.memory.id, key=_ID)
+            if memories[row : row + 1] and memories[row].id == after.memory.id:
+                return None
+            memories.insert(row, after.memory)
+            paths.insert(row, path)
+            hashes.insert(row, after.sha256)
+    if len(memories) != sum(len(listing.files) for listing in listings):
+        return None
+    changed = any(_memory(before) is not _memory(after) for _, before, after in changes)
+    return Snapshot(tuple(memories), tuple(paths), (), changed, unsettled, listings, tuple(hashes))
+
+
+def _memory(seen: FileEntry | None) -> Memory | None:
+    return None if seen is None else seen.memory
+
+
+def _changes(
+    before: tuple[Listing, ...], after: tuple[Listing, ...], files: frozenset[str]
+) -> Iterator[tuple[str, FileEntry | None, FileEntry | None]]:
+    for old, new in zip(before, after, strict=True):
+        for path in sorted(files):
+            folder, _, name = path.rpartition("/")
+            if folder == new.path and old.files.get(name) is not new.files.get(name):
+                yield path, old.files.get(name), new.files.get(name)
+
+
 class File(msgspec.Struct, frozen=True, gc=False):
     """A memory, its file and the hash of that; `rank` orders directories."""
 
@@ -91,7 +139,6 @@ class File(msgspec.Struct, frozen=True, gc=False):
 def _choose(
     listings: tuple[Listing, ...], yield_if_due: Callable[[], None]
 ) -> tuple[dict[str, File], tuple[Problem, ...]]:
-    """Pick one memory per id, and collect what is wrong, sorted by path."""
     chosen: dict[str, File] = {}
     losers: list[File] = []
     problems = [Problem(printable(each.path), each.reason, loses=True) for each in listings if each.reason]
@@ -117,7 +164,6 @@ def _choose(
 
 
 def _alike(listing: Listing) -> Iterator[Problem]:
-    """Files of different memories with names that look the same."""
     firsts: dict[str, str] = {}
     for name in sorted(name for name in listing.files if not name.isascii()):
         first = firsts.setdefault(one_form(name), name)

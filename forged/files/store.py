@@ -20,8 +20,7 @@ import msgspec
 from forged.errors import MemoryExists, MemoryFormatError, StoreError
 from forged.files import atomic
 from forged.files.frontmatter import read, render
-from forged.files.roots import Root
-from forged.files.scan import Enter, open_folder, open_part
+from forged.files.roots import Enter, Root, open_folder, open_part
 from forged.files.snapshot import Snapshot
 from forged.memory import Memory, is_valid_id
 
@@ -115,10 +114,9 @@ class MemoryStore:
     def move_to_trash(
         self, snapshot: Snapshot, ids: Collection[str], trash: str, note: Note | None = None
     ) -> tuple[Removed, ...]:
-        """Move every file of these ids to directories of their own, `<trash>/<time>-<id>/`.
+        """Move every file of these ids to `<trash>/<time>-<id>/`, beside `note` of its id and path.
 
-        `note` is what is written beside each, by the id and the path that it had. Raises StoreError at the
-        first that cannot be moved; those before it are moved.
+        Raises StoreError at the first that cannot be moved; those before it are moved.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
         with atomic.explained(f"cannot use the trash {trash}"):
@@ -131,10 +129,9 @@ class MemoryStore:
         return tuple(removed)
 
     def put_back(self, folder: str, name: str, data: bytes) -> str:
-        """Write a file again as it was, into one of its folders, and return its path.
+        """Write a file again as it was, unless it is there, and return its path.
 
-        If it is there already, whole, that is as well. Raises StoreError, MemoryExists for another one of
-        that name.
+        Raises StoreError, MemoryExists for another one of that name.
         """
         path = os.path.join(self.root.top, folder, name)
         if folder not in self.root.folders or os.path.basename(name) != name:
@@ -240,7 +237,6 @@ def kept_by_root(root: Root) -> str:
 
 
 def _of_root(root: Root) -> str:
-    """A path of forged's below a root that belongs to root; empty if there is none."""
     folder = os.path.join(root.top, root.folders[0])
     ways = [each for each in (os.path.dirname(folder), folder) if each != root.top]
     for path in filter(os.path.lexists, ways):
@@ -254,7 +250,6 @@ def _of_root(root: Root) -> str:
 
 
 def _files_of(snapshot: Snapshot, ids: Collection[str]) -> list[tuple[str, str, str]]:
-    """Every file of these ids, also those that lost to a newer one: directory, name, id."""
     return [
         (listing.path, name, seen.memory.id)
         for listing in snapshot.listings
@@ -268,5 +263,4 @@ def _place(found: os.stat_result) -> tuple[int, int]:
 
 
 def _as_name(id_: str) -> str:
-    """Return an id as part of a file name; ids in old files may hold anything."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", id_)[:68]

@@ -1,22 +1,16 @@
-"""Which roots may have changed on disk, told within 20 to 130 ms.
+"""Which roots may have changed on disk, reported within 20 to 130 ms.
 
-A hint and never the truth: events get lost (overflow, directories made and filled faster than they can be
-watched), so the indexer scans anyway and the watcher only shortens the wait. Hence one rule: whenever watches
-of a root begin or end, it is reported, first watching and then reporting, so that nothing falls between.
+A hint: events get lost, so the indexer scans anyway. Whenever watches of a root begin or end it is reported,
+first watching and then reporting, so that nothing falls between. Four directories of a root are watched, none
+recursively: the two that hold memories, `.forge`, and the top or its nearest existing parent. inotify sticks
+to an inode and is silent when it is replaced, so watches are then set anew: new ones before the old are given
+up, and these are read to their end (`WatchBarrier`). A root with a file name that is no text, which ends all
+watches of an instance, or that cannot be watched is reported every two seconds for a minute.
 
-Four directories of a root are watched, none of them recursively: the two that hold memories, `.forge`,
-and the top or its nearest existing parent. A repository of 100,000 directories costs what a small one
-does, and a directory that comes, goes or is swapped by a checkout is seen by its parent. inotify sticks to
-an inode and stays silent when it is replaced, so the watches are then set anew: new ones stand before the old
-ones are given up, and these are heard to their end (`WatchBarrier`), so that the other roots notice nothing.
-
-What is wrong with one root is its own affair: one with a file name that is no text, which ends all watches of
-an instance, or whose directories cannot be watched, is reported every two seconds instead for a minute.
-
-watchfiles' own backend is driven from one thread instead of `awatch`: that says when the watches stand,
-and lets `step`, the pause between two looks, differ: at most 120 looks a second for 5 s after a file changed
-or an agent asked, at most 30 otherwise, and 15 when that was a minute ago. What changed is reported by the
-look after the one that saw it.
+watchfiles' own backend is driven from one thread instead of `awatch`: that tells when the watches are set,
+and lets the pause between two looks differ: at most 120 looks a second for 5 s after a file changed or an
+agent asked, at most 30 otherwise, and 15 after a minute. A change is reported by the look after the one that
+saw it.
 """
 
 from __future__ import annotations
@@ -63,12 +57,10 @@ EVERYTHING = frozenset[str]()
 class Watcher:
     """Calls `on_change(top, files)` in the event loop for each root that may have changed.
 
-    `files` are the paths of the memory files that did, or nothing when it may be any of them.
-
-    `state` is for status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is
-    reported each 2 s) or "restarting: <cause>"; `state_of` is that of one root, of which only that one may be
-    in trouble. `watched` are the directories under watch, at most 4 a root; `used_at` is when an agent was
-    last at work, in seconds of `time.monotonic`, set by who hears of it.
+    `files` are the paths of the memory files that did, or nothing when it may be any of them. `state` is for
+    status: "stopped", "inotify", "polling: <cause>" (a limit is reached; every root is reported each 2 s) or
+    "restarting: <cause>". `watched` are the directories under watch, at most 4 a root; `used_at` is when an
+    agent was last at work, in seconds of `time.monotonic`.
     """
 
     def __init__(self, on_change: Callable[[str, frozenset[str]], None]) -> None:
@@ -126,7 +118,6 @@ class Watcher:
             thread.shutdown(wait=False)
 
     async def _follow(self, thread: ThreadPoolExecutor) -> None:
-        """Watch the roots, whichever they are at a time, until the watches fail."""
         loop = asyncio.get_running_loop()
         session = loop.run_in_executor(thread, self._session, loop)
         session.add_done_callback(retrieved)  # nobody waits for it any more where this is cancelled
@@ -139,10 +130,7 @@ class Watcher:
             raise
         session.result()
 
-    # --- in the thread --------------------------------------------------------------------------------
-
     def _session(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One set of watches after the other. Raises what the backend raises."""
         standing: _Standing | None = None
         try:
             while not self._ended:
@@ -156,10 +144,9 @@ class Watcher:
                 _await_closed()  # who is told of a failure asks the kernel for an instance
 
     def _renewed(self, old: _Standing | None, loop: asyncio.AbstractEventLoop) -> _Standing:
-        """Watches of the directories that are there now; the old ones, where no further can be had.
+        """Watch the directories that are there now; return the old watches where no further can be had.
 
-        Reported are the roots with other directories, and those where one came or went: what takes its place
-        may have its number.
+        Reports roots with other directories, or where one came or went: its successor may have its number.
         """
         while True:
             _await_closed()
@@ -189,7 +176,6 @@ class Watcher:
         return fresh
 
     def _unwatched(self, old: _Standing | None) -> tuple[str, ...]:
-        """The roots that the standing watches do not cover as they are now."""
         there = old.watched if old is not None else frozenset()
         return tuple(
             root.top
@@ -198,7 +184,6 @@ class Watcher:
         )
 
     def _listen(self, standing: _Standing, loop: asyncio.AbstractEventLoop) -> None:
-        """Report changes until other directories have to be watched."""
         polled_at = time.monotonic()
         while not self._look_now.is_set():
             swapped = self._take_changes(standing, loop)
@@ -228,7 +213,6 @@ class Watcher:
                 return swapped
 
     def _told(self, standing: _Standing, changes: object, loop: asyncio.AbstractEventLoop) -> bool:
-        """Report the changes, if these are any; whether a directory came or went."""
         if not isinstance(changes, set):
             return False
         touched, swapped = standing.places.affected(changes)
@@ -251,8 +235,6 @@ class Watcher:
             self._ended = True
             self._look_now.set()
 
-    # --- what is wrong --------------------------------------------------------------------------------
-
     def _is_of_single_roots(self, error: Exception) -> bool:
         """Whether an error names the roots that it is about; the others are watched again at once."""
         cause = _cause(error)
@@ -270,7 +252,6 @@ class Watcher:
         self._troubles = {**self._troubles, **fresh}
 
     def _mended(self, now: float) -> bool:
-        """Whether it is time to watch a root again that was in trouble."""
         over = [top for top, trouble in self._troubles.items() if trouble.until <= now]
         if over:
             self._troubles = {top: each for top, each in self._troubles.items() if top not in over}
@@ -286,8 +267,6 @@ class Watcher:
     def _limit(self) -> str:
         """Which limit of the kernel keeps all that is wanted from being watched; nothing where none does."""
         return refusal(directory.path for directory in WatchedPlaces(self._roots).on_disk())
-
-    # --- in the loop ----------------------------------------------------------------------------------
 
     def _began(self, watched: frozenset[Watched], touched: Mapping[str, frozenset[str]]) -> None:
         self._enter("inotify", watched)
@@ -354,10 +333,7 @@ def _stand(places: WatchedPlaces) -> _Standing | None:
 
 
 def _await_closed() -> None:
-    """Wait until watches that were given up are closed, which the backend does in a thread of its own.
-
-    So new ones beside the old and beside those of the writers are never a fourth instance.
-    """
+    """Wait until the backend's thread has closed old watches: new ones are never a fourth instance then."""
     until = time.monotonic() + _LAST_LOOKS_S
     while instances_held() > _MOST_HELD and time.monotonic() < until:
         time.sleep(_CLOSING_S)
@@ -365,9 +341,6 @@ def _await_closed() -> None:
 
 def _cause(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-# --- places and marks ------------------------------------------------------------------------------------
 
 
 class Watched(msgspec.Struct, frozen=True, order=True):
@@ -401,10 +374,7 @@ class WatchedPlaces:
     def touched_between(
         self, before: frozenset[Watched], now: frozenset[Watched]
     ) -> dict[str, frozenset[str]]:
-        """Roots with a directory that is watched now and was not before, or the other way round.
-
-        A parent of a root that is there is watched for others.
-        """
+        """Roots of which a watched directory came or went; parents are watched for absent roots."""
         changed = {directory.path for directory in before ^ now}
         there = {directory.path for directory in now}
         tops = (
@@ -416,9 +386,9 @@ class WatchedPlaces:
         return dict.fromkeys(tops, EVERYTHING)
 
     def affected(self, changes: set[tuple[int, str]]) -> tuple[dict[str, frozenset[str]], bool]:
-        """Roots that the changes touch, by top, and whether a watched directory came or went.
+        """Roots that the changes touch, each with its changed files, or none when it was more than files.
 
-        With each root its files that changed, or none when it was more than files.
+        And whether a watched directory came or went.
         """
         files: dict[str, set[str]] = {}
         whole = set[str]()
@@ -449,11 +419,10 @@ def _look(path: str) -> Watched | None:
 
 
 class WatchBarrier:
-    """A file without a name that a set of watches has beside its directories, to know when it has told all.
+    """A nameless file among the directories of a set of watches, to know when all its events have come.
 
-    The kernel tells a set of watches what happens in order, but a thread of the backend passes it on, late on
-    a busy machine. So before watches are given up their mark is set, once: what they tell until then is all
-    that happened before. Only Linux has such files (`is_there`).
+    The kernel reports in order, but a thread of the backend passes it on, late on a busy machine: before
+    watches are given up their mark is set, and all events before it are theirs. Linux only (`is_there`).
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,8 @@ import msgspec
 import yaml
 
 from forged.errors import MemoryFormatError
-from forged.files.entries import Header, Value, scalar
+from forged.files.entries import Header, Value
+from forged.files.written_form import scalar
 
 MAX_EVENTS = 4096
 MAX_DEPTH = 8
@@ -135,13 +136,10 @@ def _last_line(event: yaml.ScalarEvent) -> int:
 
 
 def _marks(event: yaml.Event) -> tuple[yaml.Mark | yaml._yaml.Mark, yaml.Mark | yaml._yaml.Mark]:
-    """Where an event starts and ends."""
     assert event.start_mark is not None
     assert event.end_mark is not None
     return event.start_mark, event.end_mark
 
-
-# --- headers that are no YAML ---------------------------------------------------------------------------
 
 _ENTRY = re.compile(r"([^\W\d][\w.-]*)[ \t]*:(?:[ \t]+(.*)|)", re.DOTALL)
 _BELOW = re.compile(r"[ \t#]|-(?:[ \t]|\Z)|[]}][ \t,]*\Z|[ \t\r]*\Z")
@@ -199,7 +197,6 @@ def _mended_entry(key: str, lines: list[str]) -> tuple[list[str], str]:
 
 
 def _is_entry(lines: Iterable[str]) -> bool:
-    """Report that these lines are one key with its value."""
     try:
         return len(load("".join(f"{line}\n" for line in lines), ()).keys) == 1
     except MemoryFormatError:

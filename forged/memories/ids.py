@@ -103,9 +103,6 @@ async def unseen(memories: MemoryParts, place: Workplace, wanted: str, scope: st
     return NotReady(f"{found[:80]!r} is on disk and not in use yet; try again in a moment")
 
 
-# --- roots ---------------------------------------------------------------------------------------------
-
-
 async def within(
     memories: MemoryParts, place: Workplace, scope: str, agent_id: str = "", *, sessions: bool = False
 ) -> Workplace:
@@ -140,9 +137,6 @@ def check_changeable(scope: str) -> None:
         raise InvalidRequest(
             "what all agents may read is as its document is: change that, and `forgectl ingest` it again"
         )
-
-
-# --- ids -----------------------------------------------------------------------------------------------
 
 
 def in_view(view: View, wanted: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
@@ -221,7 +215,6 @@ def _only_one(found: Sequence[tuple[Look, str]], wanted: str, scope: str) -> tup
 
 
 def _check_candidates(ids: Sequence[str], wanted: str) -> None:
-    """Refuse a beginning of several ids. Raises InvalidRequest."""
     if len(ids) > 1:
         told = ", ".join(each[:80] for each in ids[:_CANDIDATES_TOLD])
         more = f" and {len(ids) - _CANDIDATES_TOLD} more" if len(ids) > _CANDIDATES_TOLD else ""

@@ -134,7 +134,6 @@ def _there(seen: Look) -> _There:
 
 
 def _made(asked: Asked, terms: Terms, there: _There, check: Callable[[Asked], None]) -> Draft | Fate:
-    """Return the draft as it is written, or its fate instead."""
     try:
         new = _copied(asked, terms) if asked.file else _drafted(asked, terms, check)
     except (MemoryFormatError, InvalidRequest, SecretFound) as error:
@@ -174,7 +173,6 @@ def _without_forgotten(
 
 
 def _known(new: Draft, there: _There) -> Fate | None:
-    """Return the fate of a draft that is there already, as it is or as something else."""
     wanted = new.memory.id
     if wanted in there.withheld and wanted not in there.files:
         told = "it lies here and is withheld; `forgectl review` shows it"
@@ -201,11 +199,7 @@ def _fate(done: Written | StoreError | None, draft: Draft, there: _There) -> Fat
     return Fate(became="new", memory_id=draft.memory.id, replaces=older if older in there.files else "")
 
 
-# --- from the request to drafts ------------------------------------------------------------------------
-
-
 def _copied(asked: Asked, terms: Terms) -> Draft:
-    """Return a file as it is. Raises MemoryFormatError, InvalidRequest."""
     name = asked.name or f"{asked.memory_id}.md"
     if len(asked.file) > MAX_FILE_BYTES or not _is_file_name(name):
         raise InvalidRequest(f"{name[:80]!r} cannot be the file of a memory")
@@ -220,7 +214,6 @@ def _is_file_name(name: str) -> bool:
 
 
 def _drafted(asked: Asked, terms: Terms, check: Callable[[Asked], None]) -> Draft:
-    """Return a text as a new memory. Raises InvalidRequest, SecretFound."""
     content = without_private(asked.content).strip()
     if not content:
         raise InvalidRequest("nothing is left of it without what is marked private")

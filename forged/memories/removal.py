@@ -1,46 +1,33 @@
-"""Every way in which memories go, and everything that a removal cleans.
+"""Remove memories: forgotten, undone, moved, or pieces of documents; `absent` has those without a file.
 
-A memory is forgotten (or undone, which leaves waiting messages alone), a piece of a document is taken away, a
-moved one lives on elsewhere, and an absent one has had no file for too long. For each of them this module has
-one function: files and trash by the writer, rows by `state.removal`, the forgotten texts, messages that wait,
-memories of sessions, the server, answers of turns. Raises MemoryNotFound, InvalidRequest and StoreError.
+One function for each way cleans everything: files and trash by the writer, rows by `state.removal`, forgotten
+texts, messages that wait (undo leaves them alone), memories of sessions, the server, answers of turns.
+Raises MemoryNotFound, InvalidRequest and StoreError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
 from forged.attributes import UNKNOWN
-from forged.errors import ForgedError, InvalidRequest, MemoryNotFound, StoreError
-from forged.files import Root, Snapshot, agent_ids, agent_root, org_root, root_at, scan
+from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.map import VectorMap, link
 from forged.maps import RootIndex
 from forged.memories.ids import is_whole, on_disk, resolve_prefix
 from forged.memories.parts import PATIENCE_S, MemoryParts
 from forged.memories.write import BY_HAND
 from forged.memory import Memory, Origin, Scope, Trigger, time_ns
-from forged.state import Became, CutCount, Document, Rewrite, RootIds, RootLook
+from forged.state import Became, CutCount, Document, Rewrite, RootIds
 from forged.stores import SessionMemory, View, Workplace, root_of_session
 from forged.text.forgetting import without_sentences, words_of
 from forged.writing import Taking, Trashed
 
-logger = logging.getLogger(__name__)
-
 _CAPTURED = frozenset({Trigger.CADENCE, Trigger.COMPACTION})
-# The first look for absent files comes after a start has done its work.
-_AFTER_S, _DAY_S = 600.0, 24 * 3600.0
-# While a scan goes on, requests share the interpreter with it.
-_PAUSE_S = 0.0005
-
-
-# --- forgotten -----------------------------------------------------------------------------------------
 
 
 async def put_away(
@@ -118,10 +105,7 @@ async def drop_proposals(memories: MemoryParts, drop: Sequence[Document]) -> Non
 
 
 async def _announce(memories: MemoryParts, index: RootIndex, ids: tuple[str, ...]) -> list[str]:
-    """Make known what is about to be forgotten: a capture that comes between would write it again.
-
-    Returns the texts.
-    """
+    """Return the texts, known as forgotten from now on: a capture between would write them again."""
     snapshot, _ = await memories.trust.look(index.root)
     contents = [found.content for found in snapshot.memories if found.id in ids]
     with contextlib.suppress(StoreError):  # known at once; that it is on disk is seen to afterwards
@@ -133,9 +117,6 @@ async def _drop_of_session(memories: MemoryParts, row: SessionMemory, contents: 
     top = root_of_session(row.session_id)
     await memories.state.removal.forgotten(RootIds(top), (row.id,), contents)
     memories.sessions.forget(top, (row.id,))
-
-
-# --- moved, and pieces of documents --------------------------------------------------------------------
 
 
 async def leave(
@@ -168,7 +149,6 @@ async def remove_pieces(memories: MemoryParts, index: RootIndex, ids: Sequence[s
 
 
 def _with_rows(memories: MemoryParts, top: str, ids: tuple[str, ...], taking: Taking) -> Taking:
-    """Have the rows of the memories go into the trash with them."""
     return replace(taking, rows=memories.state.removal.trashed(top, ids))
 
 
@@ -193,9 +173,6 @@ async def _remove(
             await index.until_tried(generation, time.monotonic() + PATIENCE_S)
         memories.sessions.forget(index.root.top, ids)
     return gone.ids, generation
-
-
-# --- which memories a request means --------------------------------------------------------------------
 
 
 async def meant_to_go(
@@ -275,92 +252,3 @@ def _was_captured(found: Memory) -> bool:
 def _batch(found: Memory) -> tuple[str, str]:
     """Return the turn that a memory came of: captured memories are as old as the turn."""
     return found.session_id, found.created_at
-
-
-# --- absent --------------------------------------------------------------------------------------------
-
-
-async def follow_absent(memories: MemoryParts) -> None:
-    """Sweep once a day, until cancelled. Raises nothing."""
-    wait_s = _AFTER_S
-    while True:
-        await asyncio.sleep(wait_s)
-        await sweep_absent(memories, time.time())
-        wait_s = _DAY_S
-
-
-async def sweep_absent(memories: MemoryParts, now: float) -> None:
-    """Count the day of a time (Unix seconds) for what is missing anywhere, and forget what is due.
-
-    A day counts if the root is the one at which its memories were seen last, and all of its folders could be
-    listed: so an unplugged disk is never swept.
-    """
-    await memories.state.opened()
-    if memories.state.problem:
-        return
-    home, swept = memories.resolver.home, 0
-    known = memories.state.removal.known()
-    tops = known.keys() | set(await asyncio.to_thread(_own_tops, home))
-    for top in sorted(tops):
-        try:
-            root = await asyncio.to_thread(root_at, top, home)
-            swept += await _sweep(memories, root, known.get(top, set()), now) if root.top == top else 0
-        except (ForgedError, OSError) as error:
-            logger.info("absent memories not counted root=%s error=%s", top, error)
-    if swept:
-        logger.info("rows of absent memories swept count=%d", swept)
-        try:
-            await memories.state.erase_traces()
-        except ForgedError as error:
-            logger.warning("traces not erased error=%s", error)
-
-
-async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
-    """Look at one root; return how many memories it has lost for good."""
-    removal, ids = memories.state.removal, await memories.trust.ids(root.top)
-    known = known | removal.known_as(ids.identities)
-    look = await asyncio.to_thread(_look, root, ids, memories.indexer.snapshot(root), now) if known else None
-    if look is None:
-        return 0
-    await removal.noticed(look, known)
-    due = removal.due(look, await memories.trust.tracked(root, removal.in_question(look)))
-    if due:
-        await removal.forgotten(ids, due)
-        memories.sessions.forget(root.top, due)
-    return len(due)
-
-
-def _own_tops(home: str) -> list[str]:
-    """Return the user's own roots, and those of agents."""
-    agents = [agent_root(home, each).top for each in agent_ids(home)]
-    return [os.path.realpath(home), org_root(home).top, *agents]
-
-
-def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootLook | None:
-    """Look at the files of a root; None where that is not possible. Blocks for the disk."""
-    place = _place(root, ids)
-    if not place:
-        return None
-    snapshot = scan(root, before, pause=lambda: time.sleep(_PAUSE_S))
-    if any(listing.reason for listing in snapshot.listings) or _place(root, ids) != place:
-        return None
-    read = [(name, seen) for listing in snapshot.listings for name, seen in listing.files.items()]
-    return RootLook(
-        root=ids,
-        place=place,
-        day=time.strftime("%Y-%m-%d", time.gmtime(now)),
-        seen=frozenset(seen.memory.id for _, seen in read if seen.memory is not None),
-        unread=frozenset(os.path.splitext(name)[0] for name, seen in read if seen.memory is None),
-    )
-
-
-def _place(root: Root, ids: RootIds) -> str:
-    """Return a root's identity with the device that its folders lie on, or nothing if it is not there."""
-    try:
-        path = os.path.join(root.top, root.folders[0])
-        while not os.path.isdir(path) and path != root.top:
-            path = os.path.dirname(path)
-        device = os.stat(path).st_dev
-    except OSError:
-        return ""
-    return f"{ids.identities[0]} {device if os.major(device) else 0:x}" if ids.identities else ""

@@ -1,8 +1,7 @@
-"""Moves between scopes, returns from the trash, and the rest of what a kill interrupted.
+"""Move memories between scopes, restore them from the trash, and finish what a kill interrupted.
 
-A moved memory is copied first and taken away afterwards, so that a kill between leaves two and none is lost.
-All that one request took away comes back together, for 7 days. Raises MemoryNotFound, InvalidRequest,
-NotReady, SecretFound and StoreError.
+A moved memory is copied first and taken away afterwards: a kill between leaves two. All that one request took
+away comes back together, for 7 days. Raises MemoryNotFound, InvalidRequest, SecretFound and StoreError.
 """
 
 from __future__ import annotations
@@ -37,14 +36,8 @@ from forged.writing import Taking, Trashed, Written, new_batch
 logger = logging.getLogger(__name__)
 
 
-# --- move ----------------------------------------------------------------------------------------------
-
-
 class Moving(msgspec.Struct, frozen=True):
-    """A move that is decided: where to, the new memory, and the ids of the chain that goes for it.
-
-    `unlinked` is how many links lead nowhere in the other root, and stay behind.
-    """
+    """A move that is decided: the new memory, the `ids` of its old chain, how many links stay behind."""
 
     at: RootIndex
     target: RootIndex
@@ -149,9 +142,6 @@ def _intent(moving: Moving) -> Intent:
     )
 
 
-# --- restore -------------------------------------------------------------------------------------------
-
-
 class Restorable(msgspec.Struct, frozen=True):
     """Files of a place in the trash, newest first; `gone` says which roots are other folders now, and why."""
 
@@ -234,14 +224,10 @@ def _together(there: Sequence[Trashed], memory_id: str, scope: str) -> tuple[Tra
     return tuple(sorted(found, key=lambda each: each.memory.age_key))
 
 
-# --- after a kill --------------------------------------------------------------------------------------
-
-
 async def resume(memories: MemoryParts) -> None:
-    """Bring to an end what an earlier daemon had begun; requests to forget, move or restore wait for that.
+    """Finish what an earlier daemon had begun; requests to forget, move or restore wait for that.
 
-    What cannot be done now waits for the next start. So does what was begun in a folder that is not at its
-    path now; status names it.
+    What cannot be done now, or was begun in a folder that is not at its path now, waits for the next start.
     """
     intents = memories.state.intents
     intents.resumed.clear()

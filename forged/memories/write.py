@@ -1,4 +1,4 @@
-"""Writes of a memory or of a new version of one, and the checks that every written text passes.
+"""Write a memory, and check every text that is written.
 
 On return the file is durable; the generation that shows it comes with it. Raises MemoryNotFound,
 InvalidRequest, SecretFound, ForgottenText, Conflict and StoreError.
@@ -7,26 +7,17 @@ InvalidRequest, SecretFound, ForgottenText, Conflict and StoreError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from forged import memory
 from forged.attributes import UNKNOWN, FactsPatch
 from forged.capture import is_refused
-from forged.errors import (
-    Conflict,
-    ForgottenText,
-    InvalidRequest,
-    MemoryNotFound,
-    NoLongerWanted,
-    SecretFound,
-    StoreError,
-)
+from forged.errors import ForgottenText, InvalidRequest, MemoryNotFound, SecretFound
 from forged.files import MAX_FILE_BYTES, MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.maps import RootIndex
-from forged.memories.ids import Look, check_changeable, check_scope, look, on_disk, resolve_prefix, within
+from forged.memories.ids import check_scope, look, on_disk, within
 from forged.memories.parts import MemoryParts
 from forged.memory import (
     MOST_CUE_CHARS,
@@ -36,19 +27,16 @@ from forged.memory import (
     Origin,
     Related,
     Scope,
-    Trigger,
     default_category,
     evidence_named,
 )
 from forged.stores import SessionMemory, Workplace, in_session
 from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
-from forged.writing import Draft, Written
+from forged.writing import Written
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"
-# A head that moves while a change of it is being written: the change is made to the next one.
-_TRIES = 8
 _MOST_NAME = 200
 
 
@@ -64,11 +52,10 @@ async def remember(
     allow_secret: bool = False,
     key: str = "",
 ) -> tuple[Written, str]:
-    """Write one memory; what it supersedes decides on the scope, if `wanted` has none.
+    """Write one memory and return notes on it; the memory that it supersedes decides on the scope, if any.
 
-    `wanted` has no id and no times yet, ids in it may be beginnings, `evidence` are lines as given.
-    `attributes` gives those of the request, checked for a scope; `names` are texts in them that may hold a
-    secret. Returns notes for the caller, too.
+    `wanted` has no id and no times yet, ids in it may be beginnings. `attributes` gives those of the request,
+    checked for a scope; `names` are texts in them that may hold a secret.
     """
     tops, place = place.tops, await _place(memories, place, wanted.scope, agent_id, attributes)
     content = without_private(wanted.content)
@@ -85,8 +72,8 @@ async def remember(
     index, supersedes = await _home(memories, place, new.supersedes or "", new.scope)
     root = index.root
     await check_wanted(memories, (*tops, root.top), content, new.origin, new.session_id)
-    said, edges = attributes(root.scope), await _edges(memories, index, new.related)
-    grounds, now = await evidence_of(evidence, _ground(place, root)), memory.utc_now()
+    said, edges = attributes(root.scope), await edges_of(memories, index, new.related)
+    grounds, now = await evidence_of(evidence, ground_of(place, root)), memory.utc_now()
     _check_text(content)
     new = replace(
         new,
@@ -116,7 +103,6 @@ async def _place(
     agent_id: str,
     attributes: Callable[[str], FactsPatch],
 ) -> Workplace:
-    """Return where the memory is to be written: an agent's root is made with its first memory."""
     if scope == Scope.ORG:
         raise InvalidRequest("what all agents may read comes from documents: `forgectl ingest PATH`")
     if scope != Scope.AGENT:
@@ -130,7 +116,7 @@ async def _place(
 def _unsaid(
     memories: MemoryParts, written: Written, new: Memory, said: FactsPatch, top: str
 ) -> Iterator[str]:
-    """Return what was given beside the text and is not so of the memory that is there."""
+    """Return notes on what was given beside the text and differs in the memory that is there."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence are as they were; `forgectl edit` changes them"
@@ -170,7 +156,7 @@ def root_of(memories: MemoryParts, place: Workplace, scope: str) -> RootIndex:
     raise InvalidRequest("this workspace has no repository root; remember it with scope user")
 
 
-async def _edges(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:
+async def edges_of(memories: MemoryParts, index: RootIndex, asked: Sequence[Related]) -> tuple[Related, ...]:
     """Return links with whole ids; one into nothing is a slip of the pen. Raises MemoryNotFound."""
     if not asked:
         return ()
@@ -178,7 +164,7 @@ async def _edges(memories: MemoryParts, index: RootIndex, asked: Sequence[Relate
     return tuple(replace(edge, id=at.meant(edge.id)) for edge in asked)
 
 
-def _ground(place: Workplace, root: Root) -> Root:
+def ground_of(place: Workplace, root: Root) -> Root:
     """Return the root with the files of evidence: the work tree's for a store in git's directory."""
     if not root.in_git:
         return root
@@ -190,15 +176,11 @@ def _check_text(content: str) -> None:
         raise InvalidRequest("the content is blank; say what to remember")
 
 
-# --- in a session --------------------------------------------------------------------------------------
-
-
 def _in_session(
     memories: MemoryParts, place: Workplace, new: Memory, said: FactsPatch, agent_id: str
 ) -> tuple[Written, str]:
     """Keep a text in the daemon, until its session ends or its time is over; say so."""
-    sessions = memories.session_memories
-    now = sessions.clock()
+    sessions, now = memories.session_memories, memories.session_memories.clock()
     kept = in_session(new.content, new.session_id, now, category=new.category, origin=new.origin)
     facts = replace(said.apply(UNKNOWN), agent_id=agent_id)
     there = sessions.add(SessionMemory(kept, facts, now, place.tops))
@@ -208,7 +190,6 @@ def _in_session(
 
 
 def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> None:
-    """Refuse what a memory without a file cannot have: versions, links, cues, evidence."""
     if not new.session_id or not agent_id:
         raise InvalidRequest("a session's memory needs a session_id and an agent_id (--session, --agent)")
     if len(new.session_id) > _MOST_NAME or not new.session_id.isprintable():
@@ -216,188 +197,9 @@ def _check_of_session(new: Memory, agent_id: str, evidence: Sequence[str]) -> No
     _check_text(new.content)
     if len(new.content.encode("utf-8", "surrogatepass")) > MAX_FILE_BYTES:
         raise InvalidRequest(f"the content is larger than {MAX_FILE_BYTES >> 10} KiB")
-    of_files = {
-        "supersedes": new.supersedes,
-        "related": new.related,
-        "cues": new.cues,
-        "evidence": evidence,
-    }
+    of_files = {"supersedes": new.supersedes, "related": new.related, "cues": new.cues, "evidence": evidence}
     if given := [name for name, value in of_files.items() if value]:
         raise InvalidRequest(f"a session's memory is no file and has no {', '.join(given)}")
-
-
-# --- edit ----------------------------------------------------------------------------------------------
-
-
-class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a memory: None and "" keep what is there.
-
-    `relate` are links to add and `unrelate` ids of links to take away. `base` is the id or number of the
-    version that the change was made of.
-    """
-
-    content: str | None = None
-    category: str = ""
-    cues: Sequence[str] | None = None
-    evidence: Sequence[str] | None = None
-    relate: Sequence[Related] = ()
-    unrelate: Sequence[str] = ()
-    origin: str = Origin.AGENT
-    base: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        said = self.content is not None or self.category or self.relate or self.unrelate
-        return not said and self.cues is self.evidence is None
-
-
-async def edit(
-    memories: MemoryParts,
-    place: Workplace,
-    memory_id: str,
-    change: Revision,
-    *,
-    scope: str = "",
-    agent_id: str = "",
-    allow_secret: bool = False,
-    key: str = "",
-) -> tuple[Written, str]:
-    """Write a new version of a memory, unless nothing changes; return notes on it, too."""
-    check_changeable(scope)
-    place = await within(memories, place, scope, agent_id)
-    if change.is_empty:
-        raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
-    cues, added = None if change.cues is None else cues_of(change.cues), tuple[Related, ...]()
-    if change.relate:
-        at, _ = await on_disk(memories, place, memory_id, scope)
-        added = await _edges(memories, at.index, change.relate)
-
-    async def changed(base: Memory, root: Root) -> Memory:
-        _check_base(base, change.base)
-        new = replace(
-            base,
-            category=change.category or base.category,
-            cues=base.cues if cues is None else cues,
-            evidence=await _evidence(change, base, _ground(place, root)),
-            related=_related(base, added, change.unrelate),
-        )
-        if change.content is None:
-            return new
-        if change.content != base.content:
-            await check_wanted(memories, (*place.tops, root.top), change.content, change.origin)
-        new = replace(new, content=change.content, origin=change.origin)
-        # What the old text spoke of says nothing of the new one.
-        return new if new.content == base.content else replace(new, entities=(), relations=())
-
-    if key and (before := await _done_before(memories, place, key, scope)):
-        return before, ""
-    return await _next_version(memories, place, memory_id, scope, changed, allow_secret=allow_secret, key=key)
-
-
-def _check_base(base: Memory, named: str) -> None:
-    if named and named not in {base.id, str(base.version)}:
-        raise Conflict(
-            f"version {base.version} ({base.id[:80]}) is the newest now, and this was made from "
-            f"{named[:80]}; nothing was written, look at it and edit again"
-        )
-
-
-async def _evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidence, ...]:
-    """Return the evidence of the next version: a text that is written anew is true of what is there now."""
-    if change.evidence is not None:
-        return await evidence_of(change.evidence, root)
-    if change.content in {None, base.content}:
-        return base.evidence
-    return await evidence_now(base.evidence, root)
-
-
-def _related(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
-    """Return links of the next version; one that is there with another relationship gets the new one."""
-    if not (added or gone):
-        return base.related
-    there = {edge.id: edge for edge in base.related}
-    left_out = set[str]()
-    for wanted in gone:
-        if not (found := resolve_prefix(there, wanted)):
-            raise MemoryNotFound(f"it has no link to {wanted[:80]!r}")
-        left_out.add(found)
-    there |= {edge.id: edge for edge in added}
-    return tuple(edge for edge in there.values() if edge.id not in left_out)
-
-
-async def _next_version(
-    memories: MemoryParts,
-    place: Workplace,
-    memory_id: str,
-    scope: str,
-    changed: Callable[[Memory, Root], Awaitable[Memory]],
-    *,
-    allow_secret: bool,
-    key: str,
-) -> tuple[Written, str]:
-    """Write what `changed` makes of the newest version, whichever that is by then."""
-    for tries_left in reversed(range(_TRIES)):
-        at, named = await on_disk(memories, place, memory_id, scope)
-        base = at.base(named)
-        source = replace(at.file(base.id).memory, origin=base.origin)
-        wanted = await changed(source, at.index.root)
-        if wanted == source:
-            return _there(at, base.id, existed=True), "it is like this already"
-        new = _version_of(wanted, base)
-        secrets = await secrets_in(new.content, fields_of(new))
-        insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
-        drafted = Draft(new, bool(secrets), key, base.id, again=True)
-        (done,) = await memories.writer.add_all(at.index, (drafted,))
-        if isinstance(done, Written):
-            news = await memories.trust.excluding.all_news(at.index.root.top)
-            return done, "; ".join(notes_on(secrets, *news, is_cut=new.content != wanted.content))
-        if not isinstance(done, Conflict) or not tries_left:
-            raise done
-    raise AssertionError  # the last try returned or raised
-
-
-async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
-    """Return the memory that an earlier request of this key has written. Raises NoLongerWanted."""
-    await memories.state.opened()
-    try:
-        known = await memories.state.requests.of(key)
-    except StoreError:  # the writer says what can be done without
-        return None
-    if known is None:
-        return None
-    if not known.memory_id:
-        raise NoLongerWanted("what this request wrote was forgotten since")
-    try:
-        at, _ = await on_disk(memories, place, known.memory_id, scope)
-    except MemoryNotFound:  # its file is not there yet: the writer completes it
-        return None
-    found = _there(at, known.memory_id, existed=known.existed)
-    return replace(found, replaced=found.memory.supersedes or "")
-
-
-def _there(at: Look, memory_id: str, *, existed: bool) -> Written:
-    file = at.file(memory_id)
-    return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
-
-
-def _version_of(wanted: Memory, base: Memory) -> Memory:
-    content = without_private(wanted.content)
-    if not content.strip():
-        raise InvalidRequest("the text is blank; `forgectl forget` takes a memory away")
-    now = memory.utc_now()
-    return replace(
-        wanted,
-        id=memory.new_id(),
-        content=content,
-        created_at=now,
-        updated_at=now,
-        session_id=BY_HAND,
-        trigger=Trigger.EXPLICIT,
-        supersedes=base.id,
-    )
-
-
-# --- checks of every text --------------------------------------------------------------------------------
 
 
 def cues_of(given: Sequence[str]) -> tuple[str, ...]:
@@ -429,20 +231,6 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
         return tuple([await asyncio.to_thread(hashed, root.top, each) for each in named])
     except EvidenceError as error:
         raise InvalidRequest(f"this is no evidence: {error}") from error
-
-
-async def evidence_now(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
-    """Return evidence with hashes of now, without files that are gone."""
-    found: list[Evidence] = []
-    for each in evidence:
-        try:
-            found.append(await asyncio.to_thread(hashed, root.top, each))
-        except EvidenceError:
-            continue
-    return tuple(found)
-
-
-# --- secrets -------------------------------------------------------------------------------------------
 
 
 def fields_of(new: Memory) -> tuple[str, ...]:
@@ -483,16 +271,12 @@ def notes_on(secrets: Sequence[str], *others: str, is_cut: bool) -> Iterator[str
         yield f"it holds what looks like a secret ({', '.join(secrets)}), and agents will see it"
 
 
-# --- what a person does not want -----------------------------------------------------------------------
-
-
 async def check_wanted(
     memories: MemoryParts, tops: Sequence[str], content: str, origin: str, session_id: str = ""
 ) -> None:
-    """Refuse a text that a person forgot or does not want remembered, unless the person gives it.
+    """Raise ForgottenText for a text that a person forgot or does not want remembered, unless they give it.
 
-    A request not to remember counts for the session of `session_id`, and for each session with waiting
-    messages in one of these roots. Raises ForgottenText.
+    A request not to remember counts for `session_id`, and each session with waiting messages in these roots.
     """
     if origin == Origin.EXPLICIT:
         return

@@ -1,15 +1,8 @@
 """Everything small and durable that is not a memory: one file, `state.db`, and one thread that uses it.
 
-    State ->  events  forgotten  pauses  spending  trust   what the daemon asks and tells; answers from memory
-              requests                        what a request came to, by its key
-              attributes  accesses            what is known of a memory beside its file
-                      event_rows  tables              rows, each with a checksum
-                      database                        the file, its thread, its transactions
-              damage  daily_copy  takeover            what is done before the file is used
-
 Opened by the daemon alone. What must survive a power cut is on disk before it is answered; what may be lost
-with the last five seconds (spending) is written every five seconds. The capture worker imports values from
-here and opens nothing, so all that needs the file is imported when it is asked for.
+with the last five seconds (counts) is written every five seconds. The capture worker imports values from here
+and opens nothing, so all that needs the file is imported when it is asked for.
 """
 
 from typing import TYPE_CHECKING
@@ -19,15 +12,13 @@ from forged.state.event_values import DeadEvent, Document, Event, Kind, new_even
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes, NewFacts
-    from forged.state.capture_cursors import DIGEST_BYTES, CaptureCursor
+    from forged.state.capture_cursors import DIGEST_BYTES, CaptureCursor, Progress
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
-    from forged.state.excludes import Exclude, Excludes
     from forged.state.forgotten import Forgotten
     from forged.state.injected_sets import Given, InjectedEntry, InjectedSet, InjectedTurn, SetKey
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
-    from forged.state.learned import Progress
     from forged.state.outbox import Write, WriteKind
     from forged.state.parts import Part
     from forged.state.removal import Became, Returnable, RootIds, RootLook
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
     from forged.state.requests import Begun, Known, Receipt, Requests
     from forged.state.state import State
     from forged.state.to_review import MOST_LEARNED, ToReview
-    from forged.state.trust import Looked, OwnFile, RootRecord, TrustRecords
+    from forged.state.trust import Exclude, Excludes, Looked, OwnFile, RootRecord, TrustRecords
 
 __all__ = [
     "DIGEST_BYTES",
@@ -95,13 +86,11 @@ __getattr__ = door(
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes", "NewFacts"),
-    excludes=("Exclude", "Excludes"),
     forgotten=("Forgotten",),
-    capture_cursors=("DIGEST_BYTES", "CaptureCursor"),
+    capture_cursors=("DIGEST_BYTES", "CaptureCursor", "Progress"),
     injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
-    learned=("Progress",),
     outbox=("Write", "WriteKind"),
     parts=("Part",),
     removal=("Became", "RootLook", "Returnable", "RootIds"),
@@ -109,5 +98,5 @@ __getattr__ = door(
     requests=("Begun", "Known", "Receipt", "Requests"),
     state=("State",),
     to_review=("MOST_LEARNED", "ToReview"),
-    trust=("Looked", "OwnFile", "RootRecord", "TrustRecords"),
+    trust=("Exclude", "Excludes", "Looked", "OwnFile", "RootRecord", "TrustRecords"),
 )

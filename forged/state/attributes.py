@@ -1,15 +1,15 @@
-"""Table of the attributes (`Facts`) that a memory's file does not hold: type, importance, metadata, writer.
+"""Tables of what a memory's file does not hold: its attributes (`Facts`), and how often it was found.
 
-Files stay as a person wrote them. A row is put in the transaction that puts the write itself on record,
-before the file has a name: whoever finds a memory finds its attributes, and a kill between leaves a row that
-nobody reads until the request comes again. A new version takes over those of the one that it replaces, but
-for what its own patch changes. Counts are rows of their own (`accesses`), which are written behind. There is
-room for 131,072 memories and 64 MiB. Answered from memory, in any thread.
+Attributes are put in the transaction that puts the write itself on record, before the file has a name: a kill
+between leaves a row that nobody reads until the request comes again. A new version takes over those of the
+one that it replaces, but for the changes of its patch; there is room for 131,072 memories and 64 MiB. Counts
+are written behind: a kill may lose the last. Both are answered from memory, in any thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -60,3 +60,38 @@ class Attributes(MemoryRows[Facts]):
             if after != UNKNOWN:
                 fresh[key_of(write.root, write.id)] = after
         return self.change(fresh)
+
+
+COUNTED = 1 << 16
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How often a memory was found; `last` is Unix milliseconds, 0 if it never was."""
+
+    count: int = 0
+    last: int = 0
+
+    def __add__(self, later: Access) -> Access:
+        return Access(self.count + later.count, max(self.last, later.last))
+
+
+_NEVER = Access()
+
+
+class Accesses(MemoryRows[Access]):
+    """One for the daemon, by the root's path. `clock` gives Unix seconds."""
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float] = time.time, most: int = COUNTED
+    ) -> None:
+        super().__init__(database, "accesses", Access, most=most, merge=Access.__add__, clock=clock)
+
+    def hit(self, memories: Iterable[tuple[str, str]]) -> None:
+        """Each of these, by root and id, was found now."""
+        now = Access(1, int(self._clock() * 1000))
+        for root, memory_id in memories:
+            key = key_of(root, memory_id)
+            self.update({key: self.get(key, _NEVER) + now})
+
+    def of(self, root: str, memory_id: str) -> Access:
+        return self.get(key_of(root, memory_id), _NEVER)

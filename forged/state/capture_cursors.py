@@ -1,8 +1,8 @@
-"""Capture cursors: which messages of each session were judged, by their digests in order, and when.
+"""Which messages of sessions were judged, by their digests in order: of live ones, and of past ones.
 
-A cursor is in memory first, and in the file with the transaction that stores the messages as events: it is
-never more durable than they are. Bounded: a cursor keeps its newest messages, the table its newest cursors;
-a message beyond a bound is judged once more.
+A capture cursor is in memory first, and in the file with the transaction that stores the messages as events:
+it is never more durable than they are. Progress in a past session is stored with its events, too; its mark is
+its reader's word for all that it said. A message beyond a bound is judged once more.
 """
 
 from __future__ import annotations
@@ -69,3 +69,35 @@ class CaptureCursors(Rows[CaptureCursor]):
 
     async def save(self) -> None:
         """Write nothing: the file has it with the events or not at all."""
+
+
+MOST_SESSIONS, MOST_LEARNED_BYTES = 20_000, 16 << 20
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a session was judged: digests of its messages in their order, and when the last were."""
+
+    agent: str
+    session_id: str
+    mark: str = ""
+    digests: bytes = b""
+    at: float = 0.0
+
+
+class Learned(Rows[Progress]):
+    """One for the daemon. The key of a session is that of its live captures."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(
+            database,
+            "learned",
+            Progress,
+            durable=True,
+            most=MOST_SESSIONS,
+            most_bytes=MOST_LEARNED_BYTES,
+            weigh=lambda progress: len(progress.digests),
+        )
+
+    def marks(self, agent: str) -> dict[str, str]:
+        """The marks of an agent's sessions, by their ids."""
+        return {each.session_id: each.mark for each in self.values() if each.agent == agent}

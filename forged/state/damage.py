@@ -82,8 +82,6 @@ class _State:
             raise
         return connection
 
-    # --- the new file -------------------------------------------------------------------------------------
-
     def set_aside(self, problem: tables.Outdated) -> None:
         """Put an empty file in the place of one of an older format, which a person is told of."""
         aside = self._aside(f"format-{problem.number}")
@@ -159,8 +157,6 @@ class _State:
         else:
             _remove(fresh)
 
-    # --- what can still be read ---------------------------------------------------------------------------
-
     def _readable(self) -> dict[str, list[Columns]]:
         """Rows by table, with their checksums, of a copy of the damaged file, which itself stays as it is."""
         for mended in (False, True):
@@ -195,7 +191,6 @@ class _State:
 
 
 def _counted(connection: Connection) -> str:
-    """Contents of a file, as a list for a sentence."""
     counts = []
     for name in sorted(tables.names_in(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608
@@ -217,7 +212,6 @@ def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
 
 
 def _rows(connection: Connection, table: str) -> list[Columns]:
-    """Rows from the beginning and from the end, each as far as one gets."""
     import sqlite3  # noqa: PLC0415
 
     found: dict[object, Columns] = {}

@@ -1,16 +1,9 @@
 """One SQLite file and the one thread that uses it.
 
-`open` makes or opens the file and calls a function with the connection. `run` does the same with what a
-caller wants to change or read: in that thread, in one transaction, one call after the other. What was changed
-is on stable storage when `run` returns; with `durable=False` it outlives this process, but perhaps not a
-power cut. StoreError says that nothing was changed, and why; Damaged that the file is not what was written.
-
-The event loop never waits for a disk here. A caller that is cancelled goes away; what has begun is finished.
-
-Which daemon has `state.db` open: a file beside it, locked as long as that daemon has it open.
-The holder writes its pid, its socket and the place it runs in, and keeps a lock on the file. A daemon that
-finds `state.db` in use reads it for the sentence that a person is told. The lock says whether the record is
-of a living daemon, so what a killed one left misleads nobody. Who may use `state.db` SQLite's lock decides.
+`run` calls a function with the connection in that thread, in one transaction, one call after the other. The
+changes are on stable storage when it returns; with `durable=False` they outlive this process, but perhaps not
+a power cut. StoreError says that nothing was changed, and why; Damaged that the file is not what was written.
+The event loop never waits for a disk. A caller that is cancelled goes away; a call that began is finished.
 """
 
 from __future__ import annotations
@@ -30,137 +23,24 @@ from forged.files import atomic
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-import fcntl
-import json
-import shlex
 
-SUFFIX = ".holder"
-"""Suffix of the file's name, behind the name of the file that it describes."""
-
-_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LONGEST = 8192
-
-
-class Holder:
-    """The record of this daemon; for the thread of the database."""
-
-    def __init__(self, path: str, address: str) -> None:
-        """Take the paths of the file and of this daemon's socket, or none; nothing is touched yet."""
-        self._path = path + SUFFIX
-        self._address = address
-        self._descriptor = -1
-
-    def sign(self) -> None:
-        """Write the record, once; where it cannot be written others are told less, which is all."""
-        if self._descriptor >= 0:
-            return
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
-            try:
-                self._write(descriptor)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            self._descriptor = descriptor
-
-    def release(self) -> None:
-        """End the lock. The file goes first, while nobody else can hold it."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _write(self, descriptor: int) -> None:
-        if not _is_ours(descriptor):
-            raise OSError(f"{self._path} is not a file of ours")
-        os.fchmod(descriptor, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        record = {"pid": os.getpid(), "socket": self._address, "place": _place(), "host": os.uname().nodename}
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(record).encode(), 0)
-
-
-def in_use(path: str) -> str:
-    """Say which daemon has the file at `path` open, as far as it has told, and what helps."""
-    record = _record(path + SUFFIX)
-    if record is None:
-        return (
-            f"another program has {path} open, a daemon of yours at another address or a backup: end it; "
-            "this daemon tries again every 5 s"
-        )
-    pid, address = record["pid"], record["socket"]
-    named = ", ".join((f"pid {pid}", *([f"socket {address}"] if address else [])))
-    told = f"another daemon of yours ({named}) has {path} open"
-    if record["place"] != _place():
-        return (
-            f"{told}; it runs in another container or machine ({record['host']}): end it there with "
-            "`forgectl stop`, or give this one a state of its own as `forgectl docs containers` says"
-        )
-    if not address:
-        return told
-    ended = f"`FORGED_SOCKET={shlex.quote(address)} forgectl stop`"
-    return f"{told}; set FORGED_SOCKET to that socket here, or end it: {ended}"
-
-
-def _record(path: str) -> dict[str, str] | None:
-    """Read the record of a living holder; None where it wrote nothing, or ended."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-    except OSError:
-        return None
-    try:
-        if not _is_ours(descriptor) or _is_free(descriptor):
-            return None
-        found = json.loads(os.pread(descriptor, _LONGEST, 0))
-        record = {name: str(found[name]) for name in ("pid", "socket", "place", "host")}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    finally:
-        os.close(descriptor)
-    return record if all(map(str.isprintable, record.values())) else None
-
-
-def _is_free(descriptor: int) -> bool:
-    """Whether nobody holds the lock: then the daemon that wrote this has ended."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_ours(descriptor: int) -> bool:
-    found = os.fstat(descriptor)
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
-
-
-def _place() -> str:
-    """Where a pid and a path mean the same: this boot of this machine, in these namespaces."""
-    told = [os.uname().nodename] if not os.path.exists("/proc/self/ns") else []
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        told.append(file.read().strip())
-    for kind in ("pid", "mnt"):
-        with contextlib.suppress(OSError):
-            told.append(os.readlink(f"/proc/self/ns/{kind}"))
-    return " ".join(told)
-
-
-__all__ = ["Change", "Damaged", "Database", "Registered", "WriteOnly", "connect", "explained", "transaction"]
+from forged.state.holder import Holder, in_use
 
 T = TypeVar("T")
-
-_BUSY_S = 1.0
-_WAL_PAGES, _WAL_KEPT_BYTES = 64, 1 << 18
+_BUSY_S, _WAL_PAGES, _WAL_KEPT_BYTES = 1.0, 64, 1 << 18
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# What SQLite says on a file system without locks. The daemon has a lock of its own, so it can do without.
+# Errors on a file system without locks, which the daemon's own lock replaces.
 _NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_RDLOCK", "SQLITE_IOERR_CHECKRESERVEDLOCK", "SQLITE_NOLFS")
 _AS_ERRNO = {"SQLITE_FULL": errno.ENOSPC, "SQLITE_IOERR": errno.EIO, "SQLITE_READONLY": errno.EROFS}
 
 
 class Damaged(StoreError):  # noqa: N818 - reads as the state it names
     """The file holds something else than what was written to it."""
+
+
+class _DiskFullError(StoreError):
+    """The disk has no room."""
 
 
 class Registered(Protocol):
@@ -170,21 +50,16 @@ class Registered(Protocol):
     is_copied: bool
 
     def load(self, connection: Connection) -> Callable[[], object]: ...
-
     async def save(self) -> None: ...
 
 
 class Change(Protocol):
-    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread.
-
-    `name` is the table's.
-    """
+    """A part of a transaction: `write` in it, `apply` once it is in the file; both in the file's thread."""
 
     name: str
     is_empty: bool
 
     def write(self, connection: Connection) -> object: ...
-
     def apply(self) -> object: ...
 
 
@@ -194,10 +69,7 @@ class WriteOnly:
     is_empty = False
 
     def __init__(self, name: str, write: Callable[[Connection], object]) -> None:
-        self.name, self.write = name, write
-
-    def apply(self) -> None:
-        """Leave memory as it is."""
+        self.name, self.write, self.apply = name, write, lambda: None
 
 
 class Database:
@@ -205,24 +77,19 @@ class Database:
 
     def __init__(self, path: str, address: str = "") -> None:
         """Take absolute paths of the file and of the daemon's socket; nothing is touched before `open`."""
-        self.path = path
+        self.path, self._holder = path, Holder(path, address)
         self.tables: list[Registered] = []
-        self._holder = Holder(path, address)
-        self.journal = ""
+        self.journal, self._was_full = "", False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: Connection | None = None
         self._closed_for = f"{path} is not open"
-        self._was_full = False
 
     @property
     def is_open(self) -> bool:
         return self._connection is not None
 
     async def open(self, prepare: Callable[[str], Connection], then: Callable[[Connection], T]) -> T:
-        """Keep the connection that `prepare` makes of the path; return what `then` makes of it.
-
-        Raises what these raise, and keeps nothing then; it may be called again.
-        """
+        """Keep the connection of `prepare`, unless one of both raises; return the result of `then`."""
 
         def opened() -> T:
             self._connection = None
@@ -248,24 +115,19 @@ class Database:
         await self._in_thread(self._holder.sign)
 
     async def run(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """Return what `work` returns, which must raise nothing but sqlite3's errors and StoreError."""
+        """Return the result of `work`, which may raise sqlite3's errors and StoreError."""
         return await self._in_thread(partial(self.change, work, durable=durable))
 
     async def commit(self, *changes: Change, durable: bool = True) -> None:
         """Write changes in one transaction, then apply them. Raises StoreError; nothing has changed then."""
-        if any(not change.is_empty for change in changes):
-            await self._in_thread(partial(self.commit_here, *changes, durable=durable))
 
-    def commit_here(self, *changes: Change, durable: bool = True) -> None:
-        """As `commit`, for who is in the thread already."""
-
-        def write(connection: Connection) -> None:
+        def committed() -> None:
+            self.change(lambda connection: [each.write(connection) for each in changes], durable=durable)
             for change in changes:
-                change.write(connection)
+                change.apply()
 
-        self.change(write, durable=durable)
-        for change in changes:
-            change.apply()
+        if any(not change.is_empty for change in changes):
+            await self._in_thread(committed)
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have `work` done in the thread, where it may call `change`. Raises StoreError if that has ended."""
@@ -275,7 +137,7 @@ class Database:
             raise StoreError(f"{self.path} is closed") from error
 
     def change(self, work: Callable[[Connection], T], *, durable: bool = True) -> T:
-        """As `run`, for who is in the thread already."""
+        """As `run`, for a caller in the thread."""
 
         def once() -> T:
             with explained(self.path), transaction(self._opened(), durable=durable) as connection:
@@ -293,10 +155,9 @@ class Database:
             raise StoreError(f"{error}; start the daemon again, it takes over what can be read") from error
 
     async def erase_traces(self) -> None:
-        """Leave no byte in the file and its journal of what was removed from them. Raises StoreError.
+        """Write the file anew, without a byte of removed rows. Raises StoreError.
 
-        `secure_delete` is not enough: a row that was moved to another page when its neighbours grew leaves a
-        copy behind that no later removal finds, so the file is written anew.
+        `secure_delete` leaves copies of rows that moved to another page when their neighbours grew.
         """
 
         def erased() -> None:
@@ -308,7 +169,7 @@ class Database:
         await self._in_thread(erased)
 
     async def close(self) -> None:
-        """Close the file, if it is open, which also empties its journal; the thread ends."""
+        """Close the file, if it is open, which empties its journal; the thread ends."""
 
         def closed() -> None:
             self._holder.release()
@@ -321,7 +182,7 @@ class Database:
         self._thread.shutdown(wait=False)
 
     def _shrink_journal(self) -> None:
-        """Give back the room that the WAL takes: on a disk that was full there may be no other."""
+        """Give back the room of the WAL: on a full disk there may be no other."""
         with contextlib.suppress(StoreError), explained(self.path):
             ((busy, *_),) = self._opened().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._was_full = bool(busy)
@@ -339,15 +200,10 @@ class Database:
         return await working
 
 
-class _DiskFullError(StoreError):
-    """The disk has no room."""
-
-
 def connect(path: str) -> Connection:
-    """Open a file of ours, 0600, and make it if it is missing. Raises StoreError, Damaged.
+    """Open a file of ours, 0600, locked as long as it is open, and make it if it is missing.
 
-    It is locked as long as it is open: nobody else writes to it, and SQLite needs no shared memory. Where the
-    file system has no locks a rollback journal takes the place of the WAL.
+    Where the file system has no locks the journal is no WAL. Raises StoreError, Damaged.
     """
     import sqlite3  # noqa: PLC0415 - 12 ms, which the start of the daemon need not wait for
 
@@ -365,7 +221,7 @@ def connect(path: str) -> Connection:
 
 
 def _configured(connection: Connection) -> Connection:
-    # Damaged text is for the checksum of its row to find, and must not end the reading of the others.
+    # The checksum of a row finds damaged text, which must not end the reading of the others.
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     try:
         for pragma in (
@@ -414,10 +270,7 @@ def transaction(connection: Connection, *, durable: bool = True) -> Iterator[Con
 
 
 def _overwrite(connection: Connection) -> None:
-    """See to it that no later start finds a commit in the WAL of which the sync failed.
-
-    It was not acknowledged, and would be done twice. The smallest write there is takes its place.
-    """
+    """Replace a commit in the WAL of which the sync failed: a later start would do it twice."""
     import sqlite3  # noqa: PLC0415
 
     with contextlib.suppress(sqlite3.Error):

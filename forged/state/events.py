@@ -1,11 +1,9 @@
 """Capture events on stable storage until their memories are: waiting, decided upon, or given up.
 
-`put` stores an event, `journal` the documents that it comes to: from then on no model is asked about it.
-`remove` forgets it when its files are there, `give_up` moves it to the dead, where a person may look at it,
-`revive` it or `drop` it. Each of these is one transaction, so an event is in one place whatever is killed.
-Beyond a cap the oldest dead *turns* go without being asked; what was acknowledged as durable never does.
-
-All methods that are awaited raise StoreError unless they say otherwise. What is read often is in memory.
+`put` stores an event, `journal` its documents: from then on no model is asked about it. `remove` forgets it
+when its files are there, `give_up` moves it to the dead, where a person may `revive` or `drop` it. Each is
+one transaction. Beyond a cap the oldest dead *turns* go; what was acknowledged as durable never does. All
+methods that are awaited raise StoreError unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -70,8 +68,6 @@ class Events:
         self.dead_count = 0
         self.trouble = ""
 
-    # --- known without asking the disk ----------------------------------------------------------------
-
     @property
     def count(self) -> int:
         """Events that wait on disk, or are on their way there."""
@@ -99,8 +95,6 @@ class Events:
         """Whether what was decided will survive a power cut."""
         return event_id in self._journalled
 
-    # --- what an earlier daemon left ------------------------------------------------------------------
-
     def restore(self, stored: Stored) -> None:
         """Take over what a file holds, as it is opened."""
         self._left = stored
@@ -118,8 +112,6 @@ class Events:
         waiting = {event.id: event for event, _ in left.events}
         decided = {event_id: Event(id=event_id, kind="explicit") for event_id, _ in left.documents}
         return tuple(event for _, event in sorted({**decided, **waiting}.items()))
-
-    # --- events that wait -----------------------------------------------------------------------------
 
     def has_room(self, count: int, size: int) -> bool:
         """Whether so many further events of so many bytes in all may wait."""
@@ -213,8 +205,6 @@ class Events:
         if self._removing is not None:
             self._removing.cancel()
 
-    # --- events that were given up --------------------------------------------------------------------
-
     async def give_up(self, event: Event, reason: str, *, is_decided: bool = True) -> None:
         """Move an event, which need not be on disk, to the dead: with what was decided about it, if anything.
 
@@ -256,8 +246,6 @@ class Events:
         self.dead_count -= gone
         return done
 
-    # --- inside ---------------------------------------------------------------------------------------
-
     def _gone(self, event_id: str) -> None:
         self._sizes.pop(event_id, None)
         self._documents.pop(event_id, None)
@@ -279,8 +267,6 @@ class Events:
             self.trouble = str(error)
             raise
         self.trouble = ""
-
-    # --- in the thread of the database, each in one transaction -----------------------------------------
 
     def _rewrite(self, left: CutEvent, waits: bool, is_journalled: bool, connection: Connection) -> None:
         event_id = left.event.id

@@ -53,7 +53,6 @@ def _sentences(directory: str, names: list[str], ours: set[str]) -> Iterator[str
 
 
 def _why(found: os.stat_result, name: str) -> str:
-    """What is wrong with an entry, or with the directory itself, which has no name."""
     kind = stat.S_IFMT(found.st_mode)
     if kind == stat.S_IFLNK:
         return "is a link, and forged keeps its state in this directory itself"

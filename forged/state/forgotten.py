@@ -1,10 +1,7 @@
 """Texts that were forgotten or undone, so that messages and files from before do not bring them back.
 
-Only digests of their words and of their memories' ids are kept, and when: what somebody asked to be forgotten
-must not lie in a list of forgotten things. They hold for 7 days, as long as a file lies in the trash; what is
-said anew after the moment that `since` tells is news.
-
-The digest by which a forgotten text is recognised; the text itself is kept nowhere.
+Only digests of their words and of their memories' ids are kept, with the time, for 7 days, as long as a file
+lies in the trash. What is said after the moment that `since` returns is news.
 """
 
 from __future__ import annotations
@@ -84,10 +81,9 @@ class Forgotten(Rows[int]):
         return frozenset(each for each, at in self.items() if at > since)
 
     def since(self, tops: Sequence[str], text: str, memory_id: str = "") -> float | None:
-        """Return the last time a text was forgotten in one of these roots (Unix seconds), or None.
+        """Return the last time this text or memory was forgotten in one of these roots, or None.
 
-        A text counts as forgotten that holds a forgotten one as some of its sentences; so does the memory of
-        an id that was.
+        A text counts as forgotten that holds a forgotten one as some of its sentences.
         """
         if not self:
             return None

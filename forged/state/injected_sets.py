@@ -169,7 +169,6 @@ class InjectedSets(Rows[InjectedSet]):
 
 
 def _named(injected: InjectedSet | None) -> set[_Memory]:
-    """Return the memories that a set names."""
     entries = injected.entries if injected is not None else ()
     named = {(each.root, each.id) for each in entries}
     return named | {(each.root, each.of) for each in entries if each.of}
@@ -192,9 +191,6 @@ def _without(each: InjectedEntry, root: str, memory_ids: Collection[str]) -> Inj
 
 def _name(key: SetKey) -> str:
     return msgspec.json.encode(key).decode()
-
-
-# --- the record of injections -------------------------------------------------------------------------
 
 
 class Given(msgspec.Struct, frozen=True, array_like=True):

@@ -49,11 +49,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Intents(Rows[Intent]):
-    """All that is not finished.
-
-    `resumed` is clear while a daemon that starts finishes what the one before it began: no request may take
-    away or bring back memories meanwhile.
-    """
+    """All that is not finished; `resumed` is clear while a starting daemon finishes older ones."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database, "intents", Intent, durable=True)
@@ -79,7 +75,6 @@ class Intents(Rows[Intent]):
         await self.store(dropped)
 
     def _opposed(self, intent: Intent) -> tuple[str, ...]:
-        """Return the keys of those that do the opposite to the same ids of the same root."""
         returns, ids = intent.kind == "restore", frozenset(intent.ids)
         return tuple(
             each.key

@@ -1,10 +1,8 @@
-"""What capture has kept and refused: for a person who looks, and for the next reply to whom it concerns.
+"""What capture has kept and refused: for a person who looks, and for the next reply of the session.
 
-A `Judgement` says what became of one thing that was said. The text is how it begins, without secrets: what is
-forgotten loses it here as well, and what was refused goes after 7 days, what was kept after 30; of too many
-the oldest go. All is answered from memory. `save` writes what has changed and raises nothing; State does so
-every five seconds, and who ends an event does before that, so a judgement is no less durable than the event
-was. One that is added again is the one that is there.
+The text of a `Judgement` is its beginning, without secrets; a forgotten text is removed here, too. Refused
+ones go after 7 days, kept ones after 30; of too many the oldest go. All is answered from memory. `save` is
+called before an event ends, so a judgement is no less durable than its event.
 """
 
 from __future__ import annotations
@@ -81,8 +79,6 @@ class Judged(Rows[Judgement]):
             self._await_telling(key, each)
         self._drop_old()
 
-    # --- what is known --------------------------------------------------------------------------------
-
     def listed(self) -> tuple[Judgement, ...]:
         """All that is known, newest first."""
         self._drop_old()
@@ -98,8 +94,6 @@ class Judged(Rows[Judgement]):
         return any(
             each.reason and each.text == said and each.session_id == session_id for each in self.values()
         )
-
-    # --- what changes it ------------------------------------------------------------------------------
 
     def add(self, key: str, judgement: Judgement) -> None:
         """Take note of something, of whose text the beginning is kept."""
@@ -157,13 +151,10 @@ class Judged(Rows[Judgement]):
         self._drop_old()
         await super().save()
 
-    # --- inside ---------------------------------------------------------------------------------------
-
     def _put(self, key: str, judgement: Judgement) -> None:
         self.update({key: judgement}, renew=False)
 
     def _rename(self, key: str, name: str, judgement: Judgement) -> None:
-        """Put a judgement under another key: that of one that was kept is the memory's id."""
         self.update({key: None, name: judgement}, at=judgement.at)
         for keys in self._untold.values():
             keys[:] = [name if each == key else each for each in keys]
@@ -190,7 +181,6 @@ class Judged(Rows[Judgement]):
         del waiting[:-MOST_UNTOLD]
 
     def _drop_old(self) -> None:
-        """Drop what is too old, now and then."""
         now = self._clock()
         if abs(now - self._tidied_at) < _TIDY_EVERY_S:
             return

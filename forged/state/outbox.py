@@ -1,11 +1,9 @@
 """Writes that wait for the server of a team: in their order, on disk, until the server has taken them.
 
-A write names the memory (or document) that it is about, so that a `forget` finds it: adding a removal takes
-every waiting write of the same memory away in the same transaction. What the server refuses for good is set
-aside with the reason and no longer waits; a person is told. There is room for so many and no more: then a new
-memory is refused with a sentence, and a removal is still taken, as it needs hardly any.
-
-Only headings are kept in memory. `row` is bytes that whoever writes and reads them understands.
+A write names its memory (or document), so that a `forget` finds it: adding a removal takes every waiting
+write of the same memory away in the same transaction. What the server refuses for good is set aside with the
+reason. When it is full a new memory is refused, but a removal still taken. Only headings are kept in memory;
+`row` is bytes that their writer understands.
 """
 
 from __future__ import annotations

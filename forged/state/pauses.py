@@ -1,10 +1,8 @@
-"""Where the user has told forged to stop: everywhere, or in single repositories; it outlives a restart.
+"""Where the user has paused forged: everywhere, or in single repositories; it outlives a restart.
 
-A pause is a promise about privacy, so every doubt is decided for it: while what was paused cannot be read,
-nothing is injected and captured, until it can be read or a person resumes everywhere. That is said with its
-cause and never called a pause, which is what a person did. A pause holds at once even if it cannot be
-written, a resumption only once it is. Resuming everywhere leaves the repositories paused that were paused by
-name: whoever silenced one project meant that project.
+Every doubt is decided for privacy: while the pauses cannot be read, nothing is injected and captured, until
+they can be or a person resumes everywhere. A pause holds at once even if it cannot be written, a resumption
+only once it is. Resuming everywhere leaves repositories paused that were paused by name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Every way in which a memory goes from the tables of `state.db`, for all tables at once.
 
-A memory is *forgotten*: its rows are erased. It is *trashed*: they go with its file and come back with it. It
-is *moved*: they are those of the memory that it became. Or it is *absent*: its file is missing, after an `rm`
-by hand, a branch switch or a stash. Then nothing is erased at once. The days are counted on which the root
-could be listed, and `due` names what is to be forgotten after so many.
-
-A root is known by its path, and by the identities under which its files may be on record.
+*Forgotten*: its rows are erased. *Trashed*: they go with its file and come back with it. *Moved*: they are
+those of the memory that it became. *Absent*: its file is missing, after an `rm` by hand, a branch switch or a
+stash; days are counted on which the root could be listed, and `due` names those to be forgotten. A root is
+known by its path, and by the identities under which its files may be on record.
 """
 
 from __future__ import annotations
@@ -17,20 +15,18 @@ from itertools import chain
 import msgspec
 
 from forged.attributes import UNKNOWN, Facts
-from forged.state.absences import Absences
-from forged.state.accesses import Access, Accesses
-from forged.state.attributes import Attributes
-from forged.state.database import Database
+from forged.state.attributes import Access, Accesses, Attributes
+from forged.state.database import Change, Database
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.judged import Judged
 from forged.state.outbox import Outbox
-from forged.state.rows import Rows
+from forged.state.rows import MemoryRows, Rows, key_of
 from forged.state.to_review import ToReview
 from forged.state.trust import TrustRecords
 
 # Days of absence that a row outlives: where git may bring the file back, and where nothing can.
 KEPT_DAYS, GONE_DAYS = 90, 7
-_MOST_ROOTS = 1 << 14
+_MOST_ROOTS, _MOST_ABSENT = 1 << 14, 1 << 17
 
 
 class Returnable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +67,32 @@ class RootLook(msgspec.Struct, frozen=True):
     unread: frozenset[str] = frozenset()
 
 
+class Absence(msgspec.Struct, frozen=True):
+    """The first and the last day on which a file was missing (UTC, YYYY-MM-DD), and how many days counted."""
+
+    first: str
+    last: str
+    days: int = 1
+
+
+class Absences(MemoryRows[Absence]):
+    """One for the daemon, durable. A memory that is seen again is `forgotten` here."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "absences", Absence, durable=True, most=_MOST_ABSENT)
+
+    def absent(self, root: str, memory_ids: Iterable[str], day: str) -> Change:
+        """Count a day on which the files of these memories are missing."""
+        counted: dict[str, Absence | None] = {}
+        for key in (key_of(root, each) for each in memory_ids):
+            known = self.get(key)
+            if known is None:
+                counted[key] = Absence(day, day)
+            elif known.last < day:
+                counted[key] = Absence(known.first, day, known.days + 1)
+        return self.change(counted, renew=False)
+
+
 class Removal:
     """One for the daemon. What changes a table is durable on return, or raises StoreError."""
 
@@ -94,8 +116,6 @@ class Removal:
         self._database = database
         self._places = Rows(database, "places", str, durable=True, most=_MOST_ROOTS)
         self._seen: dict[str, set[str]] = {}
-
-    # --- forgotten, trashed, moved ----------------------------------------------------------------------
 
     async def forgotten(self, root: RootIds, ids: Collection[str], contents: Collection[str] = ()) -> None:
         """Erase all rows of memories, and the texts that nobody may keep."""
@@ -146,8 +166,6 @@ class Removal:
         await self._trust.disown(root.identities, ids)
         await self._absences.forget(root.top, ids)
 
-    # --- absent -----------------------------------------------------------------------------------------
-
     def known(self) -> dict[str, set[str]]:
         """Return the ids of memories that a table has rows of, by the path of their root.
 
@@ -187,7 +205,6 @@ class Removal:
             await self._database.commit(self._absences.absent(top, missing, look.day))
 
     def _is_own(self, look: RootLook) -> bool:
-        """Return True if this daemon wrote into the very root that was looked at."""
         return any(map(self._trust.own, look.root.identities))
 
     def due(self, look: RootLook, tracked: Collection[str]) -> tuple[str, ...]:

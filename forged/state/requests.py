@@ -1,14 +1,10 @@
-"""What requests to write came to, so that one that is sent again is not done again.
+"""Outcomes of requests to write, so that one that is sent again is not done again.
 
-A request has a key that its client made. Before a file gets its name, one transaction puts on record that it
-is ours, what its attributes are and which key it is for; a kill after that leaves rows without a file, which
-the request's next attempt completes. Rows of requests are kept for a day. What is forgotten leaves its key
-alone: a late repetition must not bring it back.
-
-Callers are threads. Those that wait at the same time share a transaction.
-
-`Receipts` are the replies to requests that write no new file: what a verb is about to answer before its first
-step, and what it has answered after the last. They hold ids and no text.
+Before a file gets its name, one transaction puts on record that it is ours, its attributes and the key of its
+request; a kill after that leaves rows that the next attempt completes. Rows are kept for a day. A forgotten
+memory leaves the key alone: a late repetition must not bring it back. Callers are threads; those that wait at
+the same time share a transaction. `Receipts` are replies to requests that write no new file, put before the
+first step and after the last; they hold ids and no text.
 """
 
 from __future__ import annotations
@@ -47,10 +43,9 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """One write that is about to happen: the file, its attributes and the request of it, if there are such.
+    """One write that is about to happen, in the root of `identity`: its file, attributes and request, if any.
 
-    `identity` is that of the root. A row that the key has already is returned and nothing put, unless it is
-    to be `again`.
+    If the key has a row already, that is returned and nothing put, unless it is to be `again`.
     """
 
     identity: str
@@ -120,7 +115,6 @@ class Requests:
             done.set_exception(error)
 
     def _serve(self) -> None:
-        """Serve all that wait, in the thread of the file."""
         waiting = self._taken()
         try:
             known = self._database.change(partial(self._begin, [writes for writes, _ in waiting]))
@@ -149,10 +143,7 @@ class Requests:
         ]
         files = ((write.identity, write.file) for write in fresh if write.file is not None)
         facts = [write.facts for write in fresh if write.facts is not None]
-        self._changes = (
-            self._trust.own_files.wrote(files),
-            self._attributes.following(facts, connection),
-        )
+        self._changes = (self._trust.own_files.wrote(files), self._attributes.following(facts, connection))
         for change in self._changes:
             change.write(connection)
         return known

@@ -1,11 +1,8 @@
-"""A table of rows of one kind: a mapping in memory with a copy in `state.db`.
+"""A table of rows of one kind: a mapping in memory, read in any thread, with a copy in `state.db`.
 
-`Rows` answers from memory, in any thread. A durable table writes the file first: what the file refuses
-changes nothing in memory. The others write behind: memory first, the file within five seconds, so a kill may
-lose those. A transaction over several tables takes their changes as arguments of `Database.commit`.
-
-A row that is put again is the newest. The oldest go beyond a bound of rows or bytes, and those of an age.
-`MemoryRows` are keyed by memory, and have a method for each way in which a memory goes.
+A durable table writes the file first, and changes nothing in memory if that fails. The others write behind,
+within five seconds, which a kill may lose. `Database.commit` takes changes of several tables. A row that is
+put again is the newest; the oldest go beyond a bound of rows, bytes or age. `MemoryRows` are keyed by memory.
 """
 
 from __future__ import annotations
@@ -40,11 +37,7 @@ class Kept(NamedTuple, Generic[V]):
 
 
 class Rows(Table[V], Mapping[str, V]):
-    """One table. `bytes` is what its values take, where it has a bound of bytes or can `weigh` a value.
-
-    `merge` makes one value of the file's and of one that was put before the file was open; without it the
-    second counts. `keep_s` is the age at which a row goes, `clock` gives Unix seconds.
-    """
+    """One table. `bytes` is what its values take, where it has a bound of bytes or can `weigh` a value."""
 
     def __init__(
         self,
@@ -57,19 +50,18 @@ class Rows(Table[V], Mapping[str, V]):
         most_bytes: int = _NO_BOUND,
         weigh: Callable[[V], int] | None = None,
         keep_s: float = math.inf,
-        merge: Callable[[V, V], V] | None = None,
+        merge: Callable[[V, V], V] | None = None,  # of the file's value and one put before it was open
         is_copied: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(database, name, kind, is_copied=is_copied)
         self._durable, self._most, self._most_bytes = durable, most, most_bytes
         self._keep_s, self._merge, self._clock = keep_s, merge, clock
-        self._weigh = weigh or (self._encoded if most_bytes < _NO_BOUND else lambda _: 0)
+        self._weigh = weigh or (lambda value: len(self.encode(value)) if most_bytes < _NO_BOUND else 0)
         self._kept: dict[str, Kept[V]]  # the oldest first
         self._replace({})
-        self._unsaved: set[str] = set()
         self._lock = threading.Lock()  # changes come from the event loop and from the database's thread
-        self._warned = False
+        self._unsaved, self._warned = set[str](), False
 
     def __getitem__(self, key: str) -> V:
         return self._kept[key].value
@@ -92,13 +84,8 @@ class Rows(Table[V], Mapping[str, V]):
         """Return when a row was put, in Unix seconds. Raises KeyError."""
         return self._kept[key].at
 
-    # --- changes --------------------------------------------------------------------------------------
-
     def update(self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None) -> None:
-        """Put rows of a table that writes behind; None drops one.
-
-        They are the newest, put `at` a time or now; without `renew` a row keeps its place and its time.
-        """
+        """Put rows, `at` a time or now, or drop those of None; without `renew` a row keeps place and time."""
         assert not self._durable, f"{self.name} is written with store"
         with self._lock:
             fresh = self._made(values, at, renew=renew)
@@ -107,17 +94,14 @@ class Rows(Table[V], Mapping[str, V]):
             self._drop(self._beyond({}))
 
     def hold(self, values: Mapping[str, V | None]) -> None:
-        """Put rows in memory alone; the file never has them."""
+        """Put rows in memory alone."""
         with self._lock:
             self._apply(self._made(values, None, renew=True))
 
     async def store(
         self, values: Mapping[str, V | None], *, renew: bool = True, at: float | None = None
     ) -> None:
-        """Put rows as `update` does, durably on return. Raises StoreError.
-
-        A durable table is unchanged then; another one has them in memory and writes them later.
-        """
+        """Put rows as `update` does, durably on return. Raises StoreError; a durable table is as it was."""
         await self.database.commit(self.change(values, renew=renew, at=at))
 
     def change(
@@ -144,24 +128,21 @@ class Rows(Table[V], Mapping[str, V]):
         await self.database.commit(self.pending())
 
     async def save(self) -> None:
-        """Write what is not in the file yet. Raises nothing; what fails is written later."""
+        """Write what is not in the file yet. Raises nothing; a failed write is done later."""
         if self.is_saved:
             return
         try:
             await self.database.commit(self.pending(), durable=False)
+            self._warned = False
         except StoreError as error:
             if not self._warned:
                 logger.warning("rows are in memory only table=%s error=%s", self.name, error)
             self._warned = True
-        else:
-            self._warned = False
 
     def tidy(self) -> None:
         """Drop the rows that are too old or too many by now."""
         with self._lock:
             self._drop(self._beyond({}))
-
-    # --- the file -------------------------------------------------------------------------------------
 
     def load(self, connection: Connection) -> Callable[[], object]:
         """Read all rows; what is returned takes them over. Raises Damaged."""
@@ -174,28 +155,20 @@ class Rows(Table[V], Mapping[str, V]):
             ordered = sorted(found, key=lambda row: row.at)
             self._replace({row.key: Kept(row.value, row.at, self._weigh(row.value)) for row in ordered})
             for key, kept in early.items():
-                before = self._kept.get(key)
-                value = kept.value
+                before, value = self._kept.get(key), kept.value
                 if before is not None and self._merge is not None:
                     value = self._merge(before.value, kept.value)
                 self._apply({key: Kept(value, kept.at, self._weigh(value))})
             self._drop(self._beyond({}))
 
-    # --- inside ---------------------------------------------------------------------------------------
-
     def _made(
         self, values: Mapping[str, V | None], at: float | None, *, renew: bool
     ) -> dict[str, Kept[V] | None]:
-        now = self._clock() if at is None else at
-        made: dict[str, Kept[V] | None] = {}
+        now, made = self._clock() if at is None else at, dict[str, Kept[V] | None]()
         for key, value in values.items():
-            before = None if renew else self._kept.get(key)
-            since = now if before is None else before.at
-            made[key] = None if value is None else Kept(value, since, self._weigh(value))
+            old = None if renew else self._kept.get(key)
+            made[key] = None if value is None else Kept(value, old.at if old else now, self._weigh(value))
         return made
-
-    def _encoded(self, value: V) -> int:
-        return len(self.encode(value))
 
     def _beyond(self, fresh: Mapping[str, Kept[V] | None]) -> list[str]:
         """Return the keys of rows that have to go once these rows are put, the oldest first."""
@@ -214,7 +187,6 @@ class Rows(Table[V], Mapping[str, V]):
         return gone
 
     def _replace(self, rows: Mapping[str, Kept[V]]) -> None:
-        """Let these be all rows, the oldest first."""
         self._kept, self.bytes = {}, 0
         self._apply(rows)
 
@@ -268,17 +240,12 @@ class _Pending(Generic[V]):
 
     def apply(self) -> None:
         with self.table._lock:
-            self.table._unsaved -= {
-                key for key, kept in self._rows.items() if self.table._kept.get(key) is kept
-            }
+            now = self.table._kept
+            self.table._unsaved -= {key for key, kept in self._rows.items() if now.get(key) is kept}
 
 
 class MemoryRows(Rows[V]):
-    """Rows of memories. The root is a root's path, or its identity where the table says so.
-
-    A memory is *forgotten*, *trashed* (and may be *returned*) or *moved*. One that is *absent* keeps its
-    rows, as a branch switch may bring it back: `Absences` counts the days. Each method returns the change.
-    """
+    """Rows of memories, by a root's path or identity; a method for each way in which a memory goes."""
 
     _by_root: dict[str, dict[str, V]]
 
@@ -320,18 +287,10 @@ class MemoryRows(Rows[V]):
         return self.change({key_of(root, each): row for each, row in rows.items()})
 
     def moved(self, root: str, memory_ids: Collection[str], to_root: str, memory_id: str) -> Change:
-        """Give the rows of a chain, the oldest first, to the memory that it became.
-
-        A row that it has already stays; else `merge` makes one of all, or the newest counts.
-        """
-        there = key_of(to_root, memory_id)
-        rows = self.trashed(root, memory_ids)
-        value = self.get(there)
+        """Give rows of a chain, oldest first, to what it became: merged, or its own row, or the newest."""
+        rows, value = self.trashed(root, memory_ids), self.get(there := key_of(to_root, memory_id))
         for row in reversed(rows.values()):
-            if value is None:
-                value = row
-            elif self._merge is not None:
-                value = self._merge(row, value)
+            value = row if value is None else self._merge(row, value) if self._merge else value
         gone: dict[str, V | None] = {key_of(root, each): None for each in rows}
         return self.change(gone | {there: value} if rows else {})
 

@@ -23,30 +23,24 @@ from forged.errors import StoreError
 from forged.files import atomic
 from forged.memory import utc
 from forged.state import daily_copy, damage
-from forged.state.absences import Absences
-from forged.state.accesses import Accesses
-from forged.state.agents import Agents
-from forged.state.attributes import Attributes
-from forged.state.capture_cursors import CaptureCursors
+from forged.state.attributes import Accesses, Attributes
+from forged.state.capture_cursors import CaptureCursors, Learned
+from forged.state.daily_counts import Agents, Outbound, Spending
 from forged.state.database import Database, explained
 from forged.state.events import Events
-from forged.state.excludes import Excludes
 from forged.state.foreign import PAGE, foreign
 from forged.state.forgotten import Forgotten
 from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
 from forged.state.judged import Judged
-from forged.state.learned import Learned
-from forged.state.outbound import Outbound
 from forged.state.outbox import Outbox
 from forged.state.parts import Parts
 from forged.state.pauses import Pauses
-from forged.state.removal import Removal
+from forged.state.removal import Absences, Removal
 from forged.state.replicas import Replicas
 from forged.state.requests import Receipts, Requests
-from forged.state.spending import Spending
 from forged.state.to_review import ToReview
-from forged.state.trust import TrustRecords
+from forged.state.trust import Excludes, TrustRecords
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -120,8 +114,6 @@ class State:
             last_accessed=utc(access.last / 1000) if access.last else "",
         )
 
-    # --- life -----------------------------------------------------------------------------------------
-
     async def opened(self, timeout_s: float | None = None) -> None:
         """Wait until the file is open, or is known not to open now, or the time is over."""
         if not self.tried.is_set():
@@ -192,7 +184,6 @@ class State:
         self.tried.set()
 
     def _may_hold_pauses(self) -> bool:
-        """Whether an earlier daemon may have written down a pause."""
         return os.path.lexists(self._path) or os.path.lexists(self._copy)
 
     def _prepare(self, path: str) -> Connection:
@@ -201,8 +192,6 @@ class State:
 
     def _read(self, connection: Connection) -> list[Callable[[], object]]:
         return [table.load(connection) for table in self._database.tables]
-
-    # --- what is kept beside the file ------------------------------------------------------------------
 
     async def _keep_copy(self) -> None:
         """Once a day: copy what must not be lost."""

@@ -140,9 +140,6 @@ class Table(Generic[V]):
             raise Damaged(f"a row of {self.name} cannot be read: {error}") from error
 
 
-# --- the file -------------------------------------------------------------------------------------------
-
-
 def create(connection: Connection, names: Iterable[str]) -> None:
     """Make every table that is not there; the caller commits."""
     _create(connection, "meta", "value")
@@ -176,7 +173,6 @@ def start(connection: Connection, names: Iterable[str], *, expected: bool) -> No
 
 
 def _check(connection: Connection, names: Iterable[str]) -> None:
-    """Read the whole file."""
     number = format_of(connection)
     if number > FORMAT:
         raise StoreError(f"a newer forged has written it (format {number})")
@@ -202,9 +198,6 @@ def format_of(connection: Connection) -> int:
 def _create(connection: Connection, name: str, columns: str) -> None:
     columns = f"key TEXT PRIMARY KEY, {columns}, checksum"
     connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) WITHOUT ROWID")
-
-
-# --- rows -----------------------------------------------------------------------------------------------
 
 
 def put(connection: Connection, table: str, *values: str | float | bytes | None) -> None:

@@ -70,7 +70,6 @@ class ToReview(Rows[Document]):
             return tuple(new)
 
     def _without_room(self, waiting: Iterable[Document]) -> list[str]:
-        """The ids of those that there is no room for."""
         heard = sorted((each for each in waiting if not each.learned_at), key=_at)
         return [each.memory.id for each in heard[: -self._room]]
 
@@ -112,7 +111,6 @@ def _alone(document: Document, gone: Collection[str]) -> Document:
 
 
 def _at(document: Document) -> float:
-    """Since when it waits."""
     return document.learned_at or time_ns(document.memory.created_at) / 1e9
 
 

@@ -1,10 +1,7 @@
 """Whom a person trusts, and what this daemon has written itself: what of a repository's memories counts.
 
-A root is known by what git's directory (or the folder) is on its disk, never by what it says: nothing here
-is derived from the bytes of a repository. `identity` is text without spaces that `forged.trust` makes.
-
-What was not read yet, or may not be all because the file was damaged, is as if it were not there: nobody is
-trusted until the state has been read, and after damage until a person has said what holds.
+A root is known by the `identity` that `forged.trust` makes of its directory, never by the bytes of a
+repository. Until the state was read, and after damage until a person has decided, nobody is trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import msgspec
 
 from forged.state.database import Change, Database, WriteOnly
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
-from forged.state.tables import Table
+from forged.state.tables import Row, Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -101,8 +98,6 @@ class TrustRecords:
 
         return restore
 
-    # --- what is known --------------------------------------------------------------------------------
-
     def root(self, top: str, identity: str) -> RootRecord | None:
         """What is known of this very root at this path."""
         return None if self.doubt() else self._roots.get(f"{identity} {top}")
@@ -127,8 +122,6 @@ class TrustRecords:
         It changes; may be asked in any thread.
         """
         return frozenset() if self.doubt() else self._brought.get(identity, frozenset())
-
-    # --- what changes it ------------------------------------------------------------------------------
 
     def note(self, found: Looked) -> bool:
         """Put what a look found out on record, durably on return, unless the root is another one by then.
@@ -210,8 +203,7 @@ class TrustRecords:
 class OwnFiles(MemoryRows[OwnFile]):
     """Files that this daemon wrote, by the root's identity and the id; their `hashes` are accepted.
 
-    There is room for 131,072. The file that was written longest ago goes first, and is then like one that
-    somebody else brought.
+    There is room for 131,072; the oldest go first, and are then like files of others.
     """
 
     def __init__(self, database: Database, hashes: dict[str, set[str]]) -> None:
@@ -243,3 +235,42 @@ def _parts(found: Looked) -> Iterator[Looked]:
 def _pair(key: str) -> tuple[str, str]:
     identity, _, rest = key.partition(" ")
     return identity, rest
+
+
+class Exclude(msgspec.Struct, frozen=True):
+    """One repository. `choice` is exclude, commit, or nothing where the configuration decides.
+
+    `has_line`: forged's line is in its `info/exclude`. `is_told`: a person was told of it.
+    """
+
+    common: str
+    identity: str
+    choice: str = ""
+    has_line: bool = False
+    is_told: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.identity} {self.common}"
+
+
+class Excludes(Rows[Exclude]):
+    """One for the daemon. May be asked in any thread. `is_read`: the file was opened."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, "excludes", Exclude, durable=True, is_copied=True)
+        self.is_read = False
+
+    def restore(self, found: Iterable[Row[Exclude]]) -> None:
+        """Take over what a file holds, as it is opened."""
+        super().restore(found)
+        self.is_read = True
+
+    def of(self, common: str, identity: str) -> Exclude:
+        """Return the record of this very repository, or an empty one."""
+        fresh = Exclude(common, identity)
+        return self.get(fresh.key, fresh)
+
+    async def put(self, record: Exclude) -> None:
+        """Write a record down, durably; one that says nothing is removed. Raises StoreError."""
+        await self.store({record.key: record if record.choice or record.has_line else None})

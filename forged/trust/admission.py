@@ -1,8 +1,7 @@
 """What of a root counts: the one step between the files on disk and every map, model and list.
 
-Goes in: a root and its snapshot. Comes out: the memories that count, and those that are withheld, each with
-the reason. What is withheld is treated as if it were not there: not embedded, not indexed, not injected, not
-shown to a model, not compared with; a withheld file that has the id of one that counts does not hide it.
+Goes in: a root and its snapshot. Comes out: the memories that count, as they are shown, and those that are
+withheld, each with the reason: these are treated as absent, and hide none of the same id that counts.
 
 | root                     | what counts                                                                  |
 |--------------------------|------------------------------------------------------------------------------|
@@ -13,21 +12,14 @@ shown to a model, not compared with; a withheld file that has the id of one that
 | trusted, mode pin        | as unknown                                                                   |
 | trusted, mode follow     | also what is merged into the trusted branch, and edits by hand (`brought`)   |
 
-What counts by hand in an own root is on record durably before it is shown, so that it still counts once it is
-committed. What git brought is on record as well, so that it never counts as written by hand when git has
-pruned it. In every root a file with an unresolved conflict is no memory (`files`).
+Edits by hand in an own root are on record durably before they are shown, so that they count once committed;
+so is what git brought, so that it never counts as an edit when git has pruned it. `admit` may wait for git
+and for `state.db`, so it is called in a thread. It asks git only for files on which nothing is on record.
 
-`admit` may be called in any thread but that of an event loop, as it waits for git and for `state.db`. It asks
-git only for files on which nothing is on record.
-
-How a memory is shown: without the secrets in its file, and with the origin that is believed.
-Goes in: what counts of a root, with the hash of each file, and what is on record of our own files. Come out
-the same memories, of which those with a secret or a private span are shown without it, unless somebody
-insisted on that very file; `redacted` names what is left out. `origin` is what is on record where this daemon
-wrote the file as it is now, be it a copy of somebody else's. Everywhere else a file can say anything of
-itself, so that it is believed only where it lowers: `import`, `model` and `agent` stay, all else is emptied.
-A memory whose id holds a secret cannot be shown without it: it is a problem instead.
-What was looked at once is not looked at again: between two builds almost every memory is the same object.
+A memory is shown without a secret or private span, unless that very file was insisted on; `redacted` names
+what is left out. `origin` is that on record where this daemon wrote the file as it is now. Elsewhere a file
+is believed only where it lowers: `import`, `model` and `agent` stay. An id with a secret is a problem.
+Between two builds almost every memory is the same object, which is not looked at again.
 """
 
 from __future__ import annotations
@@ -82,10 +74,9 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 class Presented(msgspec.Struct, frozen=True):
-    """Memories as they are, each with what is shown of it. `is_sure` says whether the records were.
+    """Memories as they are, each with its shown row; `is_sure`: the records could be read.
 
-    `memories` is all that is shown; `with_secrets` are those whose file holds a secret or a private span, as
-    they are and as they are shown.
+    `with_secrets` are those whose file holds a secret or a private span, as they are and as they are shown.
     """
 
     sources: tuple[Memory, ...] = ()
@@ -146,7 +137,6 @@ def _shown(source: Memory, sha256: str, own: Own) -> Shown:
 
 
 def _spoken(source: Memory) -> Iterator[str]:
-    """What its front matter says that it speaks of."""
     for entity in source.entities:
         yield from (entity.name, entity.type, entity.description)
     for each in source.relations:
@@ -154,7 +144,6 @@ def _spoken(source: Memory) -> Iterator[str]:
 
 
 def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
-    """The same with what it speaks of in names as they are `shown`."""
     return msgspec.structs.replace(
         source,
         entities=tuple(
@@ -296,10 +285,7 @@ class Admission:
         return [self._records.hashes(each) for each in standing.identities]
 
     def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> TrustBasis:
-        """Remember whether anything foreign was there at the first look, be it readable or not.
-
-        Where git came into a folder it is looked at anew, and was own only if the folder was.
-        """
+        """Remember whether anything foreign was there at the first look, or when git came into the folder."""
         if self._records.doubt() or not standing.identity:
             return standing
         of_folder = standing.record
@@ -319,10 +305,7 @@ class Admission:
         return msgspec.structs.replace(standing, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustBasis, new: set[str]) -> bool:
-        """Whether all files with these hashes count: only they are looked at, as after most edits.
-
-        Where a file is no memory, or lost to another of its id, all of them are for `_sorted_out`.
-        """
+        """Whether all files with these hashes count, where each file is a memory with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
         rows = _places(snapshot.hashes, new)
@@ -340,10 +323,7 @@ class Admission:
         counting += [file for file in strange if file.sha256 in judged.accepted]
         withheld = (
             WithheldFile(
-                id=file.memory.id,
-                path=file.path,
-                sha256=file.sha256,
-                why=judged.refused.get(file.path, ""),
+                id=file.memory.id, path=file.path, sha256=file.sha256, why=judged.refused.get(file.path, "")
             )
             for file in strange
             if file.sha256 not in judged.accepted
@@ -357,7 +337,6 @@ class Admission:
     def _shown(
         self, root: Root, standing: TrustBasis, memories: tuple[Memory, ...], hashes: Sequence[str]
     ) -> Admitted:
-        """What counts, without the secrets in it and with the origin that is believed."""
         records = [self._records.own(each) for each in standing.identities]
 
         def own(memory_id: str) -> OwnFile | None:
@@ -379,7 +358,6 @@ class Admission:
         )
 
     def _is_edited(self, root: Root, file: File, standing: TrustBasis) -> bool:
-        """Whether this is a later edit of a file that this daemon wrote, where it lies."""
         if not any(file.memory.id in self._records.own(each) for each in standing.identities):
             return False
         return one_form(file.path) == one_form(os.path.join(root.directories[0], f"{file.memory.id}.md"))
@@ -414,10 +392,7 @@ class Admission:
     def _noted(
         self, record: RootRecord, judged: AdmissionDecision, files: Sequence[File]
     ) -> AdmissionDecision:
-        """The same once it is on record, which comes before anything is shown.
-
-        Where it cannot be, only what a trusted root accepts counts, as git will mostly say that again.
-        """
+        """The same once it is on record; without that only what a trusted root accepts counts."""
         if not judged.accepted and not judged.brought:
             return judged
         try:

@@ -2,17 +2,14 @@
 
 Of a trusted root, merged is what can be reached from the trusted branch, its upstream or the default branch
 of the remote (`judge`). An edit by hand is content that no object of the repository has; of a root that was
-empty at first nothing else counts (`first_look`). In the middle of a merge an edit also has a line that
-neither side has. All else is withheld, with the reason, and so is whatever cannot be told: a file in the
-middle of a checkout, in a folder that is a link or another repository, or under a filter, where bytes do not
-say what git has stored.
+empty at first nothing else counts (`first_look`). In a merge an edit also has a line that neither side has.
+All else is withheld, with the reason, as is a file in the middle of a checkout, in a folder that is a link or
+another repository, or under a filter.
 
-An object is there before git writes a file, or git holds the lock of the index. So the bytes are read first,
-then the lock is looked for, and the objects are asked last. Only where a script of git merges (`merge -s
-resolve`, an octopus) and where `rerere` does, the file is there without a lock, and the object comes later or
-never. Until then the index holds the sides of the merge, so these are compared with the file, line by line.
-
-Used in threads, one at a time. Blocks for git; nothing is raised.
+An object is there before git writes a file, or git holds the lock of the index: so bytes are read first, then
+the lock, and objects last. Where a script of git merges (`merge -s resolve`, an octopus) and where `rerere`
+does, there is no lock and the object comes later or never; the sides in the index are then compared with the
+file, line by line. Used in threads, one at a time. Blocks for git; nothing is raised.
 """
 
 from __future__ import annotations
@@ -28,7 +25,8 @@ from functools import partial
 import msgspec
 
 from forged.files import FOLDERS, upwards
-from forged.trust.git import Git, GitFailed, IndexEntry, kept_resolutions
+from forged.trust.git import Git, GitFailed, IndexEntry
+from forged.trust.git_files import check_readable, kept_resolutions
 
 OTHER_BRANCH = "it came with a branch that is not merged into the one that you trust"
 BROUGHT = "git brought it (checkout, merge, pull, stash), or had it before forged saw it; nobody accepted it"
@@ -115,10 +113,9 @@ class Repository:
     def judge(
         self, trusted: str, candidates: Sequence[UnrecordedFile], brought: Hashes = frozenset()
     ) -> AdmissionDecision:
-        """Judge files of a trusted root; `trusted` is the full name of the branch that a person trusts.
+        """Judge files of a root; `trusted` is the full name of the branch that a person trusts.
 
-        `brought` are hashes on record as git's: none of these is an edit by hand, though git may have
-        pruned it since.
+        `brought` are hashes on record as git's, which are no edits by hand though git may have pruned them.
         """
         with self._lock:
             refused, rest = self._without_linked(candidates)
@@ -159,7 +156,6 @@ class Repository:
     def _without_linked(
         self, candidates: Sequence[UnrecordedFile]
     ) -> tuple[dict[str, str], list[UnrecordedFile]]:
-        """Why files are refused whatever git says, by path, and the others."""
         foreign = tuple(folder for folder in FOLDERS if _is_foreign(self._top, folder))
         linked = {each.path: LINKED for each in candidates if self._folder(each) in foreign}
         return linked, [each for each in candidates if each.path not in linked]
@@ -173,9 +169,9 @@ class Repository:
     def _verdicts_on(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[dict[UnrecordedFile, str], bool]:
-        """Why a file does not count, or nothing; what was said is kept as long as nothing moves.
+        """Why each file does not count, or nothing, kept as long as git is still; and whether any is new.
 
-        And whether anything was said anew: a merge may move the files first and the branch a moment later.
+        A merge may move the files first and the branch a moment later.
         """
         _check_idle(git_dir)
         seen = (trusted, *map(_state_of, (*_telling(git_dir), *_attributes(self._top, git_dir))))
@@ -205,18 +201,13 @@ class Repository:
         return verdicts | self._edits(doubtful, found.sides, git_dir, OTHER_BRANCH)
 
     def _whose(self, git_dir: str, candidates: Sequence[UnrecordedFile]) -> dict[UnrecordedFile, str]:
-        """The same where no branch is trusted."""
         found = self._read(candidates, git_dir)
         return found.verdicts | self._edits(
             found.as_written | found.by_content, found.sides, git_dir, BROUGHT
         )
 
     def _read(self, candidates: Sequence[UnrecordedFile], git_dir: str) -> _Found:
-        """Look up which blobs files may be, by the index and by their bytes.
-
-        Where git has written or compared a file itself the index says which blob it is, whatever filter
-        the bytes went through.
-        """
+        """Look up which blobs files may be: by bytes, and by the index if git wrote or compared them."""
         found = _Found({}, {}, {}, {})
         entries = self._git.entries()
         unmerged = [each for each in candidates if not _is_merged(entries.get(self._relative(each)))]
@@ -255,7 +246,7 @@ class Repository:
         if not blobs:
             return {}
         wanted = {blob for names in blobs.values() for blob in names}
-        self._git.check_readable(_common(git_dir), wanted)
+        check_readable(_common(git_dir), wanted)
         known = self._git.known(wanted)
         verdicts = {each: theirs for each, names in blobs.items() if not known.isdisjoint(names)}
         verdicts |= self._merges([each for each in blobs if each not in verdicts], sides, git_dir, theirs)
@@ -285,7 +276,6 @@ class Repository:
 
 
 def _hashes(verdicts: Mapping[UnrecordedFile, str], verdict: str) -> frozenset[str]:
-    """Hashes of the files with this verdict; "" is that nothing speaks against them."""
     return frozenset(each.sha256 for each, found in verdicts.items() if found == verdict)
 
 
@@ -384,20 +374,17 @@ def _common(git_dir: str) -> str:
 
 
 def _is_foreign(top: str, folder: str) -> bool:
-    """Whether a folder, or one on the way to it, is a link or a repository of its own."""
     parts = folder.split("/")
     ways = [os.path.join(top, *parts[: count + 1]) for count in range(len(parts))]
     return any(os.path.islink(way) or os.path.lexists(os.path.join(way, ".git")) for way in ways)
 
 
 def _is_as_written(candidate: UnrecordedFile, entry: IndexEntry) -> bool:
-    """Whether the file is the one that git wrote or looked at last."""
     found = (candidate.size & 0xFFFFFFFF, candidate.inode & 0xFFFFFFFF, candidate.mtime_ns)
     return found == (entry.size, entry.inode, entry.mtime_ns)
 
 
 def _telling(git_dir: str) -> Iterable[str]:
-    """Files and directories that change when a ref or the index does."""
     git_dir_of_refs = _common(git_dir)
     yield from (os.path.join(git_dir, name) for name in ("index", "HEAD"))
     yield from (os.path.join(git_dir_of_refs, name) for name in ("packed-refs", "config", "reftable"))
@@ -408,7 +395,6 @@ def _telling(git_dir: str) -> Iterable[str]:
 
 
 def _attributes(top: str, git_dir: str) -> Iterable[str]:
-    """Files that say in which form git stores a memory file."""
     yield os.path.join(_common(git_dir), "info", "attributes")
     for folder in ("", ".forge", *FOLDERS):
         yield os.path.join(top, folder, ".gitattributes")

@@ -1,52 +1,34 @@
 """Keep what forged captures in a repository out of its commits: one line in git's own `info/exclude`.
 
 Goes in: a work tree that is about to be written to. Comes out: whether git ignores forged's files there, or
-why that is left alone. Nothing is written where git tracks or ignores such files already, where git's
-directory does not name the work tree back, or where anything on the way is not what git makes: each step is
-opened below the one before without following a link, and `exclude` has to be a regular file with one name and
-the repository's owner. It is appended to and never replaced. `commit` takes the line out again, in place.
-
-Blocks for the disk and for git; `Excluding` is to be used in threads and raises nothing.
+why not. Nothing is written where git's directory does not name the work tree back. `commit` takes the line
+out again. Blocks for the disk and for git; `Excluding` is used in threads and raises nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
-import stat
 import threading
 import time
-from collections.abc import Iterator
 
 import msgspec
 
-from forged.errors import ForgedError, StoreError
-from forged.files import Root, atomic, is_git_directory, layout
+from forged.errors import StoreError
+from forged.files import Root, is_git_directory, layout
 from forged.state import Exclude, Excludes
-from forged.trust.git import Git, GitFailed, ignore_file
+from forged.trust.exclude_file import ExcludeError, add_line, remove_line
 from forged.trust.identity import identity_of
 
 logger = logging.getLogger(__name__)
 
-LINE = b"/.forge/memory/mem_*.md"
 CHOICES = ("exclude", "commit")
 
 _AS_IT_IS = {
     "tracked": "git tracks memories here already, so that what forged captures may be committed, too",
     "ignored": "git ignores what forged captures here already, by a line that is not forged's",
 }
-_TRACKED, _PROBE = ".forge/memory/mem_*.md", ".forge/memory/mem_0.md"
-_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_BYTES, _MOST_INDEX_BYTES = 1 << 20, 256 << 20
-_PLAIN = (b"\0\0\0\2", b"\0\0\0\3")  # versions that hold every path as it is
 _AGAIN_S = 60.0  # after a refusal the next write tries again
-
-
-class ExcludeError(ForgedError):
-    """Nothing was written; the message says why."""
 
 
 class Excluding:
@@ -63,8 +45,6 @@ class Excluding:
         self._untold: dict[str, Exclude] = {}
         self._as_it_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
-
-    # --- in threads -----------------------------------------------------------------------------------
 
     def keep_out(self, root: Root) -> None:
         """Before files are written into a root: have git ignore those that forged names."""
@@ -133,8 +113,6 @@ class Excluding:
             return "what forged captures here may be committed, as you said"
         return self._as_it_is.get(root.top, "")
 
-    # --- what is told and written down ----------------------------------------------------------------
-
     def news(self, top: str) -> str:
         """The sentence about a line that was added and nobody was told of, which counts as told now."""
         record = self._untold.pop(top, None)
@@ -164,8 +142,6 @@ class Excluding:
             if self._fresh.get(key) is record:
                 del self._fresh[key]
 
-    # --- inside ---------------------------------------------------------------------------------------
-
     def _alone(self, top: str, common: str = "") -> threading.Lock:
         """The lock of a repository: one that hangs holds up no other."""
         return self._locks.setdefault(common or layout(top).common or top, threading.Lock())
@@ -180,7 +156,6 @@ class Excluding:
         return self._current(Exclude(common, identity_of(common))) if common else None
 
     def _named(self, top: str) -> Exclude:
-        """The same where there has to be one. Raises ExcludeError."""
         record = self._record(top)
         if record is None:
             raise ExcludeError("git's directory does not name this folder as its work tree")
@@ -219,7 +194,6 @@ class Excluding:
                 self._untold[top] = record
 
     def _taken_out(self, record: Exclude) -> bool:
-        """Whether forged's line is gone from a repository, or that from its place."""
         try:
             if identity_of(record.common) == record.identity:
                 remove_line(record.common)
@@ -235,190 +209,3 @@ class Excluding:
         for top in [top for top, each in self._untold.items() if each.key == record.key]:
             del self._untold[top]
         return True
-
-
-# --- the file ------------------------------------------------------------------------------------------
-
-
-def add_line(top: str, common: str, home: str) -> str:
-    """Have git ignore what forged names in the repository of a work tree; `home` is the user's directory.
-
-    Returned is what it came to: `added`, `there` (it was), `tracked` or `ignored`. Raises ExcludeError.
-    """
-    with _explained(), _opened_info(common, make=True) as (info, owner):
-        if _holds_line(info, owner):
-            return "there"
-        if answer := _as_it_is(top, owner, home):
-            return answer
-        with _opened_exclude(info, owner, os.O_APPEND, make=True) as (file, content):
-            if LINE in content.splitlines():
-                return "there"
-            end = b"" if not content or content.endswith(b"\n") else b"\n"
-            os.write(file, end + LINE + b"\n")
-            os.fsync(file)
-    return "added"
-
-
-def remove_line(common: str) -> None:
-    """Take forged's line out of a repository's `info/exclude`, and leave all else in it as it is.
-
-    What follows the line is written over it and the file then cut, so that a kill between loses nothing.
-    Raises ExcludeError.
-    """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_explained())
-        stack.enter_context(contextlib.suppress(FileNotFoundError))
-        info, owner = stack.enter_context(_opened_info(common))
-        file, content = stack.enter_context(_opened_exclude(info, owner))
-        lines = content.splitlines(keepends=True)
-        ours = [number for number, line in enumerate(lines) if line.strip() == LINE]
-        if ours:
-            start = sum(map(len, lines[: ours[0]]))
-            rest = b"".join(line for line in lines[ours[0] :] if line.strip() != LINE)
-            os.pwrite(file, rest, start)
-            os.ftruncate(file, start + len(rest))
-            os.fsync(file)
-
-
-def _holds_line(info: int, owner: int) -> bool:
-    with contextlib.suppress(FileNotFoundError), _opened_exclude(info, owner) as (_, content):
-        return LINE in content.splitlines()
-    return False
-
-
-def _as_it_is(top: str, owner: int, home: str) -> str:
-    """Return `tracked` or `ignored` as git has such files already, or nothing. Raises ExcludeError.
-
-    Git is asked only in what belongs to this user: its configuration can name programs.
-    """
-    if owner == os.geteuid():
-        git = Git(top)
-        with contextlib.suppress(GitFailed):
-            if git.tracks(_TRACKED):
-                return "tracked"
-            return "ignored" if git.ignores(_PROBE, ignore_file(home)) else ""
-    return "tracked" if _index_names(top) else ""
-
-
-def _index_names(top: str) -> bool:
-    """Return True if the index names a file of forged; read without git. Raises ExcludeError."""
-    git_dir = os.path.join(top, ".git")
-    if os.path.isfile(git_dir):
-        with open(git_dir, "rb") as link:
-            target = os.fsdecode(link.read(8192).removeprefix(b"gitdir:").strip())
-        git_dir = os.path.join(top, target)
-    try:
-        file = os.open(
-            os.path.join(git_dir, "index"), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        )
-    except FileNotFoundError:
-        return False
-    with open(file, "rb") as index:
-        status = os.fstat(index.fileno())
-        data = index.read(_MOST_INDEX_BYTES) if stat.S_ISREG(status.st_mode) else b""
-    if status.st_size == len(data) and data[:4] == b"DIRC" and data[4:8] in _PLAIN:
-        for hash_bytes in (20, 32):
-            with contextlib.suppress(ValueError):
-                return any(path.startswith(b".forge/memory/mem_") for path in _paths(data, hash_bytes))
-    raise ExcludeError("git cannot be asked here, and its index is in a form that only git reads")
-
-
-def _paths(data: bytes, hash_bytes: int) -> tuple[bytes, ...]:
-    """The paths in an index of version 2 or 3. Raises ValueError for one that is not whole by itself."""
-    found, at = [], 12
-    for _ in range(int.from_bytes(data[8:12], "big")):
-        flags = int.from_bytes(data[at + 40 + hash_bytes : at + 42 + hash_bytes], "big")
-        start = at + 42 + hash_bytes + (2 if flags & 0x4000 else 0)
-        end = data.index(b"\0", start)
-        if flags & 0xFFF != min(end - start, 0xFFF):
-            raise ValueError("no entry")
-        found.append(data[start:end])
-        at += (end - at + 8) // 8 * 8
-    while at < len(data) - hash_bytes:
-        if data[at : at + 4] in {b"link", b"sdir"}:  # more of it is elsewhere, or folders stand for files
-            raise ValueError("not all paths")
-        at += 8 + int.from_bytes(data[at + 4 : at + 8], "big")
-    return tuple(found)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ExcludeError(f"{_named(error)} cannot be used ({atomic.why(error)})") from error
-
-
-def _named(error: OSError) -> str:
-    return str(error.filename) if error.filename else "info/exclude"
-
-
-@contextlib.contextmanager
-def _opened_info(common: str, *, make: bool = False) -> Iterator[tuple[int, int]]:
-    """The `info` of a common git directory, and the repository's owner. Raises OSError, ExcludeError."""
-    with contextlib.ExitStack() as stack:
-        at = _held(stack, os.open("/", _STEP))
-        for part in common.strip("/").split("/"):
-            at = _held(stack, os.open(part, _STEP, dir_fd=at))
-        owner = os.fstat(at).st_uid
-        if os.geteuid() not in {0, owner}:
-            raise ExcludeError(f"{common} belongs to another user")
-        try:
-            info = _held(stack, os.open("info", atomic.DIRECTORY, dir_fd=at))
-        except FileNotFoundError:
-            if not make:
-                raise
-            info = _held(stack, _made_info(at, owner))
-        if os.fstat(info).st_uid != owner:
-            raise ExcludeError(f"{common}/info belongs to another user")
-        yield info, owner
-
-
-def _held(stack: contextlib.ExitStack, descriptor: int) -> int:
-    stack.callback(os.close, descriptor)
-    return descriptor
-
-
-def _made_info(common: int, owner: int) -> int:
-    os.mkdir("info", 0o755, dir_fd=common)
-    info = os.open("info", atomic.DIRECTORY, dir_fd=common)
-    if os.fstat(info).st_uid != owner and not os.listdir(info):
-        os.fchown(info, owner, os.fstat(common).st_gid)
-    return info
-
-
-@contextlib.contextmanager
-def _opened_exclude(
-    info: int, owner: int, flags: int = 0, *, make: bool = False
-) -> Iterator[tuple[int, bytes]]:
-    """The `exclude` of an `info`, locked, with its content. Raises OSError, ExcludeError."""
-    try:
-        _check(
-            os.stat("exclude", dir_fd=info, follow_symlinks=False), owner
-        )  # a device acts when it is opened
-        file = os.open("exclude", _FILE | flags, dir_fd=info)
-    except FileNotFoundError:
-        if not make:
-            raise
-        file = os.open("exclude", _FILE | flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=info)
-        if os.fstat(file).st_uid != owner:
-            os.fchown(file, owner, os.fstat(info).st_gid)
-    try:
-        _check(os.fstat(file), owner)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield file, os.pread(file, _MOST_BYTES, 0)
-    finally:
-        os.close(file)
-
-
-def _check(status: os.stat_result, owner: int) -> None:
-    if stat.S_ISLNK(status.st_mode):
-        raise ExcludeError("info/exclude is a symbolic link")
-    if not stat.S_ISREG(status.st_mode):
-        raise ExcludeError("info/exclude is no regular file")
-    if status.st_nlink != 1:
-        raise ExcludeError("info/exclude has more than one name")
-    if status.st_uid != owner:
-        raise ExcludeError("info/exclude belongs to another user")
-    if status.st_size >= _MOST_BYTES:
-        raise ExcludeError(f"info/exclude is larger than {_MOST_BYTES >> 20} MiB")

@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import select
-import stat
 import subprocess
 import tempfile
 import time
@@ -51,8 +50,6 @@ _MARKERS = "conflict-marker-size"
 _SUBMODULE = b"160000"
 _PLAIN = frozenset({"unspecified", "unset"})
 _IDENT = re.compile(rb"\$Id:[^$\n]*\$")
-_MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
-_MOST_KEPT = 1 << 12
 _REFS = "--format=%(refname)%00%(objectname)%00%(upstream)%00%(upstream:remotename)%00%(symref)"
 _GUESSED = ("main", "master")
 
@@ -153,9 +150,8 @@ class Git:
     def transformed(self, paths: Sequence[str], with_cr: Collection[str]) -> frozenset[str]:
         """Those of these paths that git may store in another form than `blob_names` knows.
 
-        The attributes of the work tree and of the index are asked, as one of both may be gone by now.
-        `with_cr` are the paths of files with CRLF: where line ends are converted whatever they were before,
-        the blob may have any mixture of them.
+        Attributes of the work tree and of the index are asked. `with_cr` are files with CRLF: where line ends
+        are converted in any case, the blob may have any mixture of them.
         """
         found = set[str]()
         for path, of_it in self._attributes(paths, (*_FORMS, *_LINE_ENDS)):
@@ -182,31 +178,10 @@ class Git:
                 of_it = dict(zip(names, (value.decode("utf-8", "replace") for value in values), strict=True))
                 yield os.fsdecode(words[start]), of_it
 
-    def check_readable(self, common: str, blobs: Iterable[str]) -> None:
-        """Raise GitFailed where some object may be there and cannot be read, so that none is missing.
-
-        `common` is the directory that holds `objects`; an alternate may be on a disk that is not mounted.
-        """
-        fans = {blob[:2] for blob in blobs}
-        waiting, seen = [(os.path.join(common, "objects"), 0)], set[str]()
-        while waiting:
-            objects, depth = waiting.pop()
-            if objects in seen:
-                continue
-            seen.add(objects)
-            if depth > _DEEPEST_ALTERNATE or len(seen) > _MOST_ALTERNATES:
-                raise GitFailed("git has more object directories than can be looked at")
-            _check_directory(objects)
-            for name in ("pack", *fans):
-                _check_directory(os.path.join(objects, name), may_be_missing=True)
-            _check_packs(os.path.join(objects, "pack"))
-            waiting += [(each, depth + 1) for each in _alternates(objects)]
-
     def tips(self, trusted: str) -> tuple[str, ...]:
-        """The commits that what a person trusts leads to.
+        """The tips of the trusted branch, its upstream, and the default branch, here and at the remote.
 
-        These are the tips of the trusted branch, of its upstream, and of the default branch, here and at the
-        remote. The remote is that of the upstream, else `origin`: another one's default counts for nothing.
+        The remote is that of the upstream, else `origin`: another one's default counts for nothing.
         """
         listed = self._refs(trusted, "refs/remotes/*/HEAD") if trusted else self._refs("refs/remotes/*/HEAD")
         _, upstream, remote, _ = listed.get(trusted, ("", "", "", ""))
@@ -276,31 +251,6 @@ class Git:
         return said
 
 
-def kept_resolutions(common: str) -> tuple[bytes, ...]:
-    """Texts of resolved conflicts that git uses again by itself (`rerere`).
-
-    `common` is the directory that holds `rr-cache`. Raises GitFailed where one cannot be read.
-    """
-    folder = os.path.join(common, "rr-cache")
-    found: list[bytes] = []
-    try:
-        kept = (
-            os.path.join(folder, name) for name in (os.listdir(folder) if os.path.lexists(folder) else ())
-        )
-        for each in filter(os.path.isdir, kept):
-            for path in (
-                os.path.join(each, name) for name in os.listdir(each) if name.startswith("postimage")
-            ):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-                with open(descriptor, "rb") as file:
-                    found.append(file.read(_MOST_BYTES))
-            if len(found) > _MOST_KEPT or sum(map(len, found)) >= _MOST_BYTES:
-                raise GitFailed("git keeps more resolutions than can be looked at")
-    except OSError as error:
-        raise GitFailed(f"git's resolutions in {folder} cannot be read: {error.strerror}") from error
-    return tuple(found)
-
-
 def ignore_file(home: str) -> str:
     """The file of patterns that the user's own git configuration names, or git's default for it."""
     settings = _ENVIRONMENT | {"HOME": home}
@@ -334,47 +284,3 @@ def _said(process: subprocess.Popen[bytes]) -> bytes:
         parts.append(part)
         size += len(part)
     raise GitFailed("git said more than can be read")
-
-
-def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        if not may_be_missing:
-            raise GitFailed(f"git's objects in {path} are missing") from None
-        return
-    except OSError as error:
-        raise GitFailed(f"git's objects in {path} cannot be read: {error.strerror}") from error
-    if not os.access(path, os.R_OK | os.X_OK):
-        raise GitFailed(f"git's objects in {path} cannot be read")
-
-
-def _check_packs(folder: str) -> None:
-    try:
-        with os.scandir(folder) as entries:
-            for count, entry in enumerate(entries):
-                if count > _MOST_LISTED:
-                    raise GitFailed("git has more packs than can be looked at")
-                if entry.name.endswith((".pack", ".idx")) and not os.access(entry.path, os.R_OK):
-                    raise GitFailed(f"git's objects in {entry.path} cannot be read")
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise GitFailed(f"git's objects in {folder} cannot be read: {error.strerror}") from error
-
-
-def _alternates(objects: str) -> list[str]:
-    """Object directories that this one borrows from."""
-    path = os.path.join(objects, "info", "alternates")
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise GitFailed(f"{path} cannot be read: {error.strerror}") from error
-    with open(descriptor, "rb") as file:
-        said = file.read(_MOST_LISTED + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b"\0"
-    if len(said) > _MOST_LISTED or b"\0" in said or b'"' in said:
-        raise GitFailed(f"{path} cannot be understood")
-    lines = (line for line in said.split(b"\n") if line and not line.startswith(b"#"))
-    return [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in lines]

@@ -1,12 +1,8 @@
 """Trust as the rest of the daemon knows it: what counts, who is trusted, and what a person changes about it.
 
-`admit` decides in a build's thread. Everything else is asked on the event loop and looks at the disk in
-threads. What a person changes is durable, and in force in every map, when the call returns. Raises StoreError
-when it cannot be written down, WorkspaceError for a directory that holds no root.
-
-Roots with memories below a directory that a person named; nothing here looks anywhere by itself.
-A bounded walk: no links, at most eight levels, 200,000 directories and ten seconds; what lies deeper is not
-found, and can be named itself. Raises WorkspaceError for what is no directory. Blocks.
+`admit` decides in a build's thread. All else is asked on the event loop and looks at the disk in threads.
+What a person changes is durable, and in force in every map, when the call returns. Raises StoreError when it
+cannot be written down, WorkspaceError for a directory that holds no root.
 """
 
 from __future__ import annotations
@@ -15,76 +11,19 @@ import asyncio
 import hashlib
 import logging
 import os
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from forged.errors import StoreError, WorkspaceError
-from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, resolve, scan
+from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan, upwards
 from forged.memory import ID_PATTERN, Memory, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
 from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
+from forged.trust.walk import tops_below
 from forged_client.protocol import WithheldFile
-
-_DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
-_NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
-
-
-def tops_below(directory: str, home: str) -> tuple[str, ...]:
-    """Tops of repositories and folders with memory files, in the order of their paths."""
-    if not os.path.isabs(directory) or not os.path.isdir(directory):
-        raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
-    found = (_top(place, home) for place in _places(os.path.realpath(directory)) if _has_memories(place))
-    return tuple(sorted({top for top in found if top}))
-
-
-def _places(directory: str) -> Iterator[str]:
-    deadline = time.monotonic() + _LIMIT_S
-    waiting, seen = [(directory, 0)], 0
-    while waiting and seen < _MOST and time.monotonic() < deadline:
-        place, depth = waiting.pop()
-        seen += 1
-        yield place
-        if depth < _DEPTH:
-            waiting += [(below, depth + 1) for below in _below(place)]
-
-
-def _below(place: str) -> list[str]:
-    try:
-        with os.scandir(place) as entries:
-            return [each.path for each in entries if each.name not in _NEVER and _is_folder(each)]
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
-def _has_memories(place: str) -> bool:
-    for folder in repo_root(place).folders:
-        try:
-            if any(name.endswith(".md") for name in os.listdir(os.path.join(place, folder))):
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _top(place: str, home: str) -> str:
-    """The place itself if it is a root, else nothing: what lies deep in a repository is not its memory."""
-    try:
-        roots = resolve(place, home)
-    except WorkspaceError:
-        return ""
-    return next((root.top for root in roots if root.scope is Scope.REPO and root.top == place), "")
-
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +34,11 @@ Previous = Callable[[Root], Snapshot | None]
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """A root as a person is told of it.
+    """A root as a person is shown it.
 
     `state`: `trusted`; `own`, where nothing foreign was at the first look; `unknown`, never asked about;
-    `unread`, where what is on record cannot be read now: nothing is withheld there, and nothing used.
-    `mode`, `branch` and `trusted_at` are those of a trusted one. `reason` is a sentence, or nothing.
+    `unread`, where the records cannot be read now: nothing is withheld there, and nothing used. `mode`,
+    `branch` and `trusted_at` are those of a trusted one.
     """
 
     top: str
@@ -113,10 +52,7 @@ class KnownRoot(msgspec.Struct, frozen=True):
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """On what it depends which files of a root count: its identity, and what is on record.
-
-    `follows`: also on what git says now.
-    """
+    """On what it depends which files of a root count; `follows`: also on what git says now."""
 
     identity: str
     decisions: int
@@ -135,22 +71,10 @@ def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile
 
 
 class TrustRegistry:
-    """One for the daemon.
+    """One for the daemon; `mode` and `git` are those of the configuration, `home` is the user's directory."""
 
-    `mode` and `git` are those of the configuration, `home` is the user's directory.
-    """
-
-    def __init__(
-        self,
-        state: State,
-        *,
-        mode: str = "follow",
-        git: str = "exclude",
-        home: str = "",
-    ) -> None:
-        self._state = state
-        self._records = state.trust
-        self._mode = mode
+    def __init__(self, state: State, *, mode: str = "follow", git: str = "exclude", home: str = "") -> None:
+        self._state, self._records, self._mode = state, state.trust, mode
         self._rebuild: Rebuild | None = None
         self._previous: Previous | None = None
         self._admission = Admission(state.trust)
@@ -158,10 +82,9 @@ class TrustRegistry:
         self.excluding = Excluding(state.excludes, git, home)
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
-        """Tell of the maps, which are made after this.
+        """Join the maps, which are made after this: `rebuild` has a root's map follow a decision.
 
-        `rebuild` has a root's map follow what was decided, before it returns; `previous` is the last snapshot
-        of a root, so that not all is read again.
+        `previous` is the last snapshot of a root, so that not all is read again.
         """
         self._rebuild, self._previous = rebuild, previous
 
@@ -170,7 +93,7 @@ class TrustRegistry:
         await self._state.opened()
 
     async def save(self) -> None:
-        """Write down which roots `admit` saw for the first time. What fails is found out again."""
+        """Write down which roots `admit` saw for the first time; a failure is found out again."""
         try:
             for record in self._admission.findings():
                 if self._records.root(record.top, record.identity) is None:
@@ -178,8 +101,6 @@ class TrustRegistry:
                 self._admission.written_down(record)
         except StoreError as error:
             logger.warning("what counts is not written down error=%s", error)
-
-    # --- what this daemon writes ----------------------------------------------------------------------
 
     def stamp(self, root: Root) -> Stamp:
         """What decides which files of a root count, but for the files. May be asked in any thread."""
@@ -194,9 +115,9 @@ class TrustRegistry:
         return memory_id in self._records.own(stamp.identity)
 
     async def own(self, root: Root, files: Sequence[OwnFile]) -> None:
-        """Note files that are about to be written, durably on return: a kill in between must not lose one.
+        """Note files that are about to be written, durably on return: a kill between must not lose one.
 
-        Raises StoreError, but for the user's root, where every file counts in any case.
+        Raises StoreError, but for the user's own roots, where every file counts in any case.
         """
         standing = await asyncio.to_thread(self._admission.standing, root.top)
         try:
@@ -221,33 +142,26 @@ class TrustRegistry:
     async def tracked(self, root: Root, memory_ids: Collection[str]) -> frozenset[str]:
         """Return those of a root's memories whose file git may bring back: from a branch, a stash, a reflog.
 
-        Where git cannot be asked, or is not to be, that may be all.
+        Where git cannot be asked that may be all.
         """
         return await asyncio.to_thread(self._tracked, root, frozenset(memory_ids))
 
     async def expect(self, root: Root, hashes: Collection[str]) -> None:
-        """Files that count have these hashes, or are about to have them; durable on return.
-
-        Raises StoreError.
-        """
+        """Note hashes that files that count have, or will have; durable on return. Raises StoreError."""
         standing = await asyncio.to_thread(self._admission.standing, root.top)
         if root.scope is Scope.REPO:
             await self._records.approve(standing.identity, hashes)
 
     async def follow(self, root: Root, rewrites: Sequence[Rewrite]) -> None:
-        """Files of ours are about to have other bytes: what is on record of each is of those from now on.
-
-        Raises StoreError.
-        """
+        """Let the records of files of ours be of the bytes that they are about to have. Raises StoreError."""
         standing = await asyncio.to_thread(self._admission.standing, root.top)
         own = self._records.own(standing.identity)
         known = ((own.get(each.id), each) for each in rewrites)
-        files = [
+        if files := [
             msgspec.structs.replace(file, sha256=each.after)
             for file, each in known
             if file is not None and file.sha256 == each.before
-        ]
-        if files:
+        ]:
             await self._records.put_own(standing.identity, files)
 
     async def keep_out(self, root: Root) -> None:
@@ -262,15 +176,14 @@ class TrustRegistry:
         await asyncio.to_thread(self.excluding.take_out)
         await self.excluding.save()
 
-    # --- what is there --------------------------------------------------------------------------------
-
     async def look(self, root: Root) -> tuple[Snapshot, Admitted]:
         """Return the files of a root now, and which of them are trusted. Loads the records first."""
         await self.opened()
         previous = self._previous(root) if self._previous is not None else None
-        found = await asyncio.to_thread(self._look, root, previous)
+        snapshot = await asyncio.to_thread(scan, root, previous)
+        admitted = await asyncio.to_thread(self.admit, root, snapshot)
         await self.save()
-        return found
+        return snapshot, admitted
 
     async def withheld(self, roots: Iterable[Root]) -> tuple[WithheldFile, ...]:
         """What does not count in these roots now."""
@@ -284,7 +197,7 @@ class TrustRegistry:
         return _described(top, standing, admitted, self._records.doubt())
 
     async def stands(self, top: str) -> KnownRoot:
-        """The same without a look at the files: nothing is counted."""
+        """As `describe`, without a look at the files: nothing is counted."""
         standing = await asyncio.to_thread(self._admission.standing, top)
         return _described(top, standing, Admitted(()), self._records.doubt())
 
@@ -301,8 +214,6 @@ class TrustRegistry:
         """Roots with memories below a directory that a person named. Raises WorkspaceError."""
         tops = await asyncio.to_thread(tops_below, directory, home)
         return tuple([await self.describe(top) for top in tops])
-
-    # --- what a person says ---------------------------------------------------------------------------
 
     async def trust(self, top: str, mode: str = "", hashes: Collection[str] | None = None) -> KnownRoot:
         """Trust a root: what is there now, and with `follow` what is merged into its branch later.
@@ -360,21 +271,12 @@ class TrustRegistry:
             return memory_ids
         return memory_ids & stems
 
-    def _look(self, root: Root, previous: Snapshot | None) -> tuple[Snapshot, Admitted]:
-        snapshot = scan(root, previous)
-        return snapshot, self.admit(root, snapshot)
-
 
 def _lies_in_git(top: str) -> bool:
-    """Return True if a directory, or one above it, is a work tree of git."""
-    above = [top]
-    while (parent := os.path.dirname(above[-1])) != above[-1]:
-        above.append(parent)
-    return any(os.path.lexists(os.path.join(each, ".git")) for each in above)
+    return any(os.path.lexists(os.path.join(each, ".git")) for each in upwards(top))
 
 
 def _ways(standing: TrustBasis) -> tuple[str, ...]:
-    """The identities under which there may be records of a root's files."""
     return tuple(dict.fromkeys(filter(None, (standing.identity, *standing.identities))))
 
 

@@ -1,9 +1,8 @@
-"""Drafts, and what becomes of each: the next version of a chain, a new memory, one that is there, or nothing.
+"""Decide on drafts: the next version of a chain, a new memory, one that is there, or nothing.
 
 In: a draft, and the ledger of its root as the disk is now. Out: the memory to write and the bytes of its
 file, or the answer. A version is based on the head that is there, whichever was named, so that two that were
-begun at the same time line up instead of forking; only a request that insists on a `base` is refused. In a
-fork the head is the newest that follows the one that was named. Raises StoreError, MemoryNotFound.
+begun at the same time line up; only a request that insists on a `base` is refused. Raises StoreError.
 """
 
 from __future__ import annotations
@@ -12,39 +11,35 @@ import hashlib
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
 from forged.attributes import UNCHANGED, FactsPatch
-from forged.errors import Conflict, MemoryExists, MemoryNotFound, NoLongerWanted, StoreError
+from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import Arrivals, MemoryStore, Root, Snapshot, files_of, scan
-from forged.map import link, replaced_by
+from forged.map import link
 from forged.memory import Memory
 from forged.state import Begun, Known, NewFacts
 from forged.text.same_text import normalised
 from forged.text.unseen import without_unseen
 from forged.trust import Stamp, TrustRegistry, own_bytes
-
-
-def _nobody_minds(_: Memory) -> bool:
-    return False
+from forged.writing.succession import base_of, succeeding
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A memory as somebody wants it written; its version and what it replaces are the writer's to set.
+    """A memory to be written; the writer sets its version and the id that it replaces.
 
     memory: with its id. Where a file of ours has that id it is done already. `supersedes` names any version
-        of the chain that is meant.
-    insisted: somebody wants the secret that it looks to hold.
+        of the chain.
+    insisted: the caller wants the secret that it looks to hold.
     key: of the request; the same key with the same content is written once, however often it comes.
-    base: the id that has to be the head of the chain, or nothing is written. Who names it has seen it, so the
-        memory is taken whole; without it category, links and unknown keys that it leaves out are the head's.
+    base: the id that has to be the head of the chain, or nothing is written. The memory is taken whole then;
+        without it category, links and unknown keys that it leaves out are the head's.
     again: write it although the same text is there: a version that differs in something else.
-    verbatim: version and link stay as they are: what is put back as it was.
-    data, name: the bytes of the file and its name, where it is to be a copy of another one; `verbatim` then.
-    said: what is known of it beside its file, but for what the version before it says already.
+    verbatim: version and link stay as they are, as in a copy of another file with its `data` and `name`.
+    said: its attributes, but for those that the version before it has already.
     unwanted: asked at the last moment, in any thread; what was forgotten meanwhile is not written.
     """
 
@@ -56,16 +51,15 @@ class Draft(msgspec.Struct, frozen=True):
     verbatim: bool = False
     data: bytes = b""
     name: str = ""
-    unwanted: Callable[[Memory], bool] = _nobody_minds
+    unwanted: Callable[[Memory], bool] = lambda _: False
     said: FactsPatch = UNCHANGED
 
 
 class Written(msgspec.Struct, frozen=True):
     """A memory as it was written, its file, and the generation in which it is visible.
 
-    replaced: id of the version that it replaces, or nothing.
-    base_moved: that is another one than the writer named.
-    existed: nothing was written, as this memory says the same already.
+    `replaced` is the id of the version that it replaces, `base_moved`: another one than was named. `existed`:
+    nothing was written, as this memory says the same already.
     """
 
     memory: Memory
@@ -77,10 +71,9 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done about a draft. `data` are the bytes to write; without them `answer` is the end.
+    """A decision on a draft: the bytes to write as `data`, or the `answer`; it needs the memory `leans_on`.
 
-    `leans_on` is the id of the memory that the plan takes to be there. `is_settled`: the key of the draft
-    is known already to stand for this id.
+    `is_settled`: the key of the draft is on record for this id.
     """
 
     draft: Draft
@@ -142,7 +135,6 @@ def _there(draft: Draft, memory: Memory, ledger: Ledger, trust: TrustRegistry) -
 
 
 def _changes_nothing(memory: Memory, base: Memory) -> bool:
-    """Whether a new version would say what the one before says, all that is beside its text included."""
     beside = memory.category == base.category and set(memory.related) <= set(base.related)
     beside = beside and memory.cues == base.cues and memory.evidence in {(), base.evidence}
     beside = beside and (memory.entities, memory.relations) == (base.entities, base.relations)
@@ -168,78 +160,20 @@ def begun(plan: Plan, identity: str, top: str) -> Begun:
 
 
 def digest_of(draft: Draft, top: str) -> str:
-    """By what two requests of one key are known to ask for the same."""
-    # Who changes a memory as it is by then has named no version of his own.
+    """The digest by which two requests of one key are known to ask for the same."""
     named = "" if draft.again else draft.memory.supersedes or ""
     said = f"{top}\0{named}\0{draft.memory.content}"
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-# --- versions -----------------------------------------------------------------------------------------
-
-
-def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
-    """The version that a new one of this memory replaces, and the number that the new one has.
-
-    `memories` are those that count in the root.
-    """
-    there = {memory.id: memory for memory in memories}
-    if memory_id not in there:
-        raise MemoryNotFound(
-            f"no memory {memory_id[:80]!r} in this scope to supersede; `forgectl list` shows what is there"
-        )
-    chains = link(memories)
-    chain = [there[each] for each in chains.chain(memory_id)]
-    number = max(memory.version for memory in chain) + 1
-    if not chains.rivals.get(chains.head(memory_id)):
-        return there[chains.head(memory_id)], number
-    newer = [memory for memory in _following(chain, memory_id) if chains.is_head(memory.id)]
-    return max(newer, key=lambda memory: memory.age_key, default=there[chains.head(memory_id)]), number
-
-
-def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
-    """`draft` as the version after `base`; unless `is_whole` it keeps what it does not say itself.
-
-    Links are added to those of `base`. Keys of its file that forged does not know stay. The files that it
-    stood on do not: nobody said that the new text stands on them. What it speaks of stays with its text.
-    """
-    if is_whole:
-        return msgspec.structs.replace(draft, supersedes=base.id, version=number)
-    if not draft.entities and not draft.relations and normalised(draft.content) == normalised(base.content):
-        draft = msgspec.structs.replace(draft, entities=base.entities, relations=base.relations)
-    edges = {edge.id: edge for edge in (*base.related, *draft.related)}
-    return msgspec.structs.replace(
-        draft,
-        supersedes=base.id,
-        version=number,
-        category=draft.category or base.category,
-        related=tuple(edges.values()),
-        extra=draft.extra or base.extra,
-        cues=draft.cues or base.cues,
-    )
-
-
-def _following(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
-    """The version of this id and all that replaced it, one after the other; `chain` is in order of age."""
-    reached = {memory_id}
-    while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_by(m))}:
-        reached |= more
-    return [memory for memory in chain if memory.id in reached]
-
-
-# --- what is there --------------------------------------------------------------------------------------
-
 _NO_MARKS = {code: None for code in range(128) if not chr(code).isalnum()}
 
 
 class Ledger:
-    """What counts in one root: the head of every chain, and which texts are there.
+    """Heads and texts that count in one root; what is withheld is not in here. For one thread at a time.
 
-    The disk is the truth, and nobody reads all of it for every write: the kernel tells what happened in the
-    folders since the last look (`Arrivals`), the writer itself tells what it wrote, and only where that is
-    not known, or where trust changed, everything is looked at again. What is withheld is not in here, so it
-    is never a head and never a text that exists already. `stamp` is what trusting depended on at the last
-    look. For one thread at a time.
+    The disk is the truth: the kernel tells of changes since the last look (`Arrivals`), the writer of its own
+    files, and only where that is unknown, or trust changed, all is scanned. `stamp` is of the last look.
     """
 
     def __init__(self, root: Root, trust: TrustRegistry, snapshot: Snapshot | None) -> None:
@@ -276,16 +210,10 @@ class Ledger:
         if not snapshot.unsettled:
             self._unread.clear()
         admitted = self._trust.admit(self._root, snapshot)
-        self._is_restless = (
-            snapshot.unsettled
-            or admitted.passes
-            or bool(stamp.doubt)
-            or (stamp.follows and bool(admitted.withheld))
-        )
+        is_pending = stamp.follows and bool(admitted.withheld)
+        self._is_restless = snapshot.unsettled or admitted.passes or bool(stamp.doubt) or is_pending
         self._take_over(admitted.memories)
         return True
-
-    # --- what is there --------------------------------------------------------------------------------
 
     def find(self, memory_id: str) -> Memory | None:
         """The memory of this id, if it counts."""
@@ -317,8 +245,6 @@ class Ledger:
             return path
         paths = (file.path for file in files_of(self._snapshot) if file.memory.id == memory_id)
         return next(paths, path)
-
-    # --- what comes and goes --------------------------------------------------------------------------
 
     def add(self, memory: Memory) -> None:
         """A memory is about to be there; what is planned after it goes by that."""

@@ -27,10 +27,9 @@ from forged.writing.trash import Note, Trash, Trashed
 
 
 class Taking(msgspec.Struct, frozen=True):
-    """Terms of a removal: for good or into the trash, the reason, and the batch.
+    """Terms of a removal: for good or into the trash, with `rows` of the memories and records of their files.
 
-    `rows` of what goes are kept beside it, and `own`, the records of its files. `whole`: all versions that
-    there are, and none may stay.
+    `whole`: all versions that there are, and none may stay.
     """
 
     erase: bool = False
@@ -154,10 +153,7 @@ class Removing:
     async def _relinked(
         self, root: Root, store: MemoryStore, intent: Intent, relinks: Sequence[Relink]
     ) -> None:
-        """Change the files that stay.
-
-        Their hashes go on record before, or a build that comes between would take them for somebody else's.
-        """
+        """Change the files that stay; their hashes go on record before: a build may come between."""
         if not relinks:
             return
         rewrites = tuple(each.rewrite for each in relinks)
@@ -167,14 +163,8 @@ class Removing:
         await asyncio.to_thread(_carry_out, store, relinks)
 
     def _notes(
-        self,
-        root: Root,
-        identity: str,
-        admitted: Admitted,
-        taking: Taking,
-        rewrites: Collection[Rewrite],
+        self, root: Root, identity: str, admitted: Admitted, taking: Taking, rewrites: Collection[Rewrite]
     ) -> Callable[[str, str], bytes]:
-        """What is written beside each file in the trash."""
         withheld = {each.path for each in admitted.withheld}
         batch, now = taking.batch or new_batch(), self._clock()
 
@@ -211,13 +201,11 @@ def new_batch() -> str:
 
 
 def _counting(snapshot: Snapshot, admitted: Admitted) -> tuple[File, ...]:
-    """The file of each memory that counts, as it is on disk."""
     withheld = {each.path for each in admitted.withheld}
     return one_per_id(file for file in files_of(snapshot) if file.path not in withheld)
 
 
 def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relink], taking: Taking) -> Intent:
-    """RootLook at the disk, so call it in a thread."""
     return Intent(
         key=new_batch(),
         kind=kind,
@@ -230,9 +218,6 @@ def _intent(kind: str, root: Root, ids: Collection[str], relinks: Sequence[Relin
         batch=taking.batch,
         identity=stored_identity(root),
     )
-
-
-# --- a chain stays whole --------------------------------------------------------------------------------
 
 
 class Relink(msgspec.Struct, frozen=True):
@@ -252,8 +237,7 @@ class Relink(msgspec.Struct, frozen=True):
 def links_over(memories: Sequence[Memory], gone: Collection[str]) -> dict[str, str]:
     """What each memory that replaced one of `gone` replaces without: nothing if there is nothing older.
 
-    Two that had replaced the same oldest one keep their links into nothing: else nobody would see any more
-    that they are versions of one memory.
+    Two that had replaced the same oldest one keep their links, to stay versions of one memory.
     """
     there = {memory.id: memory for memory in memories}
     found = {
@@ -275,7 +259,6 @@ def _older(memory: Memory, there: Mapping[str, Memory], gone: Collection[str]) -
 
 
 def _relinks_of(store: MemoryStore, files: Sequence[File], links: Mapping[str, str]) -> tuple[Relink, ...]:
-    """Read each file that has to name another predecessor, and make what it will be."""
     return tuple(
         _relink(store, file, links[file.memory.id])
         for file in files

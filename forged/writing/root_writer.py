@@ -1,12 +1,9 @@
 """The writes of one root: many drafts at once, one after the other as far as chains go.
 
-A round of `write` is: look at what is there, decide on every draft, put on record which files will be ours
-and which requests they are for, write and sync the files without a name, link them, sync the directory.
-Record and files go on at the same time, but no file has a name before its record is durable: what a kill
-leaves is either a whole file of ours or nothing that anybody sees, and a request that comes again with its
-key completes it. What leaned on a draft that failed is decided on anew in another round.
-
-Blocks: it runs in a thread, and never twice at a time for one root.
+A round: look at what is there, decide on every draft, put files and requests on record, write and sync the
+files without a name, link them, sync the directory. No file has a name before its record is durable: a kill
+leaves a whole file of ours or nothing, and a repeated request completes it by its key. Drafts that lean on a
+failed one are decided on in another round. Blocks: runs in a thread, never twice at a time for one root.
 """
 
 from __future__ import annotations
@@ -75,7 +72,6 @@ class RootWriter:
         return planned(each.draft, self._ledger, self._store, self._trust, is_settled=each.is_settled)
 
     def _carried_out(self, plans: Sequence[Plan]) -> list[Answer | Again]:
-        """The end of each plan, or that it has to be made again."""
         contents = {plan.path(self._store): plan.data for plan in plans if plan.data}
         if contents:
             self._trust.excluding.keep_out(self._root)
@@ -122,7 +118,6 @@ class RootWriter:
         return Again(msgspec.structs.replace(plan.draft, memory=memory), is_settled=True)
 
     def _undone(self, plans: Sequence[Plan], error: StoreError) -> list[Answer | Again]:
-        """Nothing is on record, so nothing is written; only what was there before is there."""
         fresh = [plan.memory for plan in plans if plan.data]
         for memory in fresh:
             self._ledger.remove(memory)
@@ -183,11 +178,8 @@ class _Linking:
 
 
 def _is_of(plan: Plan, end: Answer | Again) -> bool:
-    """Whether a plan has ended with its own memory being there."""
     return isinstance(end, Written) and end.memory is plan.memory
 
-
-# --- new files -------------------------------------------------------------------------------------------
 
 PARTS = 4
 _LEAST_IN_A_PART = 4

@@ -118,7 +118,6 @@ class Trash:
             return []
 
     def _all(self) -> Iterator[Trashed]:
-        """What has a note; what an older forged put there has none and stays where it is."""
         for place in self._places():
             try:
                 note = msgspec.json.decode(_bytes(os.path.join(place, NOTE)), type=Note)

@@ -71,11 +71,10 @@ _SHARE_OF_CALL, _LONGEST_S = 0.25, 0.01
 class Together(Generic[Item, Result]):
     """Callers that wait at the same time are served by one call of `work`.
 
-    While a call runs, others wait; the next call takes all of them. Callers that were served together mostly
-    come again together, so after a call for several the next one begins when as many are there, or a quarter
-    of that call's time has gone by; a caller alone never waits for company. (32 writers on a busy machine:
-    two thirds of the time had gone into calls for a few.) A caller that is cancelled before its turn is left
-    out, later it changes nothing; an exception of `work` is that of every caller it had.
+    While a call runs, others wait; the next call takes all of them. After a call for several the next begins
+    when as many are there, or a quarter of that call's time is over; a caller alone never waits. (32 writers
+    on a busy machine: two thirds of the time had gone into calls for a few.) A caller that is cancelled
+    before its turn is left out; an exception of `work` is that of every caller it had.
     """
 
     def __init__(self, work: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], most: int) -> None:
@@ -172,8 +171,8 @@ class Writer:
     ) -> Written:
         """Write one memory, as `add_all` does.
 
-        Raises MemoryNotFound for a superseded id that does not count in the same root, Conflict where `base`
-        is not the head or a `key` came with something else before, StoreError when it could not be written.
+        Raises MemoryNotFound for an unknown superseded id, Conflict for a `base` that is not the head or a
+        `key` of another request, StoreError when it could not be written.
         """
         (done,) = await self.add_all(index, (Draft(memory, insisted, key, base, said=said),))
         if isinstance(done, StoreError):
@@ -183,10 +182,9 @@ class Writer:
     async def add_all(self, index: RootIndex, drafts: Sequence[Draft]) -> tuple[Written | StoreError, ...]:
         """Write each as a new file or as the next version of what it supersedes, in this order; durable then.
 
-        What a version is based on is the head that is on disk at that moment, so versions that were begun at
-        the same time line up. A text that a head of the root has already is answered with that memory. What
-        could not be written has its reason in its place, and stops no other. A caller that is cancelled
-        stops nothing that has begun.
+        A version is based on the head on disk at that moment. A text that a head of the root has already is
+        answered with that memory. A failed draft has its reason in its place, and stops no other. A caller
+        that is cancelled stops nothing that has begun.
         """
         line = self._lines.get(index)
         if line is None:

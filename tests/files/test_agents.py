@@ -11,7 +11,7 @@ import pytest
 
 from forged.errors import StoreError, WorkspaceError
 from forged.files import agent_ids, agent_root, root_of_agent
-from forged.files import agents as module
+from forged.files import roots as module
 from tests.support.clock import PATIENCE_S
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forged.errors import WorkspaceError
-from forged.files import roots
+from forged.files import git_layout
 from forged.files.roots import Root, repo_root, resolve
 from forged.memory import Scope
 from tests.support.git import git
@@ -186,7 +186,7 @@ def test_worktree_shares_a_store_with_its_own_owner_only(tmp_path, home, strange
 def test_core_is_read_as_git_reads_it(tmp_path, line, value):
     (tmp_path / "config").write_text(f"[user]\n\tworktree = /x\n[CORE]\n\t{line}\n[other]\nworktree = /y\n")
 
-    assert roots._core(str(tmp_path)) == {"worktree": value}
+    assert git_layout._core(str(tmp_path)) == {"worktree": value}
 
 
 def test_fifo_named_git_neither_blocks_nor_counts(tmp_path, home):

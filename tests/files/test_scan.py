@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.files.frontmatter import MAX_FILE_BYTES
-from forged.files.roots import Root
-from forged.files.scan import GRACE_S, QUIET_S, no_memories, open_folder, scan
+from forged.files.roots import Root, open_folder
+from forged.files.scan import GRACE_S, QUIET_S, scan
 from forged.files.snapshot import Snapshot
+from forged.files.strays import no_memories
 from forged.memory import Scope
 from tests.faults.amount import times
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.trust.excluding import LINE
+from forged.trust.exclude_file import LINE
 from forged_client import Client
 from forged_client.protocol import Edge
 from tests.support.daemon import Shell, capturing, running

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.memories.removal import sweep_absent
+from forged.memories.absent import sweep_absent
 from forged.state.removal import GONE_DAYS, KEPT_DAYS
 from forged_client import protocol as wire
 from tests.daemon.parts import Parts, assembled

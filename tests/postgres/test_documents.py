@@ -14,7 +14,7 @@ from forged.config import Config
 from forged.config.values import SharedConfig
 from forged.errors import MemoryNotFound
 from forged.maps import EmbeddingQueue
-from forged.memories.documents import follow_documents
+from forged.memories.held_documents import follow_documents
 from forged.memory import Scope
 from forged_client import Document
 from forged_client import protocol as wire

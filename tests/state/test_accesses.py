@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forged.state.accesses import Access, Accesses
+from forged.state.attributes import Access, Accesses
 from forged.state.database import Database
 from tests.state.conftest import opened, raw
 from tests.support.clock import Clock

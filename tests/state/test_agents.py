@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from forged.state import State
-from forged.state.agents import Agents
+from forged.state.daily_counts import Agents
 from forged.state.database import Database
 from tests.state.conftest import a_governor, opened
 from tests.support.clock import Clock

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from forged.errors import StoreError
-from forged.state import State, database
-from forged.state.database import Database, connect, in_use
+from forged.state import State, holder
+from forged.state.database import Database, connect
+from forged.state.holder import in_use
 from tests.state.conftest import a_governor, event, opened
 from tests.support.clock import eventually, later
 
@@ -24,7 +25,7 @@ SOCKET = "/run/user/7/forged/forged.sock"
 UNKNOWN = "another program has "
 HOLDING = """
 import sys, time
-from forged.state.database import Holder
+from forged.state.holder import Holder
 holder = Holder(*sys.argv[1:])
 holder.sign()
 print("signed", flush=True)
@@ -52,7 +53,7 @@ def path(directory: Path) -> Path:
 
 
 def record(path: Path) -> Path:
-    return path.with_name(path.name + database.SUFFIX)
+    return path.with_name(path.name + holder.SUFFIX)
 
 
 async def test_a_second_daemon_says_who_has_the_file_and_takes_over_when_that_one_ends(
@@ -82,7 +83,7 @@ async def test_a_second_daemon_says_who_has_the_file_and_takes_over_when_that_on
 def test_the_record_is_for_its_owner_alone_and_gone_with_it(path):
     before = os.umask(0)
     try:
-        one = database.Holder(str(path), SOCKET)
+        one = holder.Holder(str(path), SOCKET)
         one.sign()
     finally:
         os.umask(before)
@@ -130,7 +131,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
     ):
         victim.write_text("mine")
         make()
-        one = database.Holder(str(path), SOCKET)
+        one = holder.Holder(str(path), SOCKET)
         one.sign()
         assert in_use(str(path)).startswith(UNKNOWN)
         one.release()
@@ -141,7 +142,7 @@ def test_a_link_a_pipe_and_a_second_name_are_neither_read_nor_written(path, tmp_
 @pytest.mark.parametrize("place", ["another boot", "pid:[1] mnt:[1]"])
 def test_where_pid_and_path_mean_something_else_that_is_said_and_the_page_named(path, monkeypatch, place):
     with holding(path) as process:
-        monkeypatch.setattr(database, "_place", lambda: place)
+        monkeypatch.setattr(holder, "_place", lambda: place)
         told = in_use(str(path))
     assert f"(pid {process.pid}, socket {SOCKET})" in told
     assert f"runs in another container or machine ({os.uname().nodename})" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.state import Progress
-from forged.state import learned as module
+from forged.state import capture_cursors as module
 from tests.state.conftest import event, opened
 
 
@@ -25,7 +25,7 @@ async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
         assert state.learned.marks("codex") == {"s1": ""}
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_BYTES", 20)])
+@pytest.mark.parametrize(("limit", "value"), [("MOST_SESSIONS", 2), ("MOST_LEARNED_BYTES", 20)])
 async def test_of_too_many_the_oldest_are_known_no_more_also_in_the_file(
     directory, monkeypatch, limit, value
 ):

@@ -13,8 +13,8 @@ import pytest
 
 from forged.errors import StoreError
 from forged.state import tables
-from forged.state.absences import Absence, Absences
 from forged.state.database import Database, WriteOnly, connect
+from forged.state.removal import Absence, Absences
 from forged.state.rows import MemoryRows, Rows
 from tests.support.clock import PATIENCE_S, Clock
 

@@ -17,7 +17,7 @@ from forged.cli.reviewing import _proposal, numbered
 from forged.cli.since import moment
 from forged.mcp import shown
 from forged.sessions import render
-from forged.state.agents import Agents
+from forged.state.daily_counts import Agents
 from forged.state.database import Database
 from forged.stores import Ranked
 from forged.text.local_time import day_of, local_day, local_time

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from forged.files import layout
-from forged.trust.excluding import LINE, ExcludeError, add_line, remove_line
+from forged.trust.exclude_file import LINE, ExcludeError, add_line, remove_line
 from tests.support.git import git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed: NOT checked")
@@ -310,7 +310,7 @@ def test_root_leaves_alone_what_only_git_could_read(top, add):
 @needs_root
 def test_read_only_repository_is_left_alone_with_a_reason(top, home):
     script = (
-        "import sys; from forged.trust.excluding import add_line, ExcludeError\n"
+        "import sys; from forged.trust.exclude_file import add_line, ExcludeError\n"
         "try: add_line(*sys.argv[1:])\n"
         "except ExcludeError as error: print(error)"
     )

@@ -606,7 +606,7 @@ async def test_where_git_cannot_say_what_it_merges_nothing_new_counts(tmp_path, 
             (ours / ".git/rr-cache/1").mkdir(parents=True)
             (ours / ".git/rr-cache/1/postimage").write_text("x")
             (ours / ".git/rr-cache/none").write_text("x")
-            monkeypatch.setattr("forged.trust.git._MOST_KEPT", 0)
+            monkeypatch.setattr("forged.trust.git_files._MOST_KEPT", 0)
         counting, withheld = one.look(ours)
         assert counting == set()
         assert withheld["mem_1"].startswith(lacks)

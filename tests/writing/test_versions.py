@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.memory import Entity, Memory, Related, Relation
-from forged.writing.planning import base_of, succeeding
+from forged.writing.succession import base_of, succeeding
 from tests.data.memories import memory
 
 DRAFT = replace(memory("new", "says something else"), category="")

@@ -22,7 +22,7 @@ from forged.daemon.handlers.convert import carried_over, fitting, names_in, patc
 from forged.daemon.handlers.recall import is_this_user
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
-from forged.memories import PATIENCE_S, ids, removal, write
+from forged.memories import PATIENCE_S, ids, removal, versions, write
 from forged.memories import restore as restoring
 from forged.memory import Memory, Related, Scope, Trigger
 from forged.stores import FIRST_BUILD, Workplace
@@ -72,7 +72,7 @@ async def remember(
 
 
 async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[wire.Remembered, int]:
-    change = write.Revision(
+    change = versions.Revision(
         content=request.content,
         category=request.category,
         cues=request.cues,
@@ -82,7 +82,7 @@ async def edit(context: Context, place: Workplace, request: wire.Edit) -> tuple[
         origin=request.origin,
         base=request.base,
     )
-    written, reason = await write.edit(
+    written, reason = await versions.edit(
         context.daemon.memories,
         place,
         request.memory_id,

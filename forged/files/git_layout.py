@@ -1,0 +1,185 @@
+"""How a work tree hangs together with its repository, told without git from what both sides say.
+
+A repository's own files are believed only when git's side of the link says the same and has the same owner,
+because both may have come with a download. A `.git` file that nothing names back makes its directory a root
+of its own. Blocks for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+import msgspec
+
+_POINTER_BYTES = 8192  # two paths of PATH_MAX
+_CONFIG_BYTES = 65536
+_SECTION = re.compile(r"\s*\[\s*([^\]]*?)\s*\]")
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
+
+
+class GitLayout(msgspec.Struct, frozen=True):
+    """A git top, its canonical `common` directory, and the `main` worktree.
+
+    `common` is empty where git's side does not name the top back.
+    """
+
+    top: str
+    common: str
+    main: str
+
+
+def is_git_directory(path: str) -> bool:
+    """Whether a directory is one that git keeps for itself, and no work tree."""
+    if os.path.lexists(os.path.join(path, ".git")) or not os.path.lexists(os.path.join(path, "HEAD")):
+        return False
+    return all(os.path.isdir(os.path.join(path, name)) for name in ("objects", "refs"))
+
+
+def is_git_top(directory: str, owners: frozenset[int]) -> bool:
+    git = os.path.join(directory, ".git")
+    return is_directory(git, owners) or (_owner(git) in owners and _pointer(git, b"gitdir:") is not None)
+
+
+def layout(top: str, owners: frozenset[int] | None = None) -> GitLayout:
+    """Layout of the repository of a git top; `owners` are those whose directories count, all without it.
+
+    A linked worktree's `.git` file names <common>/worktrees/<id>, which names the file back; a submodule's
+    git directory names its work tree as `core.worktree`. Both sides are demanded, with one owner: only git
+    could write the second. A `commondir` elsewhere, as in a crafted archive, is nobody's
+    (GHSA-q5hj-mxqh-vv77).
+    """
+    git, own = os.path.join(top, ".git"), GitLayout(top, "", top)
+    link = _pointer(git, b"gitdir:")
+    if link is None:
+        if os.path.islink(git) or not os.path.isdir(git) or os.path.lexists(os.path.join(git, "commondir")):
+            return own
+        return GitLayout(top, git, "" if _is_bare(_core(git)) else top)
+    git_dir = os.path.realpath(os.path.join(top, link))
+    if os.path.lexists(os.path.join(git_dir, "commondir")):
+        common, back = _follow(git_dir, "commondir"), _follow(git_dir, "gitdir")
+        if common is None or back != git or os.path.dirname(git_dir) != os.path.join(common, "worktrees"):
+            return own
+        has_owner = _have_one_owner(git, git_dir, common) and (owners is None or is_directory(common, owners))
+        return GitLayout(top, common, _main_worktree(common)) if has_owner else own
+    has_owner = _have_one_owner(git, git_dir) and (owners is None or is_directory(git_dir, owners))
+    core = _core(git_dir) if has_owner and os.path.isdir(git_dir) else {}
+    if _is_bare(core):
+        # The form `.git` -> `.bare` in the top that the worktrees lie in; a link further away is nobody's.
+        return GitLayout(top, git_dir, "") if os.path.dirname(git_dir) == top else own
+    return GitLayout(top, git_dir, top) if _work_tree(git_dir, core) == top else own
+
+
+def _main_worktree(common: str) -> str:
+    core = _core(common)
+    if _is_bare(core):
+        return ""
+    above, name = os.path.split(common)
+    if name == ".git":
+        return above
+    main = _work_tree(common, core)
+    link = _pointer(os.path.join(main, ".git"), b"gitdir:") if main else None
+    if link is None or os.path.realpath(os.path.join(main, link)) != common:
+        return ""
+    return main if _have_one_owner(os.path.join(main, ".git"), common) else ""
+
+
+def _work_tree(git_dir: str, core: dict[str, str | None]) -> str:
+    """Canonical path of what a git directory names as its work tree, or nothing."""
+    named = core.get("worktree")
+    return os.path.realpath(os.path.join(git_dir, named)) if named and "\0" not in named else ""
+
+
+def _have_one_owner(*paths: str) -> bool:
+    owners = {_owner(path) for path in paths}
+    return len(owners) == 1 and -1 not in owners
+
+
+def _follow(git_dir: str, name: str) -> str | None:
+    link = _pointer(os.path.join(git_dir, name))
+    return None if link is None else os.path.realpath(os.path.join(git_dir, link))
+
+
+def _is_bare(core: dict[str, str | None]) -> bool:
+    """Whether git says that there is no work tree; a key without a value is true."""
+    return "bare" in core and (core["bare"] is None or core["bare"].lower() in {"true", "yes", "on", "1"})
+
+
+def _core(git_dir: str) -> dict[str, str | None]:
+    """The keys of `[core]` in a git directory's own configuration, the later of two winning.
+
+    With extensions.worktreeConfig git keeps core.bare and core.worktree in the second file.
+    """
+    found: dict[str, str | None] = {}
+    for name in ("config", "config.worktree"):
+        content = os.fsdecode(_read(os.path.join(git_dir, name), _CONFIG_BYTES) or b"")
+        section = ""
+        for line in content.splitlines():
+            header = _SECTION.match(line)
+            section = header[1].lower() if header else section
+            rest = line[header.end() :] if header else line
+            assignment = _ASSIGNMENT.match(rest) if section == "core" else None
+            if assignment is not None:
+                value = assignment[2]
+                found[assignment[1].lower()] = None if value is None else _unquoted(value)
+    return found
+
+
+def _unquoted(value: str) -> str:
+    text, is_quoted, at = "", False, 0
+    while at < len(value):
+        each = value[at]
+        if each == "\\" and at + 1 < len(value):
+            at += 1
+            text += _ESCAPES.get(value[at], value[at])
+        elif each == '"':
+            is_quoted = not is_quoted
+        elif each in "#;" and not is_quoted:
+            break
+        else:
+            text += each
+        at += 1
+    return text if is_quoted or value.endswith('"') else text.rstrip()
+
+
+def _pointer(path: str, label: bytes = b"") -> str | None:
+    """Path in a one-line file of git that begins with `label`, or None if this is no such file."""
+    content = _read(path, _POINTER_BYTES)
+    if content is None or not content.startswith(label):
+        return None
+    target = content.removeprefix(label).strip()
+    return None if not target or b"\0" in target or b"\n" in target else os.fsdecode(target)
+
+
+def _read(path: str, limit: int) -> bytes | None:
+    """Content of a regular file of at most `limit` bytes; None for anything else."""
+    try:
+        # Without O_NONBLOCK a FIFO of this name would hold the daemon for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        fits = stat.S_ISREG(status.st_mode) and status.st_size <= limit
+        return os.read(descriptor, limit) if fits else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def is_directory(path: str, owners: frozenset[int]) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid in owners
+
+
+def _owner(path: str) -> int:
+    try:
+        return os.lstat(path).st_uid
+    except OSError:
+        return -1

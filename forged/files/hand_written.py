@@ -1,0 +1,214 @@
+"""Memory files in any other form than the written one: front matter as people and other programs write it.
+
+Lines between two of `---` are front matter only where their keys are: plain words, one of them known. A rule
+above a paragraph is a rule, and all of it text. What disagrees is a note; raises MemoryFormatError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from forged.errors import MemoryFormatError, NoText
+from forged.files.entries import Header, Value, memory_of, note_on_links, one_text, read_as
+from forged.files.written_form import notes_on
+from forged.memory import Memory
+
+MAX_HEADER_BYTES = 64 * 1024
+_END = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
+_KEY = re.compile(r"^([A-Za-z_]+)[ \t]*:(?=\s|$)", re.MULTILINE)
+# Keys at the beginning of a text without front matter that are no accident.
+_ENOUGH = 2
+NO_FRONT_MATTER = "its text begins like front matter that is none"
+_PLACE = "keys stand between two lines of `---` alone, the first of which begins the file"
+
+
+class ParsedFile(msgspec.Struct, frozen=True, gc=False):
+    """A memory, and sentences about what in its file should be put right although it could be read."""
+
+    memory: Memory
+    notes: tuple[str, ...] = ()
+
+
+# `document` says which piece a memory is.
+_KEYS = {*Memory.__struct_fields__, "document"} - {"content", "extra", "redacted", "stale", "piece"}
+# Keys by which front matter is known: ours, and those of Obsidian, basic-memory and Open Knowledge Format.
+KNOWN_KEYS = _KEYS | {
+    *("title", "tags", "tag", "aliases", "alias", "cssclasses", "cssclass", "publish", "permalink", "type"),
+    *("created", "modified", "updated", "date", "description", "resource", "timestamp", "okf_version"),
+}
+_PLAIN_WORD = re.compile(r"[^\W\d][\w.-]*")
+_OPENING = re.compile(r"(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
+_CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
+
+
+def doubted(reading: ParsedFile, data: bytes) -> ParsedFile:
+    has_header = len(reading.memory.content.encode()) < len(data.removeprefix(b"\xef\xbb\xbf"))
+    found = _doubts(reading.memory, _KEYS, has_header=has_header)
+    return ParsedFile(reading.memory, reading.notes + found) if found else reading
+
+
+def read_any_form(data: bytes, scope: str, name: str) -> ParsedFile:
+    text = _text(data)
+    opening = _OPENING.match(text)
+    if opening is None:
+        if text.startswith("---\r"):
+            raise MemoryFormatError("its lines end in CR alone; save it with LF line ends")
+        return ParsedFile(memory_of(Header({}), text, scope, name, []))
+    first = text.count("\n", 0, opening.end()) + 1
+    closing = _CLOSING.search(text, opening.end())
+    if closing is None:
+        found = Front(None, reason=_of_unclosed(text[opening.end() :]))
+    else:
+        found = front(text[opening.end() : closing.start()].replace("\r\n", "\n"), _KEYS, first)
+    if found.header is None or closing is None:
+        told = [f"{NO_FRONT_MATTER}: {found.reason}"] if found.reason else []
+        return ParsedFile(memory_of(Header({}), text, scope, name, []), tuple(told))
+    header, wrong = found.header, list[tuple[str, str]]()
+    memory = memory_of(header, text[closing.end() :], scope, name, wrong)
+    stated = read_as(lambda: one_text(header.values, "scope", scope), "scope", scope, wrong)
+    odd = tuple(f"line {_line_of(text, key, first)}: {why}; until then it is left out" for key, why in wrong)
+    notes = notes_on(memory, stated)
+    return ParsedFile(memory, (*found.notes, *odd, *notes, *note_on_links(header.values.get("related"))))
+
+
+def _text(data: bytes) -> str:
+    """The whole file as text: one rule for front matter and what is below it. Raises MemoryFormatError."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise MemoryFormatError(f"not a text file in UTF-8 (see line {line}); save it as UTF-8") from error
+    if not text.strip():
+        raise NoText("the file is empty")
+    if "\0" in text:
+        raise MemoryFormatError("not a text file: it holds NUL characters")
+    return text
+
+
+class Front(msgspec.Struct, frozen=True):
+    """Front matter with notes on its lines; without a header the `reason` why it is text, if it is odd."""
+
+    header: Header | None
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def front(text: str, wanted: Collection[str], first: int) -> Front:
+    """Read the lines between two of `---`, the first of which is line `first`; only values of `wanted` keys.
+
+    Raises MemoryFormatError for more than 64 KiB.
+    """
+    if len(text.encode()) > MAX_HEADER_BYTES:
+        if not _begins_with_known_key(text):
+            return Front(None)
+        raise MemoryFormatError(f"the front matter is larger than {MAX_HEADER_BYTES // 1024} KiB")
+    # 10 ms of a daemon's start: most stores hold files in the written form alone.
+    from forged.files.yaml_text import load, mended  # noqa: PLC0415
+
+    notes: tuple[str, ...] = ()
+    try:
+        header = load(text, wanted)
+    except MemoryFormatError as error:
+        try:
+            mend = mended(text)
+            header = load(mend.text, wanted)
+        except MemoryFormatError:
+            looks_so = _begins_with_known_key(text) or text.lstrip().startswith("{")
+            return Front(None, reason=_without_key(text, first) or str(error) if looks_so else "")
+        notes = tuple(f"line {first - 1 + number}: {why}" for number, why in mend.faults)
+    if not header.keys:
+        # Remarks in YAML are headings in markdown.
+        return Front(None if text.strip() else header)
+    odd = next((key for key in header.keys if not _PLAIN_WORD.fullmatch(key)), None)
+    is_known = any(key in KNOWN_KEYS for key in header.keys)
+    if (is_known and odd is None) or sum(key in _KEYS for key in header.keys) >= _ENOUGH:
+        return Front(header, notes)
+    return Front(None, reason=f"`{odd[:40]}` is no key" if is_known and odd else "none of its keys is known")
+
+
+def _without_key(text: str, first: int) -> str:
+    numbers = (number for number, line in enumerate(text.split("\n")) if not _KEY_LINE.match(line))
+    return next((f"line {first + number} has no key" for number in numbers), "")
+
+
+def _of_unclosed(text: str) -> str:
+    """Return why an unclosed header is text. Raises MemoryFormatError where keys are all that there is.
+
+    The last line may be half of one, and half of a key: so a file looks that is being written.
+    """
+    *lines, last = text.split("\n")
+    begun = not any(map(str.strip, lines)) and any(key.startswith(last) for key in KNOWN_KEYS)
+    if not (begun or _begins_with_known_key(text)):
+        return ""
+    if all(map(_KEY_LINE.match, lines)):
+        raise MemoryFormatError("the front matter has no closing `---` line")
+    return "it has no closing `---` line"
+
+
+# A key, what is below one, or nothing.
+_KEY_LINE = re.compile(r"(?:([^\W\d][\w.-]*)[ \t]*:(?:[ \t\r]|$)|[ \t\r#-]|$)")
+
+
+def _begins_with_known_key(text: str) -> bool:
+    first = next((line for line in text.split("\n") if line.strip(" \t\r") and line[0] != "#"), "")
+    found = _KEY_LINE.match(first)
+    return found is not None and found[1] in KNOWN_KEYS
+
+
+def _line_of(text: str, key: str, first: int) -> int:
+    lines = enumerate(text.split("\n"), 1)
+    pattern = re.compile(rf"[ \t{{]*[\"']?{key}[\"']?[ \t]*:")
+    return next((number for number, line in lines if number >= first and pattern.match(line)), first)
+
+
+def _doubts(memory: Memory, keys: Collection[str], *, has_header: bool) -> tuple[str, ...]:
+    """Return sentences on what a person may have meant otherwise; `keys` are those of a memory."""
+    notes = [
+        f"`{key}` is no key of a memory; write `{key.lower()}`"
+        for key in _KEY.findall(memory.extra)
+        if key not in keys and key.lower() in keys
+    ]
+    if _begins_like_a_header(memory.content, keys, has_header=has_header):
+        notes.append(f"{NO_FRONT_MATTER}; {_PLACE}")
+    return tuple(notes)
+
+
+def _begins_like_a_header(text: str, keys: Collection[str], *, has_header: bool) -> bool:
+    fence = _END.search(text)
+    if fence is None:
+        return False
+    found = _KEY.findall(text, 0, fence.start())
+    if not has_header and text.startswith("---"):
+        return bool(found)
+    return sum(key.lower() in keys for key in found) >= (1 if has_header else _ENOUGH)
+
+
+class FrontMatter(msgspec.Struct, frozen=True):
+    """The `values` of the keys that were asked for, the names of all `others`, and the text below.
+
+    `lines` is how many lines stand above that text.
+    """
+
+    values: dict[str, Value]
+    body: str
+    lines: int = 0
+    others: tuple[str, ...] = ()
+
+
+def front_matter(text: str, keys: Collection[str]) -> FrontMatter:
+    """Read it as that of a memory file; without any there are no values.
+
+    Raises MemoryFormatError for more than 64 KiB of it.
+    """
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        return FrontMatter({}, text)
+    end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in {"---", "..."}), 0)
+    header = front("".join(f"{line}\n" for line in lines[1:end]), keys, 2).header if end else None
+    if header is None:
+        return FrontMatter({}, text)
+    others = tuple(key for key in header.keys if key not in keys)
+    return FrontMatter(header.values, "\n".join(lines[end + 1 :]), end + 1, others)

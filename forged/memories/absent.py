@@ -1,0 +1,103 @@
+"""Forget the rows of memories without a file once enough days have counted; files and texts are not touched.
+
+A day counts where the root is the one at which its memories were seen last, and all of its folders could be
+listed: an unplugged disk is never swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+
+from forged.errors import ForgedError
+from forged.files import Root, Snapshot, agent_ids, agent_root, org_root, root_at, scan
+from forged.memories.parts import MemoryParts
+from forged.state import RootIds, RootLook
+
+logger = logging.getLogger(__name__)
+# The first look for absent files comes after a start has done its work.
+_AFTER_S, _DAY_S = 600.0, 24 * 3600.0
+# While a scan goes on, requests share the interpreter with it.
+_PAUSE_S = 0.0005
+
+
+async def follow_absent(memories: MemoryParts) -> None:
+    """Sweep once a day, until cancelled. Raises nothing."""
+    wait_s = _AFTER_S
+    while True:
+        await asyncio.sleep(wait_s)
+        await sweep_absent(memories, time.time())
+        wait_s = _DAY_S
+
+
+async def sweep_absent(memories: MemoryParts, now: float) -> None:
+    """Count the day of a time (Unix seconds) for what is missing anywhere, and forget what is due."""
+    await memories.state.opened()
+    if memories.state.problem:
+        return
+    home, swept = memories.resolver.home, 0
+    known = memories.state.removal.known()
+    tops = known.keys() | set(await asyncio.to_thread(_own_tops, home))
+    for top in sorted(tops):
+        try:
+            root = await asyncio.to_thread(root_at, top, home)
+            swept += await _sweep(memories, root, known.get(top, set()), now) if root.top == top else 0
+        except (ForgedError, OSError) as error:
+            logger.info("absent memories not counted root=%s error=%s", top, error)
+    if swept:
+        logger.info("rows of absent memories swept count=%d", swept)
+        try:
+            await memories.state.erase_traces()
+        except ForgedError as error:
+            logger.warning("traces not erased error=%s", error)
+
+
+async def _sweep(memories: MemoryParts, root: Root, known: set[str], now: float) -> int:
+    removal, ids = memories.state.removal, await memories.trust.ids(root.top)
+    known = known | removal.known_as(ids.identities)
+    look = await asyncio.to_thread(_look, root, ids, memories.indexer.snapshot(root), now) if known else None
+    if look is None:
+        return 0
+    await removal.noticed(look, known)
+    due = removal.due(look, await memories.trust.tracked(root, removal.in_question(look)))
+    if due:
+        await removal.forgotten(ids, due)
+        memories.sessions.forget(root.top, due)
+    return len(due)
+
+
+def _own_tops(home: str) -> list[str]:
+    agents = [agent_root(home, each).top for each in agent_ids(home)]
+    return [os.path.realpath(home), org_root(home).top, *agents]
+
+
+def _look(root: Root, ids: RootIds, before: Snapshot | None, now: float) -> RootLook | None:
+    """Look at the files of a root; None where that is not possible. Blocks for the disk."""
+    place = _place(root, ids)
+    if not place:
+        return None
+    snapshot = scan(root, before, pause=lambda: time.sleep(_PAUSE_S))
+    if any(listing.reason for listing in snapshot.listings) or _place(root, ids) != place:
+        return None
+    read = [(name, seen) for listing in snapshot.listings for name, seen in listing.files.items()]
+    return RootLook(
+        root=ids,
+        place=place,
+        day=time.strftime("%Y-%m-%d", time.gmtime(now)),
+        seen=frozenset(seen.memory.id for _, seen in read if seen.memory is not None),
+        unread=frozenset(os.path.splitext(name)[0] for name, seen in read if seen.memory is None),
+    )
+
+
+def _place(root: Root, ids: RootIds) -> str:
+    """Return a root's identity with the device that its folders lie on, or nothing if it is not there."""
+    try:
+        path = os.path.join(root.top, root.folders[0])
+        while not os.path.isdir(path) and path != root.top:
+            path = os.path.dirname(path)
+        device = os.stat(path).st_dev
+    except OSError:
+        return ""
+    return f"{ids.identities[0]} {device if os.major(device) else 0:x}" if ids.identities else ""

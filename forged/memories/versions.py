@@ -1,0 +1,213 @@
+"""Edit a memory: write its next version, whichever version is the newest by then.
+
+Raises MemoryNotFound, InvalidRequest, SecretFound, ForgottenText, Conflict and StoreError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from forged import memory
+from forged.errors import Conflict, InvalidRequest, MemoryNotFound, NoLongerWanted, StoreError
+from forged.files import EvidenceError, Root, hashed
+from forged.memories.ids import Look, check_changeable, on_disk, resolve_prefix, within
+from forged.memories.parts import MemoryParts
+from forged.memories.write import (
+    BY_HAND,
+    check_wanted,
+    cues_of,
+    edges_of,
+    evidence_of,
+    fields_of,
+    ground_of,
+    insist,
+    notes_on,
+    secrets_in,
+)
+from forged.memory import Evidence, Memory, Origin, Related, Trigger
+from forged.stores import Workplace
+from forged.text.private import without_private
+from forged.writing import Draft, Written
+
+# A head that moves while a change of it is being written: the change is made to the next one.
+_TRIES = 8
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a memory: None and "" keep what is there, `unrelate` are ids of links to take away.
+
+    `base` is the id or number of the version that the change was made of.
+    """
+
+    content: str | None = None
+    category: str = ""
+    cues: Sequence[str] | None = None
+    evidence: Sequence[str] | None = None
+    relate: Sequence[Related] = ()
+    unrelate: Sequence[str] = ()
+    origin: str = Origin.AGENT
+    base: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        said = self.content is not None or self.category or self.relate or self.unrelate
+        return not said and self.cues is self.evidence is None
+
+
+async def edit(
+    memories: MemoryParts,
+    place: Workplace,
+    memory_id: str,
+    change: Revision,
+    *,
+    scope: str = "",
+    agent_id: str = "",
+    allow_secret: bool = False,
+    key: str = "",
+) -> tuple[Written, str]:
+    """Write a new version of a memory, unless nothing changes; return notes on it, too."""
+    check_changeable(scope)
+    place = await within(memories, place, scope, agent_id)
+    if change.is_empty:
+        raise InvalidRequest("nothing to change; give a text, a category, cues, evidence or a link")
+    cues, added = None if change.cues is None else cues_of(change.cues), tuple[Related, ...]()
+    if change.relate:
+        at, _ = await on_disk(memories, place, memory_id, scope)
+        added = await edges_of(memories, at.index, change.relate)
+
+    async def changed(base: Memory, root: Root) -> Memory:
+        _check_base(base, change.base)
+        new = replace(
+            base,
+            category=change.category or base.category,
+            cues=base.cues if cues is None else cues,
+            evidence=await _evidence(change, base, ground_of(place, root)),
+            related=_related(base, added, change.unrelate),
+        )
+        if change.content is None:
+            return new
+        if change.content != base.content:
+            await check_wanted(memories, (*place.tops, root.top), change.content, change.origin)
+        new = replace(new, content=change.content, origin=change.origin)
+        # What the old text spoke of says nothing of the new one.
+        return new if new.content == base.content else replace(new, entities=(), relations=())
+
+    if key and (before := await _done_before(memories, place, key, scope)):
+        return before, ""
+    return await _next_version(memories, place, memory_id, scope, changed, allow_secret=allow_secret, key=key)
+
+
+def _check_base(base: Memory, named: str) -> None:
+    if named and named not in {base.id, str(base.version)}:
+        raise Conflict(
+            f"version {base.version} ({base.id[:80]}) is the newest now, and this was made from "
+            f"{named[:80]}; nothing was written, look at it and edit again"
+        )
+
+
+async def _evidence(change: Revision, base: Memory, root: Root) -> tuple[Evidence, ...]:
+    if change.evidence is not None:
+        return await evidence_of(change.evidence, root)
+    if change.content in {None, base.content}:
+        return base.evidence
+    return await evidence_now(base.evidence, root)
+
+
+def _related(base: Memory, added: Sequence[Related], gone: Sequence[str]) -> tuple[Related, ...]:
+    """Return links of the next version; one that is there with another relationship gets the new one."""
+    if not (added or gone):
+        return base.related
+    there = {edge.id: edge for edge in base.related}
+    left_out = set[str]()
+    for wanted in gone:
+        if not (found := resolve_prefix(there, wanted)):
+            raise MemoryNotFound(f"it has no link to {wanted[:80]!r}")
+        left_out.add(found)
+    there |= {edge.id: edge for edge in added}
+    return tuple(edge for edge in there.values() if edge.id not in left_out)
+
+
+async def _next_version(
+    memories: MemoryParts,
+    place: Workplace,
+    memory_id: str,
+    scope: str,
+    changed: Callable[[Memory, Root], Awaitable[Memory]],
+    *,
+    allow_secret: bool,
+    key: str,
+) -> tuple[Written, str]:
+    """Write what `changed` makes of the newest version, whichever that is by then."""
+    for tries_left in reversed(range(_TRIES)):
+        at, named = await on_disk(memories, place, memory_id, scope)
+        base = at.base(named)
+        source = replace(at.file(base.id).memory, origin=base.origin)
+        wanted = await changed(source, at.index.root)
+        if wanted == source:
+            return _there(at, base.id, existed=True), "it is like this already"
+        new = _version_of(wanted, base)
+        secrets = await secrets_in(new.content, fields_of(new))
+        insist(secrets, allowed=allow_secret or base.id in at.admitted.insisted)
+        drafted = Draft(new, bool(secrets), key, base.id, again=True)
+        (done,) = await memories.writer.add_all(at.index, (drafted,))
+        if isinstance(done, Written):
+            news = await memories.trust.excluding.all_news(at.index.root.top)
+            return done, "; ".join(notes_on(secrets, *news, is_cut=new.content != wanted.content))
+        if not isinstance(done, Conflict) or not tries_left:
+            raise done
+    raise AssertionError  # the last try returned or raised
+
+
+async def _done_before(memories: MemoryParts, place: Workplace, key: str, scope: str) -> Written | None:
+    await memories.state.opened()
+    try:
+        known = await memories.state.requests.of(key)
+    except StoreError:  # the writer says what can be done without
+        return None
+    if known is None:
+        return None
+    if not known.memory_id:
+        raise NoLongerWanted("what this request wrote was forgotten since")
+    try:
+        at, _ = await on_disk(memories, place, known.memory_id, scope)
+    except MemoryNotFound:  # its file is not there yet: the writer completes it
+        return None
+    found = _there(at, known.memory_id, existed=known.existed)
+    return replace(found, replaced=found.memory.supersedes or "")
+
+
+def _there(at: Look, memory_id: str, *, existed: bool) -> Written:
+    file = at.file(memory_id)
+    return Written(file.memory, file.path, at.index.generations.visible, existed=existed)
+
+
+def _version_of(wanted: Memory, base: Memory) -> Memory:
+    content = without_private(wanted.content)
+    if not content.strip():
+        raise InvalidRequest("the text is blank; `forgectl forget` takes a memory away")
+    now = memory.utc_now()
+    return replace(
+        wanted,
+        id=memory.new_id(),
+        content=content,
+        created_at=now,
+        updated_at=now,
+        session_id=BY_HAND,
+        trigger=Trigger.EXPLICIT,
+        supersedes=base.id,
+    )
+
+
+async def evidence_now(evidence: Iterable[Evidence], root: Root) -> tuple[Evidence, ...]:
+    """Return evidence with hashes of now, without files that are gone."""
+    found: list[Evidence] = []
+    for each in evidence:
+        try:
+            found.append(await asyncio.to_thread(hashed, root.top, each))
+        except EvidenceError:
+            continue
+    return tuple(found)

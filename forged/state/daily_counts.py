@@ -1,0 +1,150 @@
+"""Counts by day: what model calls have cost, what left the machine, and what each agent's hooks have told.
+
+Approximate counts and never text: written now and then, and no fault of that ends a call or a hook. Days of
+what left are kept for three months, those of agents for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from forged.state.database import Database
+from forged.state.rows import Rows
+from forged.state.tables import Row
+from forged_client.protocol import DayCost
+
+if TYPE_CHECKING:
+    from forged.models import Governor
+
+
+import time
+from collections.abc import Callable
+from operator import itemgetter
+
+import msgspec
+from msgspec.structs import replace
+
+from forged.counters import Departure, summed
+from forged.memory import utc, utc_day
+from forged.text.local_time import day_of
+from forged_client.protocol import DayOutbound
+
+
+class Spending(Rows[DayCost]):
+    """The governor's accounts in the file."""
+
+    def __init__(self, database: Database, governor: Governor) -> None:
+        super().__init__(database, "spending", DayCost, is_copied=True)
+        self._governor = governor
+
+    def restore(self, found: Iterable[Row[DayCost]]) -> None:
+        """Have the governor add to what a file holds."""
+        super().restore(found)
+        self._governor.restore(self.values())
+
+    async def save(self) -> None:
+        """Write what has changed since the last time. Raises nothing; what fails is written later."""
+        now = {f"{spent.day} {spent.purpose}": spent for spent in self._governor.accounts()}
+        gone = dict.fromkeys(self.keys() - now)
+        self.update(gone | {key: spent for key, spent in now.items() if self.get(key) != spent})
+        await super().save()
+
+
+_OUTBOUND_S = 90 * 24 * 3600.0
+
+
+class Outbound(Rows[DayOutbound]):
+    """The record. `clock` gives Unix seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(
+            database, "outbound", DayOutbound, keep_s=_OUTBOUND_S, merge=summed, is_copied=True, clock=clock
+        )
+
+    def add(self, departure: Departure) -> None:
+        """Count what left just now, or that it came to nothing."""
+        if not (departure.calls or departure.failed):
+            return
+        day, host, purpose = utc_day(self._clock(), 0), departure.host, departure.purpose
+        counts = departure.calls, departure.failed, departure.texts, departure.characters
+        key, before = f"{day} {host} {purpose}", DayOutbound(day, host, purpose)
+        self.update({key: summed(self.get(key, before), DayOutbound(day, host, purpose, *counts))})
+
+    def days(self, number: int) -> tuple[DayOutbound, ...]:
+        """What left in the last days, today included: newest first, then by host and purpose."""
+        since = utc_day(self._clock(), number - 1)
+        chosen = (each for each in self.values() if each.day >= since)
+        told = sorted(chosen, key=lambda each: (each.host, each.purpose))
+        return tuple(sorted(told, key=lambda each: each.day, reverse=True))
+
+
+_AGENTS_S = 31 * 24 * 3600.0
+
+
+class AgentDay(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One agent on one day, local. `unknown` turns ended of which nobody had heard the prompt."""
+
+    last_event: str = ""
+    last_event_at: str = ""
+    version: str = ""
+    turns: int = 0
+    skipped: int = 0
+    unknown: int = 0
+    failed: int = 0
+    last_failure: str = ""
+    last_failure_at: str = ""
+
+
+class Agents(Rows[AgentDay]):
+    """The record, by agent and day. `clock` gives Unix seconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(database, "agents", AgentDay, keep_s=_AGENTS_S, merge=_together, clock=clock)
+
+    def saw(self, agent: str, event: str, version: str = "") -> None:
+        """An event came."""
+        known = self._today(agent)
+        self._put(
+            agent,
+            replace(known, last_event=event, last_event_at=self._now(), version=version or known.version),
+        )
+
+    def count(self, agent: str, *, turns: int = 0, skipped: int = 0, unknown: int = 0) -> None:
+        known = self._today(agent)
+        turns, skipped, unknown = known.turns + turns, known.skipped + skipped, known.unknown + unknown
+        self._put(agent, replace(known, turns=turns, skipped=skipped, unknown=unknown))
+
+    def failed(self, agent: str, why: str) -> None:
+        """A hook came to nothing."""
+        known = self._today(agent)
+        self._put(
+            agent, replace(known, failed=known.failed + 1, last_failure=why, last_failure_at=self._now())
+        )
+
+    def newest(self) -> tuple[tuple[str, str, AgentDay], ...]:
+        """Return the newest day of each agent: its name, the day, what was counted."""
+        found = {key.partition(" ")[0]: (key, day) for key, day in sorted(self.items(), key=itemgetter(0))}
+        return tuple((agent, key.partition(" ")[2], day) for agent, (key, day) in found.items())
+
+    @property
+    def today(self) -> str:
+        return day_of(self._clock(), 0)
+
+    def _now(self) -> str:
+        return utc(round(self._clock()))
+
+    def _today(self, agent: str) -> AgentDay:
+        return self.get(f"{agent} {self.today}", AgentDay())
+
+    def _put(self, agent: str, known: AgentDay) -> None:
+        self.update({f"{agent} {self.today}": known})
+
+
+def _together(old: AgentDay, new: AgentDay) -> AgentDay:
+    """Counts of both; of the words those that came last."""
+    both = {}
+    for name in AgentDay.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        both[name] = before + after if isinstance(after, int) else after or before
+    return AgentDay(**both)

@@ -1,0 +1,104 @@
+"""Git's own files where no command tells enough: object directories that cannot be read, kept resolutions.
+
+Raises GitFailed. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from forged.trust.git import GitFailed
+
+_MOST_BYTES, _MOST_KEPT = 16 << 20, 1 << 12
+_MOST_ALTERNATES, _DEEPEST_ALTERNATE, _MOST_LISTED = 64, 5, 1 << 16
+
+
+def check_readable(common: str, blobs: Iterable[str]) -> None:
+    """Raise GitFailed where some object may be there and cannot be read, so that none is missing.
+
+    `common` is the directory that holds `objects`; an alternate may be on a disk that is not mounted.
+    """
+    fans = {blob[:2] for blob in blobs}
+    waiting, seen = [(os.path.join(common, "objects"), 0)], set[str]()
+    while waiting:
+        objects, depth = waiting.pop()
+        if objects in seen:
+            continue
+        seen.add(objects)
+        if depth > _DEEPEST_ALTERNATE or len(seen) > _MOST_ALTERNATES:
+            raise GitFailed("git has more object directories than can be looked at")
+        _check_directory(objects)
+        for name in ("pack", *fans):
+            _check_directory(os.path.join(objects, name), may_be_missing=True)
+        _check_packs(os.path.join(objects, "pack"))
+        waiting += [(each, depth + 1) for each in _alternates(objects)]
+
+
+def kept_resolutions(common: str) -> tuple[bytes, ...]:
+    """Texts of resolved conflicts that git uses again by itself (`rerere`).
+
+    `common` is the directory that holds `rr-cache`. Raises GitFailed where one cannot be read.
+    """
+    folder = os.path.join(common, "rr-cache")
+    found: list[bytes] = []
+    try:
+        kept = (
+            os.path.join(folder, name) for name in (os.listdir(folder) if os.path.lexists(folder) else ())
+        )
+        for each in filter(os.path.isdir, kept):
+            for path in (
+                os.path.join(each, name) for name in os.listdir(each) if name.startswith("postimage")
+            ):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                with open(descriptor, "rb") as file:
+                    found.append(file.read(_MOST_BYTES))
+            if len(found) > _MOST_KEPT or sum(map(len, found)) >= _MOST_BYTES:
+                raise GitFailed("git keeps more resolutions than can be looked at")
+    except OSError as error:
+        raise GitFailed(f"git's resolutions in {folder} cannot be read: {error.strerror}") from error
+    return tuple(found)
+
+
+def _check_directory(path: str, *, may_be_missing: bool = False) -> None:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        if not may_be_missing:
+            raise GitFailed(f"git's objects in {path} are missing") from None
+        return
+    except OSError as error:
+        raise GitFailed(f"git's objects in {path} cannot be read: {error.strerror}") from error
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise GitFailed(f"git's objects in {path} cannot be read")
+
+
+def _check_packs(folder: str) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            for count, entry in enumerate(entries):
+                if count > _MOST_LISTED:
+                    raise GitFailed("git has more packs than can be looked at")
+                if entry.name.endswith((".pack", ".idx")) and not os.access(entry.path, os.R_OK):
+                    raise GitFailed(f"git's objects in {entry.path} cannot be read")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise GitFailed(f"git's objects in {folder} cannot be read: {error.strerror}") from error
+
+
+def _alternates(objects: str) -> list[str]:
+    path = os.path.join(objects, "info", "alternates")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise GitFailed(f"{path} cannot be read: {error.strerror}") from error
+    with open(descriptor, "rb") as file:
+        said = file.read(_MOST_LISTED + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b"\0"
+    if len(said) > _MOST_LISTED or b"\0" in said or b'"' in said:
+        raise GitFailed(f"{path} cannot be understood")
+    lines = (line for line in said.split(b"\n") if line and not line.startswith(b"#"))
+    return [os.path.normpath(os.path.join(objects, os.fsdecode(line))) for line in lines]

@@ -1,0 +1,71 @@
+"""Find roots with memories below a directory that a person named; nothing here looks anywhere by itself.
+
+A bounded walk: no links, at most eight levels, 200,000 directories and ten seconds; what lies deeper can be
+named itself. Raises WorkspaceError for what is no directory. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from forged.errors import WorkspaceError
+from forged.files import repo_root, resolve
+from forged.memory import Scope
+
+_DEPTH, _MOST, _LIMIT_S = 8, 200_000, 10.0
+_NEVER = frozenset({".git", ".forge", "node_modules", ".venv", "__pycache__"})
+
+
+def tops_below(directory: str, home: str) -> tuple[str, ...]:
+    """Tops of repositories and folders with memory files, in the order of their paths."""
+    if not os.path.isabs(directory) or not os.path.isdir(directory):
+        raise WorkspaceError(f"{directory!r} is not an absolute path to a directory")
+    found = (_top(place, home) for place in _places(os.path.realpath(directory)) if _has_memories(place))
+    return tuple(sorted({top for top in found if top}))
+
+
+def _places(directory: str) -> Iterator[str]:
+    deadline = time.monotonic() + _LIMIT_S
+    waiting, seen = [(directory, 0)], 0
+    while waiting and seen < _MOST and time.monotonic() < deadline:
+        place, depth = waiting.pop()
+        seen += 1
+        yield place
+        if depth < _DEPTH:
+            waiting += [(below, depth + 1) for below in _below(place)]
+
+
+def _below(place: str) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            return [each.path for each in entries if each.name not in _NEVER and _is_folder(each)]
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _has_memories(place: str) -> bool:
+    for folder in repo_root(place).folders:
+        try:
+            if any(name.endswith(".md") for name in os.listdir(os.path.join(place, folder))):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _top(place: str, home: str) -> str:
+    """The place itself if it is a root, else nothing: what lies deep in a repository is not its memory."""
+    try:
+        roots = resolve(place, home)
+    except WorkspaceError:
+        return ""
+    return next((root.top for root in roots if root.scope is Scope.REPO and root.top == place), "")

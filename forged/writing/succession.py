@@ -1,0 +1,63 @@
+"""Make a draft the next version of its chain.
+
+In a fork the head is the newest that follows the version that was named. Raises MemoryNotFound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from forged.errors import MemoryNotFound
+from forged.map import link, replaced_by
+from forged.memory import Memory
+from forged.text.same_text import normalised
+
+
+def base_of(memories: Sequence[Memory], memory_id: str) -> tuple[Memory, int]:
+    """The version that a new one of this memory replaces, and the number that the new one has.
+
+    `memories` are those that count in the root.
+    """
+    there = {memory.id: memory for memory in memories}
+    if memory_id not in there:
+        raise MemoryNotFound(
+            f"no memory {memory_id[:80]!r} in this scope to supersede; `forgectl list` shows what is there"
+        )
+    chains = link(memories)
+    chain = [there[each] for each in chains.chain(memory_id)]
+    number = max(memory.version for memory in chain) + 1
+    if not chains.rivals.get(chains.head(memory_id)):
+        return there[chains.head(memory_id)], number
+    newer = [memory for memory in _following(chain, memory_id) if chains.is_head(memory.id)]
+    return max(newer, key=lambda memory: memory.age_key, default=there[chains.head(memory_id)]), number
+
+
+def succeeding(draft: Memory, base: Memory, number: int, *, is_whole: bool = False) -> Memory:
+    """`draft` as the version after `base`; unless `is_whole` it keeps what it does not say itself.
+
+    Links are added to those of `base`, unknown keys stay, evidence does not. Entities stay with their text.
+    """
+    if is_whole:
+        return msgspec.structs.replace(draft, supersedes=base.id, version=number)
+    if not draft.entities and not draft.relations and normalised(draft.content) == normalised(base.content):
+        draft = msgspec.structs.replace(draft, entities=base.entities, relations=base.relations)
+    edges = {edge.id: edge for edge in (*base.related, *draft.related)}
+    return msgspec.structs.replace(
+        draft,
+        supersedes=base.id,
+        version=number,
+        category=draft.category or base.category,
+        related=tuple(edges.values()),
+        extra=draft.extra or base.extra,
+        cues=draft.cues or base.cues,
+    )
+
+
+def _following(chain: Sequence[Memory], memory_id: str) -> list[Memory]:
+    """The version of this id and all that replaced it, one after the other; `chain` is in order of age."""
+    reached = {memory_id}
+    while more := {m.id for m in chain if m.id not in reached and not reached.isdisjoint(replaced_by(m))}:
+        reached |= more
+    return [memory for memory in chain if memory.id in reached]
