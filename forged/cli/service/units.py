@@ -1,7 +1,7 @@
 """Write the two unit files, and say how those on disk differ from this installation's.
 
-A written file names the program by its absolute path and has a digest of the rest in its first line. So
-forgectl knows its own files, also of an older version; one that a person wrote or changed is never replaced
+A written file names the program by its absolute path and has a digest of the rest in its first line. By
+that a file of ours is known, also of an older version; one that a person wrote or changed is never replaced
 or removed unasked. Links are no files of ours (`systemctl mask`); drop-ins are not looked at.
 """
 
