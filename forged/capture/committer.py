@@ -244,7 +244,7 @@ class Committer:
         return done
 
     def _summed(self, results: Sequence[tuple[Document, _Result]]) -> CommitResult:
-        """What was written, and the trouble: tried again is all but what no disk would take.
+        """Return the memories written, and the trouble: all but a write that no disk takes is tried again.
 
         That has no end if the disk is at fault in a way that passes or for all of them.
         """

@@ -1,4 +1,4 @@
-"""Find the blocks of a message that somebody else wrote, by lines that tell who wrote them and when.
+"""Find the blocks of a message by other authors, by lines that name an author and a time.
 
 In: the blocks of a message. Out: the same, parted at such lines, each with how sure it is to be foreign. A
 head is above a text: a name with an action and a time, or a time in brackets. A bare name near a time of day
@@ -164,7 +164,7 @@ def talk(blocks: Sequence[tuple[str, ...]]) -> tuple[list[tuple[str, ...]], list
 
 
 def is_others(line: str) -> bool:
-    """Whether a message of one line, which has a digit, says by itself that somebody else said it."""
+    """Return True if a message of one line, which has a digit, says by itself that another person said it."""
     return _kind((line,), 0) in {"inline", "foot"}
 
 

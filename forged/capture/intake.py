@@ -124,7 +124,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 
     @property
     def is_answered(self) -> bool:
-        """Whether a refusal or a request to forget was cut out."""
+        """True if a refusal or a request to forget was cut out."""
         return bool(self.refusing or self.forgets)
 
 

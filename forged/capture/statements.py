@@ -176,7 +176,7 @@ class Provenance:
         self._brief = words_said(piece.text for piece in found if piece.of == "brief") - self._typed
 
     def of(self, content: str, *, by_model: bool) -> Authorship:
-        """Return on whose words a proposal stands."""
+        """Return the speaker whose words support a proposal."""
         if not self._pasted:
             return "ours"
         said = words_said((content,))

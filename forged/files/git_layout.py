@@ -1,4 +1,4 @@
-"""How a work tree hangs together with its repository, told without git from what both sides say.
+"""Find the repository of a work tree without git, from the files of both sides.
 
 A repository's own files are believed only when git's side of the link says the same and has the same owner,
 because both may have come with a download. A `.git` file that nothing names back makes its directory a root

@@ -1,4 +1,4 @@
-"""Which roots may have changed on disk, reported within 20 to 130 ms.
+"""Report roots that may have changed on disk, within 20 to 130 ms.
 
 A hint: events get lost, so the indexer scans anyway. Whenever watches of a root begin or end it is reported,
 first watching and then reporting, so that nothing falls between. Four directories of a root are watched, none

@@ -22,14 +22,14 @@ _HOOKS_FILE = "codex/hooks.json"
 
 
 def is_on(folder: str, plugin: str) -> bool:
-    """Whether the plug-in is switched on. Raises IntegrationError."""
+    """Return True if the plug-in is switched on. Raises IntegrationError."""
     plugins = _config(folder).get("plugins")
     one = plugins.get(plugin) if isinstance(plugins, dict) else None
     return isinstance(one, dict) and one.get("enabled") is not False
 
 
 def trust(folder: str, plugin: str, hooks: dict[str, list[object]]) -> Trust:
-    """Whether all of these hooks are trusted as they are. Raises IntegrationError."""
+    """Return True if all of these hooks are trusted as they are. Raises IntegrationError."""
     section = _config(folder).get("hooks")
     states = section.get("state") if isinstance(section, dict) else None
     if not isinstance(states, dict):

@@ -27,7 +27,7 @@ _SAME = 1e-6
 
 
 class Baseline(msgspec.Struct, frozen=True, eq=False):
-    """What everyday messages have in common, for vectors of d numbers by the embedder of `key`.
+    """Common part of everyday messages, for vectors of d numbers by the embedder of `key`.
 
     `query_mean` and `passage_mean` (d,) are their means as queries and passages; `dropped_axes` (2, d) unit
     directions; `messages` (b, d) the messages as queries without mean and axes, of unit length.

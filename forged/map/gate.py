@@ -328,7 +328,7 @@ def _stems(texts: Sequence[str]) -> Terms:
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """What is let in of a request, in deviations below a strong one.
+    """Margins of a decision, in deviations below a strong request.
 
     A request may be `weak` by so many, a memory `short`. A memory also needs `part` of the best's evidence,
     or `least_part` where that is beyond doubt; 0 for none. At most `most` come.
@@ -364,7 +364,7 @@ FAINT, FAR, FULL = "faint", "far", "full"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What becomes of a candidate, by its evidence.
+    """Decision about a candidate, by its evidence.
 
     `came` is strong, near or weak, "" where nothing was decided; `stayed` is faint (too little evidence), far
     (too little beside the best) or full (others came before it), "" if it was let in.
@@ -435,7 +435,7 @@ def is_near(evidence: float, least: float) -> bool:
 
 
 def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], least: float) -> bool:
-    """Whether a link leads on: weak evidence of the target, or a source beyond doubt."""
+    """Return True if a link leads on: weak evidence of the target, or a source beyond doubt."""
     if reading.evidence == UNGATED:
         return True
     has_some = is_near(reading.evidence_of(*target), least)

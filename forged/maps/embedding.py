@@ -222,7 +222,7 @@ class EmbeddingQueue:
             self._vectors = {key: row for key, row in self._vectors.items() if key in there}
 
     async def close(self) -> None:
-        """End what goes on beside."""
+        """End the tasks in the background."""
         await self.learner.close()
         await self.identity.close()
 
@@ -430,7 +430,7 @@ class BaselineLearner:
 
     @property
     def state(self) -> tuple[str, str]:
-        """What requests are judged by: off, words, learning, vectors or failing; and why it is failing."""
+        """State of the gate: off, words, learning, vectors or failing; and the reason of a failure."""
         if not self._needed:
             return "off", ""
         if self._is_known:

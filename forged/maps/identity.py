@@ -49,7 +49,7 @@ class _Model(msgspec.Struct, frozen=True):
 
 
 class Remembered:
-    """What is known of models and vectors beyond one indexer, also by the next daemon.
+    """Knowledge of models and vectors that outlives an indexer, also for the next daemon.
 
     By the key of an embedder its models' vectors of the sentences, and when the last one embedded everything
     anew; by the key of a model its baseline; parcels, each labelled with both of its model.

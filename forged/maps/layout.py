@@ -229,7 +229,7 @@ class Layer:
             self.vectors.settle()
 
     def _laid_out(self, sheet: Sheet, *, all_new: bool) -> tuple[Part, ...]:
-        """All rows, or a few beside those that are there."""
+        """All rows, or a few next to those that are there."""
         rows, gone = sheet.layout.newest, sheet.layout.gone
         large = sheet.large.without(gone) if sheet.large is not None and gone is not None else None
         if self.vectors is None or self.queue is None:

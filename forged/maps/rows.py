@@ -41,7 +41,7 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
 
 
 def compared(old: tuple[Memory, ...], new: tuple[Memory, ...], pace: Pace) -> Changes:
-    """What became of the rows of `old` in `new`; both are ordered by id. Equal ends are not compared."""
+    """Compare the rows of `old` and `new`, both ordered by id. Equal ends are not compared."""
     head, tail = unchanged_ends(old, new)
     kept_old, kept_new, added, redated = [], [], [], []
     row_of = {old[row].id: row for row in range(head, len(old) - tail)}

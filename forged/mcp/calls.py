@@ -211,7 +211,7 @@ class Calls:
         return {"scope": "agent", "agent_id": self._agent("agent")}
 
     def _agent(self, scope: str) -> str:
-        """Who asks, where that matters. Raises CallError."""
+        """Return the caller, where that matters. Raises CallError."""
         if scope != "agent":
             return ""
         if not self._harness:

@@ -133,7 +133,7 @@ class Bridge:
             raise MessageError(messages.NO_METHOD, f"there is no method {method[:80]!r}", number)
 
     def _within(self, number: str | int, work: Callable[[Json], Json], params: Json) -> Json:
-        """What comes of params. Raises MessageError with the number of the request."""
+        """Return the result for params. Raises MessageError with the number of the request."""
         try:
             return work(params)
         except MessageError as refused:

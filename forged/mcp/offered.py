@@ -1,4 +1,4 @@
-"""What the bridge offers as MCP lists it: its tools, its prompt, its resource; and a check of arguments.
+"""Tools, prompt and resource of the bridge as MCP lists them, and a check of arguments.
 
 An agent has this list in its context in every session, or searches it by these words: each sentence says what
 an agent would look for, and all of it has 1,500 tokens at most (a test counts them).

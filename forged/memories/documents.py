@@ -114,7 +114,7 @@ async def ingest(
 
 
 def attributes_of(agent_id: str, metadata: dict[str, Any]) -> FactsPatch:
-    """Return what is known of each piece beside its file. Raises InvalidRequest."""
+    """Return the attributes of each piece. Raises InvalidRequest."""
     if agent_id and AGENT_ID.fullmatch(agent_id) is None:
         raise InvalidRequest(f"{agent_id[:80]!r} is no agent's id")
     if problem := metadata_problem(metadata):

@@ -116,7 +116,7 @@ async def _place(
 def _unsaid(
     memories: MemoryParts, written: Written, new: Memory, said: FactsPatch, top: str
 ) -> Iterator[str]:
-    """Return notes on what was given beside the text and differs in the memory that is there."""
+    """Return notes on given attributes, cues and evidence that differ in the memory that is there."""
     there, known = written.memory, memories.state.attributes.of(top, written.memory.id)
     if (new.cues, new.evidence) != (there.cues, there.evidence):
         yield "its cues and evidence are as they were; `forgectl edit` changes them"
@@ -234,7 +234,7 @@ async def evidence_of(given: Sequence[str], root: Root) -> tuple[Evidence, ...]:
 
 
 def fields_of(new: Memory) -> tuple[str, ...]:
-    """Return the fields of a memory, beside its text, that may hold anything."""
+    """Return the fields of a memory other than its text that may hold anything."""
     edges = (text for edge in new.related for text in (edge.id, edge.relationship))
     evidence = (str(each) for each in new.evidence)
     return (new.category, new.session_id, *edges, *new.cues, *evidence)

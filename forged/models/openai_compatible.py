@@ -290,7 +290,7 @@ def _named_part(error: ProviderError, wishes: Collection[str]) -> str:
 
 
 def _wishes(prompt: Prompt) -> dict[str, object]:
-    """What a server may refuse of a request, what is least known last."""
+    """Parts of a request that a server may refuse, the least known last."""
     wishes: dict[str, object] = {_SYSTEM: True}
     if prompt.enough is not None:
         wishes |= {"stream": True, "stream_options": {"include_usage": True}}

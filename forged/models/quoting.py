@@ -1,4 +1,4 @@
-"""Decide what may be told of a provider's sentence: not what was sent, and no part of a key.
+"""Cut a provider's sentence: nothing of the request and no part of a key may be repeated.
 
 Some providers echo the input or a part of the key. A sentence is told as a whole or not at all: not if eight
 characters of it with a word of their own were sent. Everyday words of errors and a model's name are nobody's

@@ -202,7 +202,7 @@ _THINKS_IN_CHINESE = re.compile(
 
 
 def clear(text: str) -> bool:
-    """Whether a text is JSON, or all of its finished lines, at least one, are such statements."""
+    """Return True if a text is JSON, or all of its finished lines, at least one, are such statements."""
     if begins_as_json(text):
         return True
     *finished, _ = text.split("\n")

@@ -95,7 +95,7 @@ class Pipeline:
         return CjkSource(cjk, view, tops, self._thread), cjk.identity.key
 
     def should_look(self, within_s: float) -> bool:
-        """Whether a skipped model may be tried now beside a request that has so many seconds."""
+        """Return True if a skipped model may be tried now, while a request has so many seconds."""
         models = ((self._chat, self._models.hyde_health), (self._embedder, self._models.embedding_health))
         troubles = [health.trouble(within_s) for model, health in models if model is not None]
         return any(trouble is not None and trouble.wait_s <= 0 for trouble in troubles)
@@ -316,7 +316,7 @@ class Pipeline:
         return self._tuning.min_score > 0 and self._tuning.strategy != "hyde" and not ask.hypotheses
 
     def _silent(self, ask: Ask, found: Queried) -> str:
-        """Why no search is made, or nothing."""
+        """Return the reason why no search is made, or nothing."""
         if not self._judges(ask):
             return ""
         return IDLE if ask.is_idle else CHAT if found.is_chat(ask.message) else ""
@@ -328,7 +328,7 @@ class Pipeline:
         return Answer(status="empty", reason=reason, strategy="direct", legs=legs, generation=generation)
 
     def _is_learning(self, view: View) -> bool:
-        """Whether only words can judge a message, as there is no baseline yet."""
+        """Return True if only words can judge a message, as there is no baseline yet."""
         tuning = self._tuning
         gated = tuning.min_score > 0 and tuning.lexical_weight > 0 and tuning.strategy != "hyde"
         return gated and view.is_uncalibrated and not self._is_all_cjk(view)

@@ -98,7 +98,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_idle(self) -> bool:
-        """Whether neither the message nor what it goes on from has content."""
+        """True if neither the message nor the one that it continues has content."""
         return self.says_nothing or (not self.goes_on and only_goes_on(self.message))
 
 

@@ -53,7 +53,7 @@ class HeldMessages:
         return self._lost + sum(each.lost for each in self)
 
     def touch(self, messages: Messages) -> None:
-        """Hold messages, of which an event was told now; the quietest others make room."""
+        """Hold messages that an event has just touched; the quietest others make room."""
         messages.touched = self.clock()
         self._take_out(messages)
         self._current[messages.open_spans > 0][messages] = None

@@ -110,7 +110,7 @@ class Session:
         return last.reply.contents if last is not None and last.reply is not None else ()
 
     def is_first_notice(self, about: str) -> bool:
-        """Return True if the person was not told of this; it counts as told then. No session: always."""
+        """Return True for the first notice about this in the session, and always without a session."""
         if not self.session_id:
             return True
         is_first = about not in self._notices

@@ -1,4 +1,4 @@
-"""Which messages of sessions were judged, by their digests in order: of live ones, and of past ones.
+"""Capture cursors of live and past sessions: digests of the messages already judged, in order.
 
 A capture cursor is in memory first, and in the file with the transaction that stores the messages as events:
 it is never more durable than they are. Progress in a past session is stored with its events, too; its mark is

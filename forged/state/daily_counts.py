@@ -1,4 +1,4 @@
-"""Counts by day: what model calls have cost, what left the machine, and what each agent's hooks have told.
+"""Counts by day: cost of model calls, egress, and events of each agent's hooks.
 
 Approximate counts and never text: written now and then, and no fault of that ends a call or a hook. Days of
 what left are kept for three months, those of agents for one.

@@ -1,4 +1,4 @@
-"""Which daemon has `state.db` open: a record in a file beside it, locked as long as that daemon lives.
+"""Record of the daemon that has `state.db` open, in a file that is locked as long as it lives.
 
 A daemon that finds `state.db` in use reads it for the sentence that a person is told. The lock says whether
 the record is of a living daemon, so that of a killed one misleads nobody. SQLite's own lock decides who may

@@ -1,4 +1,4 @@
-"""What capture has kept and refused: for a person who looks, and for the next reply of the session.
+"""Log of statements that capture kept or refused, for a person and for the session's next reply.
 
 The text of a `Judgement` is its beginning, without secrets; a forgotten text is removed here, too. Refused
 ones go after 7 days, kept ones after 30; of too many the oldest go. All is answered from memory. `save` is

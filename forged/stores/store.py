@@ -273,7 +273,7 @@ class Resolver:
         raise WorkspaceError(_disagreement(path, found[path], seen[path]))
 
     def agrees(self, seen: Mapping[str, str]) -> bool:
-        """Whether a look of the last seconds found just this at these paths. Switches no task.
+        """Return True if a look of the last seconds found just this at these paths. Switches no task.
 
         Only a mount that changes for the daemon alone is noticed later.
         """
@@ -422,7 +422,7 @@ def _identities(paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def _disagreement(path: str, here: str, there: str) -> str:
-    """Why a path cannot be used, for users who may not know of another daemon."""
+    """Return the reason why a path cannot be used, for users who may not know of another daemon."""
     if here and there:
         what = f"{path!r} is another folder or file for the daemon than for you"
     elif there:

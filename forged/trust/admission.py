@@ -305,7 +305,7 @@ class Admission:
         return msgspec.structs.replace(standing, identity=identity, record=record)
 
     def _are_accepted(self, root: Root, snapshot: Snapshot, standing: TrustBasis, new: set[str]) -> bool:
-        """Whether all files with these hashes count, where each file is a memory with its own id."""
+        """Return True if all files with these hashes count, where each file is a memory with its own id."""
         if sum(len(listing.files) for listing in snapshot.listings) > len(snapshot.memories):
             return False
         rows = _places(snapshot.hashes, new)

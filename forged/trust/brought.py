@@ -169,7 +169,7 @@ class Repository:
     def _verdicts_on(
         self, trusted: str | None, candidates: Sequence[UnrecordedFile], git_dir: str, ask: _Ask
     ) -> tuple[dict[UnrecordedFile, str], bool]:
-        """Why each file does not count, or nothing, kept as long as git is still; and whether any is new.
+        """Return why each file does not count, or nothing, kept as long as git is still; and if any is new.
 
         A merge may move the files first and the branch a moment later.
         """

@@ -21,8 +21,8 @@ from tests.support.daemon import DaemonProcess
 
 # As in the kills of writers; a row without a file is completed by the request that comes again.
 _SPOTS = {
-    "before the record": ("commit", "INTO details", False),
-    "recorded": ("commit", "INTO details", True),
+    "before the record": ("commit", "INTO attributes", False),
+    "recorded": ("commit", "INTO attributes", True),
     "before the link": ("link", r"\.md$", False),
     "linked": ("link", r"\.md$", True),
     "durable": ("fsync", r"agents/claude/memory$", True),

@@ -47,7 +47,7 @@ def tried(trials: Iterable[Trial]) -> Iterator[Check]:
 
 
 def server(report: StatusReport) -> Iterator[Check]:
-    """How the team's server fares, and each thing that is wrong with it."""
+    """Report the state of the team's server, and each problem."""
     if (shared := report.shared) is None:
         return
     yield Check("shared", OK, f"{shared.server}: {shared.state}, {', '.join(shared_facts(shared))}")

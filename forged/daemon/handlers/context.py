@@ -44,7 +44,7 @@ _ADDED_S = 1.0
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What `status` tells of a daemon that does not change; `lacking` is why a model cannot be had."""
+    """Facts of a daemon for `status` that do not change; `lacking` is why a model cannot be had."""
 
     socket: str
     build: str = ""
