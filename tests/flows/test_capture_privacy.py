@@ -646,7 +646,9 @@ def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, re
 
 def _give_up(state_dir: Path, event: Event, documents: tuple[Document, ...]) -> None:
     """What an earlier daemon gave up."""
-    row = DeadEvent(event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents)
+    row = DeadEvent(
+        event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents=documents
+    )
     with contextlib.closing(connect(str(state_dir / "state.db"))) as connection, transaction(connection):
         tables.put(connection, "dead", event.id, 0.0, msgspec.msgpack.encode(row))
 
