@@ -53,19 +53,6 @@ def test_a_compaction_is_classified_whatever_the_state_of_the_turn(stage, repo, 
     }
 
 
-def test_a_compaction_is_a_second_pass_over_all_of_it(stage, repo):
-    """What its turns left is known by then."""
-    with stage.hanging():
-        stage.capture(repo, "in hand", session="other")
-        stage.provider.wait_for(1, path=CHAT)
-        stage.capture(repo, "hello")
-        stage.capture(repo, "hello", "and more", kind="compaction")
-    stage.settle()
-
-    assert ["hello" in prompt for prompt in stage.prompts] == [False, True, True]
-    assert ["and more" in prompt for prompt in stage.prompts] == [False, False, True]
-
-
 def test_the_next_event_knows_what_the_last_one_left(rules, repo):
     """Both wait in the queue; the second statement replaces the first, which was on disk for milliseconds."""
     rules.capture(repo, "We use make for all builds here.", session="a", kind="compaction")
@@ -112,23 +99,6 @@ def test_a_rebuild_that_hangs_holds_up_no_capture(home, repo):
 
 
 # --- nothing twice ------------------------------------------------------------------------------------
-
-
-def test_fifty_turns_with_nothing_new_add_no_memory(stage, repo):
-    """The model proposes what it knows already, in ever other words; only the first is news."""
-    forms = [
-        "Builds run on `bazel`.",
-        "builds run on bazel",
-        "The builds run on bazel!",
-        "Builds run on **bazel**",
-    ]
-    talk = ["Builds run on bazel.", "noted"]
-    for turn in range(51):
-        stage.provider.chat = reply(proposal(forms[turn % len(forms)]))
-        assert len(stage.captured(repo, *talk)) == 1
-        talk += [f"small talk {turn}", "indeed"]
-
-    assert len(stage.chats) == 51
 
 
 def test_a_fact_that_ten_sessions_tell_is_one_memory(stage, rules, repo):

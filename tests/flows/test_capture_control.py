@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from forged_client.observer import Observer
-from tests.data.memories import memory, put
 from tests.support.daemon import Shell, Stage, capturing, contents, on_disk, said
 from tests.support.provider import CHAT, proposal, reply
-from tests.support.reading import bytes_of
 
 pytestmark = pytest.mark.long
 
@@ -134,25 +132,6 @@ def test_undo_takes_the_last_batch_back_and_the_next_turn_does_not_bring_it_agai
     ]
 
 
-@pytest.mark.parametrize("how", ["undone", "forgotten"])
-def test_what_a_person_says_again_after_it_was_taken_away_is_kept_again_and_told(rules, repo, how):
-    """Not from the message from before, which comes again with every turn."""
-    said = "We use scons here."
-    (kept,) = rules.captured(repo, said, session=how)
-    if how == "undone":
-        rules.client.undo(str(repo))
-    else:
-        rules.client.forget(str(repo), kept.id)
-    assert rules.captured(repo, said, "noted", "thanks", session=how) == []
-
-    before = rules.state.said_again
-    again = rules.captured(
-        repo, said, "noted", "thanks", "done", "Remember that we use scons here.", session=how
-    )
-    assert contents(again) == ["We use scons here."]
-    assert rules.state.said_again == before + 1
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("how", ["undone", "forgotten", "erased"])
 def test_an_old_window_of_a_new_session_does_not_bring_back_what_was_taken_away(rules, repo, how, restarts):
@@ -180,29 +159,6 @@ def test_undo_takes_back_what_was_asked_for_in_a_conversation_and_leaves_what_a_
     (gone,) = rules.client.undo(str(repo)).memories
 
     assert (gone.content, contents(on_disk(repo))) == ("We use meson here.", ["Written by hand."])
-
-
-def test_forget_purges_what_waits_and_what_was_given_up_with_that_text(stage, repo):
-    put(repo, memory("m1", "Walruses live on ice."))
-    stage.load(repo)
-    stage.buried(repo, "So walruses  live on ice, then?", session="dead")
-    with stage.hanging(proposal("Walruses live on ice.")):
-        stage.capture(repo, "in hand", session="other")
-        stage.provider.wait_for(1, path=CHAT)
-        for kind in ("turn", "compaction", "session_end"):
-            stage.capture(repo, "I said: Walruses live on ice.", session=kind, kind=kind)
-        stage.capture(repo, "Seals swim.", session="seals", kind="compaction")
-        waiting = stage.state
-        stage.client.forget(str(repo), "m1")
-        left = stage.state
-    stage.settle()
-
-    assert (waiting.turns, waiting.spooled, waiting.dead) == (2, 5, 1)
-    assert (left.turns, left.spooled, left.dead) == (1, 2, 0)
-    assert ["Seals swim." in prompt for prompt in stage.prompts] == [False, True]
-    state = stage.daemon.home / ".local/state/forged"
-    assert b"on ice" not in b"".join(bytes_of(state.glob("state*")).values())
-    assert on_disk(repo) == []  # also what the model said of the event that was in hand
 
 
 @pytest.mark.long
@@ -252,13 +208,3 @@ def test_tokens_are_counted_and_a_spent_day_stops_calls_and_is_told(home, repo):
         assert "today 5,432 of 6,000 tokens" in cost.out
         assert (again.tokens_today, len(stage.chats)) == (5432, 1)
         assert "WAITING  capture  m: 5,432 of today's 6,000 tokens are used" in shell.run("status").out
-
-
-def test_a_limit_of_calls_per_minute_holds_events_back(home, repo):
-    limit = ("forged.daemon.build:CALLS_PER_MINUTE=2",)
-    with capturing(home, constants=limit, classifier_model="m") as stage:
-        for session in range(4):
-            stage.capture(repo, "hello", session=f"s{session}")
-        waiting = stage.until(lambda now: "calls of the last minute" in now.reason)
-
-        assert (waiting.state, waiting.finished, waiting.turns, len(stage.chats)) == ("waiting", 2, 2, 2)

@@ -1,4 +1,4 @@
-"""The capture queue from outside: what is promised at once, what comes first, and what outlives a stop.
+"""The capture queue from outside: what is promised at once, what comes first, what outlives a stop or fails.
 
 The scripted provider plays the classifier and hangs where a test needs a line to form.
 """
@@ -9,13 +9,11 @@ import itertools
 import re
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from forged_client.observer import Observer
-from tests.support.daemon import Stage, contents, on_disk, stored
-from tests.support.provider import CHAT, proposal
+from tests.support.daemon import Stage, capturing, contents, on_disk, stored
+from tests.support.provider import CHAT, Answer, proposal, reply
 
 pytestmark = pytest.mark.long
 
@@ -24,11 +22,6 @@ PROMISED_MS = 20.0
 
 def _on_disk(stage: Stage) -> list[str]:
     return stored(stage.daemon.home / ".local/state/forged", "events", "journal")
-
-
-def _restart(stage: Stage) -> None:
-    assert stage.daemon.stop() == 0
-    stage.daemon.start()
 
 
 # --- no agent waits -----------------------------------------------------------------------------------
@@ -65,49 +58,6 @@ def test_a_hundred_turns_behind_a_hanging_classifier_are_answered_at_once(stage,
     assert (waiting.state, waiting.turns, waiting.coalesced - before.coalesced) == ("busy", 11, 89)
 
 
-def test_a_compaction_is_processed_however_many_turns_wait(stage, repo):
-    """It is durable before the answer, and nothing takes its place."""
-    with stage.hanging():
-        for session in range(70):
-            stage.capture(repo, f"number {session}.", session=f"s{session}")
-        answer = stage.capture(repo, "what the summary will lose", session="c", kind="compaction")
-        spooled = stage.state.spooled
-        for session in range(70, 80):
-            stage.capture(repo, f"number {session}.", session=f"s{session}")
-    stage.settle()
-
-    assert answer.outcome == "durable"
-    assert spooled >= 1
-    assert any("what the summary will lose" in prompt for prompt in stage.prompts)
-    assert (_on_disk(stage), stage.state.spooled) == ([], 0)
-
-
-@pytest.mark.long
-def test_where_there_is_no_room_a_capture_is_refused_with_a_sentence_and_nothing_is_lost(alone, repo):
-    """64 MiB may wait; what is taken is taken whole."""
-    page = "many words. " * 140_000
-    with alone.hanging():
-        alone.capture(repo, "in hand", session="other")
-        alone.until(lambda now: now.in_hand)
-        taken = 0
-        while (
-            answer := alone.capture(repo, page, session=f"s{taken}", kind="compaction")
-        ).outcome == "durable":
-            taken += 1
-        turn = alone.capture(repo, page, session="turn")
-        full = alone.state
-
-    assert taken == (64 << 20) // len(page)
-    for refused in (answer, turn):
-        assert refused.outcome == "rejected"
-        assert re.fullmatch(
-            r"spool_full: \d+ events wait already; `forgectl status` says for what", refused.reason
-        )
-    assert (full.spooled, full.rejected) == (27 * taken + 1, 2)
-    assert alone.daemon.stop() == 0
-    assert len([name for name in _on_disk(alone) if name.endswith(".events")]) >= 27 * taken
-
-
 # --- one at a time, and in order ----------------------------------------------------------------------
 
 
@@ -121,29 +71,6 @@ def test_one_call_is_under_way_at_a_time_and_sessions_are_served_in_order(stage,
     order = [int(re.search(r"session (\d+)\.", prompt)[1]) for prompt in stage.prompts]
     assert order == [session for session in range(8) for _ in range(2)]
     assert stage.provider.most_at_once == 1
-
-
-LONG = [f"long {at}: {'words ' * 400}" for at in range(20)]
-AFTER = ["Summary: there was much.", "as you say", "the next question"]
-
-
-def test_both_windows_around_a_summary_reach_the_daemon_through_an_observer(stage, repo):
-    with stage.hanging():
-        stage.capture(repo, "in hand", session="other")
-        stage.until(lambda now: now.in_hand)
-        observer = Observer(str(repo), "observed", address=stage.daemon.socket)
-        talk = [{"role": "user", "content": text} for text in LONG]
-        observer.on_turn_complete(talk)
-        observer.on_turn_complete(
-            [*talk, *({"role": "user", "content": text} for text in AFTER)], last_summary_index=len(LONG)
-        )
-        assert observer.close(10)
-        assert stage.state.turns == 2
-    stage.settle()
-
-    assert observer.counts == {"accepted": 1, "coalesced": 1}
-    assert ["long 0:" in prompt for prompt in stage.prompts] == [False, True]
-    assert "the next question" in stage.prompts[1]
 
 
 # --- a stop -------------------------------------------------------------------------------------------
@@ -169,12 +96,47 @@ def test_waiting_turns_survive_a_stop_and_are_classified_after_it(alone, repo):
     assert _on_disk(alone) == []
 
 
-def test_a_stop_during_a_slow_call_is_quick_and_leaves_no_process(alone, repo):
-    with alone.hanging():
-        alone.capture(repo, "anything", kind="compaction")
-        worker = alone.until(lambda now: now.in_hand).worker_pid
-        _restart(alone)
-    alone.until(lambda now: now.finished == 1)
+# --- what fails ---------------------------------------------------------------------------------------
 
-    assert not Path(f"/proc/{worker}").exists()
-    assert any("anything" in prompt for prompt in alone.prompts)
+
+def test_a_failed_call_holds_up_its_own_event_only(alone, repo):
+    """Two attempts come to nothing, the next session is served meanwhile, the event is tried again."""
+    broken = Answer({"error": {"message": "boom"}}, status=500, headers={"Retry-After": "0"})
+    alone.provider.chat = [broken, broken, reply(proposal("The second is heard."))]
+
+    first = alone.capture(repo, "the first session", session="s1")
+    second = alone.capture(repo, "the second session", session="s2")
+    failing = alone.until(lambda now: now.finished == 1)
+    asked = alone.client.retrieve(str(repo), [{"role": "user", "content": "hello"}])
+    done = alone.settle()
+
+    assert (first.outcome, second.outcome) == ("accepted", "accepted")
+    assert (failing.failures, done.finished) == (1, 2)
+    assert asked.status in {"ok", "empty"}
+    assert contents(on_disk(repo)) == ["The second is heard."]
+    assert sum("the first session" in prompt for prompt in alone.prompts) == 3
+
+
+BROKEN_CHILD = """
+import os, sys
+if "spawn_main" in " ".join(sys.orig_argv) and os.path.exists({flag!r}):
+    os._exit(9)
+"""
+
+
+def test_a_worker_that_ends_at_once_shows_in_status_and_is_tried_again(home, repo, tmp_path):
+    """The interpreter's own start-up hook ends it, while a file is there. Agents are served all the same."""
+    flag, hook = tmp_path / "broken", tmp_path / "hook"
+    flag.touch()
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(BROKEN_CHILD.format(flag=str(flag)))
+    with capturing(home, classifier_model="m", env={"PYTHONPATH": str(hook)}) as stage:
+        assert stage.capture(repo, "a turn that waits").outcome == "accepted"
+        failing = stage.until(lambda now: now.state == "failing")
+        written = stage.client.remember(str(repo), "Walruses live on ice.")
+        found = stage.ask(repo, "walruses on ice", min_generation=written.generation)
+        assert "Walruses live on ice." in found.text
+        assert stage.capture(repo, "before", session="c", kind="compaction").outcome == "durable"
+        assert "cannot run: exit code 9" in failing.reason
+        flag.unlink()
+        assert stage.settle().finished == 2

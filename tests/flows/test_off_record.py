@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forged_client.protocol import ListJudged
 from tests.support.clock import eventually
-from tests.support.daemon import Stage, capturing, contents, on_disk
+from tests.support.daemon import Stage, capturing, on_disk
 from tests.support.provider import proposal, reply
 
 SECRET = "Quixotia"
@@ -58,13 +58,6 @@ def test_what_is_refused_is_in_no_dead_event_and_waits_in_no_review(alone, repo)
     assert places(alone, repo) == []
 
 
-def test_other_requests_of_the_same_message_hold(rules, repo):
-    rules.captured(repo, f"{REFUSED} Remember that we indent with tabs.", ECHO, session="both")
-
-    assert contents(on_disk(repo)) == ["We indent with tabs."]
-    assert answers(rules, repo, "both")[0] == "not kept, as you asked"
-
-
 def test_it_is_answered_once_also_after_a_restart(home, repo):
     with capturing(home) as stage:
         stage.captured(repo, REFUSED, ECHO, kind="session_end")
@@ -111,14 +104,6 @@ def test_a_request_to_forget_what_nobody_kept_says_so(rules, repo):
 
     told = eventually(lambda: answers(rules, repo, "zebra"))
     assert told == ("no memory here says what you asked to forget",)
-
-
-def test_another_value_behind_a_request_to_forget_replaces_the_older_one(rules, repo):
-    rules.captured(repo, "Remember that we run the unit tests with vitest.", "ok")
-    rules.captured(repo, "Forget vitest, we run the unit tests with jest now.", "ok", session="later")
-
-    old, new = on_disk(repo)
-    assert (new.content, new.supersedes) == ("We run the unit tests with jest now.", old.id)
 
 
 def test_a_sentence_is_not_kept_when_its_memory_was_forgotten_in_the_turn(rules, repo):
