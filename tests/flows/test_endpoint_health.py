@@ -7,7 +7,6 @@ waited for an endpoint is told by the provider's log and by the replies' own rea
 from __future__ import annotations
 
 import re
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,12 +15,10 @@ from dataclasses import replace
 
 import pytest
 
-from forged_client import protocol
-from forged_client.framing import encode
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, ids, staged
-from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer, embedded
+from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer
 
 pytestmark = pytest.mark.long
 
@@ -161,17 +158,6 @@ def test_auto_goes_by_the_question_at_once_while_only_the_chat_model_is_skipped(
     assert (reply.reason, reply.legs, len(scene.chats)) == ("hyde: server", ("lexical", "dense"), asked)
 
 
-@pytest.mark.parametrize("answer", [REFUSED, DOWN], ids=["401", "500"])
-def test_a_turn_whose_embedding_fails_asks_for_no_second_one_and_retries_once_at_most(scene, repo, answer):
-    scene.provider.embeddings = answer
-
-    reply = scene.ask(repo, "the walrus")
-
-    assert (reply.status, reply.legs) == ("ok", ("lexical",))
-    assert len(scene.embeds) <= (2 if answer is DOWN else 1)
-    assert {tuple(one.inputs) for one in scene.embeds} == {("a hypothesis", "the walrus")}
-
-
 def test_a_build_that_failed_is_the_reason_of_an_answer_without_vectors(tmp_path, repo):
     put(repo, memory("m0", "walrus facts"))
     with staged(tmp_path / "home") as scene:
@@ -254,27 +240,6 @@ def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_ski
 
 
 # --- who hangs up -------------------------------------------------------------------------------------
-
-
-def test_an_agent_that_hangs_up_ends_the_calls_that_only_it_waited_for(hyde, repo):
-    go = threading.Event()
-    hyde.provider.embeddings = lambda provider, request: embedded(provider, request, hold=go)
-    asked = protocol.Retrieve(
-        id=2,
-        workspace=str(repo),
-        session_id="s",
-        turn_id="t",
-        messages=({"role": "user", "content": "the walrus"},),
-    )
-    with socket.socket(socket.AF_UNIX) as agent:
-        agent.connect(hyde.daemon.socket)
-        agent.sendall(bytes(encode(protocol.Hello(id=1))) + bytes(encode(asked)))
-        (call,) = hyde.provider.wait_for(1, path=EMBEDDINGS)
-
-    try:
-        hyde.provider.wait_until(lambda: call.closed_by_client, 1.5)  # before its time is up
-    finally:
-        go.set()
 
 
 # --- who asks whether they work -----------------------------------------------------------------------

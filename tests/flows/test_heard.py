@@ -81,15 +81,6 @@ def test_the_same_turn_has_the_same_bytes_whatever_is_corrected_meanwhile(client
     assert "replaces m0]\n> The walrus eats squid.\n" in following.text
 
 
-def test_a_reply_that_came_after_its_deadline_was_not_heard(client, repo):
-    late = [ask(client, repo, WALRUS, f"t{number}", mode="append", timeout_s=1e-9) for number in range(3)]
-    first = ask(client, repo, TUSKS, mode="append")
-
-    assert {reply.heard for reply in late} == {0}
-    assert sorted(ids(first)) == ["m0", "m1"]
-    assert ask(client, repo, WALRUS, mode="append").memories == ()
-
-
 @pytest.mark.parametrize("kind", ["compaction", "session_end"])
 def test_what_was_compacted_away_comes_again(client, repo, kind):
     first = ask(client, repo, WALRUS, mode="append")
@@ -120,12 +111,6 @@ def test_a_summary_that_moved_ends_what_was_heard(client, repo):
     after = client.retrieve(str(repo), said, session_id="s", turn_id="3", mode="append", last_summary_index=1)
 
     assert (ids(moved), after.text) == (ids(first), "")
-
-
-def test_after_thirty_turns_without_a_word_of_a_compaction_what_was_appended_comes_again(client, repo):
-    texts = [ask(client, repo, WALRUS, f"turn {number}", mode="append").text for number in range(32)]
-
-    assert [number for number, text in enumerate(texts) if text] == [0, 30]
 
 
 def test_each_agent_and_each_session_hears_for_itself_and_plain_marks_nothing(client, repo):
@@ -166,15 +151,6 @@ def test_why_shows_what_stands_and_what_was_heard(client, repo):
 
     assert {hit.found.via for hit in told.memories} == {"heard"}
     assert told.included == 2
-
-
-def test_while_paused_nothing_comes(client, repo):
-    ask(client, repo, WALRUS)
-    client.pause(str(repo))
-    paused = ask(client, repo, TUSKS)
-    client.pause(str(repo), paused=False)
-
-    assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
 
 
 @pytest.mark.parametrize("mode", ["append", "block"])

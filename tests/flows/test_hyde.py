@@ -19,11 +19,6 @@ from tests.support.provider import Answer, completion, streamed
 
 pytestmark = pytest.mark.long
 
-TOO_LONG = Answer(
-    {"error": {"message": "This model's maximum context length is 2048 tokens", "type": "invalid"}},
-    status=400,
-)
-
 
 @pytest.fixture(scope="module")
 def auto_scene(tmp_path_factory) -> Iterator[Scene]:
@@ -118,29 +113,6 @@ def test_hypotheses_are_found_in_the_forms_that_models_give(auto, repo, text, to
 
     assert (reply.status, reply.strategy) == ("ok", "hyde")
     assert auto.embedded == [*told, "海象吃什么？"]
-
-
-def test_what_is_no_hypothesis_is_not_looked_for(auto, repo):
-    """Here it is the message itself; what else is none is in tests/retrieval/test_hypotheses."""
-    auto.provider.chat = completion("What does the walrus eat for breakfast")
-
-    reply = auto.ask(repo, "What does the walrus eat for breakfast?")
-
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "direct", "hyde: no_hypotheses")
-    assert auto.embedded == ["What does the walrus eat for breakfast?"]
-
-
-def test_a_model_that_takes_less_is_asked_about_the_newest_messages(auto, repo):
-    auto.provider.chat = [TOO_LONG]
-    said = [{"role": "user", "content": f"step {n} " + "é" * 900} for n in range(12)]
-
-    reply = auto.client.retrieve(str(repo), [*said, {"role": "user", "content": "and the walrus?"}])
-
-    whole, newest = (chat.json["messages"][1]["content"] for chat in auto.chats)
-    assert (reply.status, reply.strategy, reply.reason) == ("ok", "hyde", "")
-    assert "user: step 0 " in whole
-    assert "user: step 0 " not in newest
-    assert "user: and the walrus?" in newest
 
 
 def test_hypotheses_find_by_their_words_where_there_are_no_vectors(words, repo):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import Scene, ids, running, staged
 from tests.support.provider import Answer, ScriptedProvider, poisoned
-
-REFUSED = Answer({"error": {"message": "no"}}, status=401)
 
 
 @pytest.fixture(scope="module")
@@ -70,29 +67,6 @@ def _two(scene: Scene, repo: Path) -> None:
 # --- the turn cache ----------------------------------------------------------------------------------
 
 
-def test_parallel_calls_of_one_turn_share_one_pipeline(scene, repo):
-    _two(scene, repo)
-    go = threading.Event()
-    scene.provider.chat = lambda provider, request: Answer(
-        {"choices": [{"message": {"content": "a hypothesis"}}]}, hold=go
-    )
-    before = scene.client.status().counters["requests"]
-
-    def call(_: int):
-        with scene.daemon.client() as client:
-            return client.retrieve(str(repo), [{"role": "user", "content": "q"}], turn_id="t", session_id="s")
-
-    with ThreadPoolExecutor(10) as threads:
-        replies = threads.map(call, range(10))
-        eventually(lambda: scene.client.status().counters["requests"] >= before + 11)
-        go.set()
-        texts = {(reply.status, reply.text) for reply in replies}
-
-    assert len(texts) == 1
-    assert texts.pop()[0] == "ok"
-    assert (len(scene.chats), len(scene.embeds)) == (1, 1)
-
-
 def test_an_empty_store_costs_no_call_and_its_answer_is_kept_for_the_turn(scene, repo):
     scene.load(repo)
     scene.provider.received.clear()
@@ -123,17 +97,6 @@ def test_sessions_with_equal_turn_ids_do_not_share_and_do_not_evict_each_other(s
     assert again.cached
     assert len(scene.chats) == 2
     assert ids(scene.ask(other, "q", "t", session_id="a")) == ["n0"]  # nor does a session in two repositories
-
-
-def test_another_request_of_the_same_turn_is_not_answered_from_the_cache(scene, repo):
-    _two(scene, repo)
-
-    scene.ask(repo, "q", "t")
-    steered = scene.ask(repo, "another message", "t")
-    own = scene.ask(repo, "q", "t", hypotheses=["walrus"])
-
-    assert (steered.cached, own.cached, own.strategy) == (False, False, "caller")
-    assert len(scene.chats) == 2
 
 
 def test_a_caller_that_hangs_up_does_not_spoil_its_turn(scene, repo):
@@ -191,39 +154,6 @@ def _held(provider: ScriptedProvider, event: threading.Event) -> Answer:
 
 def _number(generation: str) -> int:
     return int(generation.partition(":")[2])
-
-
-def test_what_was_forgotten_is_not_in_the_cache_of_its_turn(scene, repo):
-    _two(scene, repo)
-    assert ids(scene.ask(repo, "q", "t")) == ["m0", "m1"]
-
-    scene.client.forget(str(repo), "m0")
-
-    assert ids(scene.ask(repo, "q", "t")) == ["m1"]
-
-
-def test_twenty_clients_at_once_get_what_they_asked_for(scene, repo):
-    put(repo, *(memory(f"m{n:02}", f"topic-{n:02}") for n in range(20)))
-    scene.load(repo)
-
-    def call(number: int):
-        with scene.daemon.client() as client:
-            return client.retrieve(
-                str(repo),
-                [{"role": "user", "content": "q"}],
-                hypotheses=[f"topic-{number:02}"],
-                turn_id="t",
-                session_id=f"s{number}",
-            )
-
-    # The prefix makes the query another text than the memory; its vector is the memory's own.
-    scene.provider.vectors.update(
-        {f"ask: topic-{n:02}": scene.provider.vector(f"topic-{n:02}") for n in range(20)}
-    )
-    with ThreadPoolExecutor(20) as threads:
-        replies = list(threads.map(call, range(20)))
-
-    assert [ids(reply)[0] for reply in replies] == [f"m{n:02}" for n in range(20)]
 
 
 # --- the window and the hypotheses -------------------------------------------------------------------
@@ -333,19 +263,6 @@ def test_nothing_but_memory_files_is_ever_written_beside_them(scene, repo):
     assert not [path for path in written if "embedding" in path.read_text()]
 
 
-def test_a_retrieve_waits_for_a_slow_first_build_inside_its_own_deadline(scene, repo):
-    go = threading.Event()
-    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
-    put(repo, memory("m0", "walrus"))
-
-    early = scene.ask(repo, "q", "t", timeout_s=0.2)
-    go.set()
-    late = scene.ask(repo, "q", "t")
-
-    assert (early.status, early.reason, early.text) == ("not_ready", "first build is running", "")
-    assert (late.status, ids(late)) == ("ok", ["m0"])
-
-
 def test_the_old_map_serves_while_a_new_one_is_built(scene, repo):
     _two(scene, repo)
     go = threading.Event()
@@ -361,30 +278,6 @@ def test_the_old_map_serves_while_a_new_one_is_built(scene, repo):
     assert eventually(lambda: sorted(ids(scene.ask(repo))) == ["m0", "m1", "m2"])
 
 
-def test_a_rebuild_that_is_waited_for_ends_with_the_vectors_and_not_with_the_words(plain, repo):
-    go = threading.Event()
-    plain.provider.embeddings = poisoned("walrus", Answer({"data": [{"embedding": [1, 0, 0, 0]}]}, hold=go))
-    put(repo, memory("m0", "walrus tusks"))
-
-    def build():
-        with plain.daemon.client() as client:
-            return client.rebuild(str(repo), wait=True)
-
-    with ThreadPoolExecutor(1) as thread:
-        built = thread.submit(build)
-        words = eventually(lambda: _ok(plain.ask(repo, "tusks")))
-        still_running = not built.done()
-        go.set()
-        report = built.result().roots[0]
-
-    assert (words.legs, still_running) == (("lexical",), True)
-    assert report.legs == ("lexical", "dense")
-
-
-def _ok(reply):
-    return reply if reply.status == "ok" else None
-
-
 # --- rebuild --full ----------------------------------------------------------------------------------
 
 
@@ -397,35 +290,6 @@ def test_a_full_rebuild_embeds_everything_anew_and_a_plain_one_only_what_changed
     scene.client.rebuild(str(repo), full=True, wait=True)
 
     assert sorted(scene.embedded) == ["something else", "something else", "walrus"]
-
-
-@pytest.fixture
-def replaced(alone, repo) -> Scene:
-    """A scene whose model was replaced behind its name: its vectors have another dimension now."""
-    put(repo, memory("m0", "walrus"), memory("m1", "something"))
-    alone.load(repo)
-    alone.provider.dimension = 5
-    return alone
-
-
-def test_a_model_replaced_behind_its_name_heals_by_being_asked(replaced, repo):
-    """Without words nothing is found meanwhile."""
-    eventually(lambda: sorted(ids(replaced.ask(repo, "q"))) == ["m0", "m1"])
-
-
-def test_a_full_rebuild_during_a_build_breaks_neither(scene, repo):
-    go = threading.Event()
-    scene.provider.embeddings = poisoned("walrus", _held(scene.provider, go))
-    put(repo, memory("m0", "walrus"))
-    scene.client.rebuild(str(repo))
-    scene.provider.wait_until(lambda: bool(scene.embeds))
-
-    scene.client.rebuild(str(repo), full=True)
-    go.set()
-    scene.load(repo)
-
-    assert ids(scene.ask(repo)) == ["m0"]
-    assert "build broke" not in scene.daemon.log()
 
 
 # --- switches ----------------------------------------------------------------------------------------

@@ -153,22 +153,3 @@ def test_the_same_words_in_a_list_of_one_message_see_what_was_remembered_since(s
 
     assert [reply.cached for reply in (first, again, later)] == [False, True, False]
     assert len(later.memories) == len(first.memories) + 1
-
-
-def test_a_kept_reply_is_not_sent_while_memory_is_paused(scene, repo):
-    scene.ask(repo, "the walrus", "t")
-    assert scene.ask(repo, "the walrus", "t").cached
-    scene.client.pause(str(repo))
-    paused = scene.ask(repo, "the walrus", "t")
-    scene.client.pause(str(repo), paused=False)
-
-    assert (paused.status, paused.text, paused.memories) == ("disabled", "", ())
-    assert scene.ask(repo, "the walrus", "t").cached
-
-
-def test_what_was_forgotten_is_in_no_kept_reply(scene, repo):
-    for _ in range(3):
-        assert "m0" in ids(scene.ask(repo, "the walrus", "t"))
-    scene.client.forget(str(repo), "m0")
-
-    assert ids(scene.ask(repo, "the walrus", "t")) == ["m1"]
