@@ -170,6 +170,19 @@ async def undone(parts, repo, **fields):
     return reply, (await parts.ask(asked)).memories
 
 
+@pytest.mark.parametrize("case", UNDONE.values(), ids=UNDONE)
+async def test_the_newest_batch_is_taken_back_and_nothing_else(home, repo, case):
+    in_repo, in_home, fields, (gone, stays) = case
+    put(repo, *in_repo)
+    put(home, *in_home)
+    async with assembled(home) as parts:
+        reply, left = await undone(parts, repo, **fields)
+        assert (reply.status, ids(reply)) == ("ok" if gone else "empty", gone)
+        assert sorted(found.id for found in left) == stays
+        assert left == () or left[0].is_head
+        assert parts.daemon.metrics.undone == len(gone)
+
+
 async def test_preview_takes_nothing(home, repo):
     put(repo, ONE)
     async with assembled(home) as parts:

@@ -27,7 +27,7 @@ from forged_client.messages import window
 from forged_client.parts import PART_BYTES
 from tests.data.examples import EXAMPLES
 from tests.data.forms import FORMS, HIDDEN, SAID
-from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS
+from tests.data.harness_forms import HARNESS_FORMS, LINE_FORMS, TALK
 from tests.data.memories import memory
 
 RECORD = next(each for each in EXAMPLES if isinstance(each, wire.Memories)).memories[0]
@@ -37,10 +37,6 @@ EPOCH = "e1"
 
 def utterances(messages, start):
     return asyncio.run(clean_transcript(messages, start)).said
-
-
-def asked(**fields):
-    return wire.Remember(workspace="/repo", content="text", **fields)
 
 
 # --- conversations ------------------------------------------------------------------------------------
@@ -76,6 +72,11 @@ def test_of_every_form_only_what_was_said_is_read(form, sent):
     assert SAID in read
 
 
+@pytest.mark.parametrize("text", TALK)
+def test_talk_about_such_forms_is_read_as_it_stands(text):
+    assert [each.text for each in utterances([wire.Message("user", text)], 0)] == [text]
+
+
 PIECES = st.sampled_from(
     [
         *("<private>", "</private>", "< private >", "&lt;private&gt;", "&lt;/private&gt;", r"<\/private>"),
@@ -101,20 +102,10 @@ def test_a_message_that_holds_nothing_else_is_left_out(text):
     assert utterances([wire.Message("assistant", text)], 0) == ()
 
 
-# --- words --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("request_", "told"),
-    [
-        (asked(category="gossip"), "coding-preferences"),
-        (asked(related=(wire.Edge("mem_1", "causes"),)), "supersedes, refines, contradicts"),
-        (asked(related=(wire.Edge("mem_1"), wire.Edge("mem_2", ""))), "unknown relationship ''"),
-    ],
-)
-def test_a_word_that_means_nothing_is_refused_with_what_is_allowed(request_, told):
-    with pytest.raises(InvalidRequest, match=told):
-        check_words(request_)
+def test_no_word_for_a_relationship_is_none_either():
+    edges = (wire.Edge("mem_1"), wire.Edge("mem_2", ""))
+    with pytest.raises(InvalidRequest, match="unknown relationship ''"):
+        check_words(wire.Remember(workspace="/repo", content="text", related=edges))
 
 
 # --- replies ------------------------------------------------------------------------------------------

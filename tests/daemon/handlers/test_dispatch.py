@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from forged import errors
 from forged.errors import ForgedError
 from forged_client import protocol as wire
 from tests.daemon.parts import EPOCH, assembled
@@ -121,3 +122,20 @@ async def test_an_agent_that_asks_is_noticed_and_a_person_who_looks_how_it_fares
             with contextlib.suppress(ForgedError):
                 await parts.ask(kind(workspace=str(repo), **fields))
             assert not parts.daemon.activity.quiet(3600), kind
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.MemoryNotFound("x"), "not_found"),
+        (errors.MemoryExists("x"), "conflict"),
+        (errors.StoreError("x"), "storage_error"),
+        (errors.InvalidRequest("x"), "invalid"),
+        (errors.WorkspaceError("x"), "invalid"),
+        (errors.NotReady("x"), "busy"),
+        (errors.ConfigError("x"), "configuration"),
+        (ForgedError("x"), "internal"),
+    ],
+)
+def test_each_error_has_its_code(error, code):
+    assert error.code == code

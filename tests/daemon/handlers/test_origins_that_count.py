@@ -29,9 +29,9 @@ async def standing(parts, repo, session_id="s", mode="append") -> set[str]:
     asked = (wire.Message("user", "where are the tests of the date parser?"),)
     request = wire.Retrieve(workspace=str(repo), session_id=session_id, messages=asked, mode=mode)
     reply = await parts.ask(request)
-    there = {hit.id for hit in reply.memories if hit.found.via == "standing"}
-    assert ("mallory" in reply.text.lower()) is any(each.startswith("mem_") for each in there)
-    return there
+    there = {hit.id: hit.content for hit in reply.memories if hit.found.via == "standing"}
+    assert ("mallory" in reply.text.lower()) is ("mallory" in str(there).lower())
+    return set(there)
 
 
 async def listed(parts, repo) -> dict[str, str]:
@@ -76,20 +76,14 @@ async def test_what_was_typed_here_stands_without_trust_until_its_file_is_anothe
         mine = (await parts.ask(request)).memory_id
         await parts.loaded(repo)
         assert mine in (await listed(parts, repo))
-        assert await _stands(parts, repo, "s1") == {mine}
+        assert await standing(parts, repo, "s1") == {mine}
         (path,) = (repo / ".forge/memory").glob("*.md")
         fresh = path.with_name(".fresh")  # as an editor does that renames
         fresh.write_text(path.read_text().replace("by hand", "by mallory"))
         fresh.rename(path)
         await parts.loaded(repo)
         assert await listed(parts, repo) == {mine: "file"}
-        assert await _stands(parts, repo, "s2") == set()
-
-
-async def _stands(parts, repo, session_id) -> set[str]:
-    asked = (wire.Message("user", "where are the tests of the date parser?"),)
-    request = wire.Retrieve(workspace=str(repo), session_id=session_id, messages=asked, mode="append")
-    return {hit.id for hit in (await parts.ask(request)).memories if hit.found.via == "standing"}
+        assert await standing(parts, repo, "s2") == set()
 
 
 async def test_what_a_model_or_an_agent_made_is_said_to_be_and_does_not_stand_even_where_it_is_trusted(
@@ -101,4 +95,4 @@ async def test_what_a_model_or_an_agent_made_is_said_to_be_and_does_not_stand_ev
         mine = (await parts.ask(request)).memory_id
         await parts.loaded(repo)
         assert await listed(parts, repo) == {mine: "agent"}
-        assert await _stands(parts, repo, "s") == set()
+        assert await standing(parts, repo, "s") == set()

@@ -270,26 +270,6 @@ async def test_nothing_is_recalled_while_memory_is_paused_or_off(home):
     assert (off.status, off.reason) == ("disabled", "memory.enabled is false")
 
 
-@pytest.mark.long
-async def test_in_two_thousand_recalls_no_agent_and_no_session_hears_another(home):
-    agents = ("claude", "codex")
-    for agent in agents:
-        in_agent(home, agent, *(memory(f"mem_{n}", f"{agent} walrus {n}", scope="agent") for n in range(20)))
-    async with assembled(home) as parts:
-        for agent in agents:
-            for number in range(20):
-                said(parts, f"{agent} said walrus {number}", f"session of {agent}")
-        heard = {agent: set() for agent in agents}
-        for turn in range(1000):
-            for agent in agents:
-                query = f"walrus {turn % 25} {agents[turn % 2]}"
-                found = await asked(parts, query, agent_id=agent, session_id=f"session of {agent}")
-                heard[agent] |= {content.split()[0] for content in contents(found)}
-                assert len(found.memories) == 13
-
-    assert heard == {"claude": {"claude"}, "codex": {"codex"}}
-
-
 async def test_one_model_s_distances_are_compared_within_a_script_and_the_querys_comes_first(home):
     """To a model a Chinese text is first of all Chinese: by distance alone one language would win."""
     embedder = FakeEmbedder()
