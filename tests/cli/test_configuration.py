@@ -36,15 +36,20 @@ def test_path_is_printed_whether_or_not_there_is_a_file(forgectl, home):
     assert forgectl("config", "path", "--json").json == {"schema_version": 1, "path": path, "exists": False}
 
 
-def test_init_writes_a_file_that_changes_nothing_and_is_ours_alone(forgectl, home):
-    before = config.load({"HOME": str(home)})
+def test_init_writes_a_file_that_changes_nothing_and_is_ours_alone_and_never_again(forgectl, home):
+    before, path = config.load({"HOME": str(home)}), home / ".config/forged/config.toml"
 
-    assert forgectl("config", "init").code == 0
+    first = forgectl("config", "init")
+
+    assert (first.code, first.out) == (0, f"wrote {path}\n")
 
     after = config.load({"HOME": str(home)})
     assert after.config == before.config
     assert after.warnings == ()
-    assert (home / ".config/forged/config.toml").stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("# mine\n")
+    second = forgectl("config", "init")
+    assert (second.code, second.out, path.read_text()) == (1, "", "# mine\n")
 
 
 def test_the_template_has_every_key_with_its_default():

@@ -1,4 +1,4 @@
-"""Daemons that tests of capture share: one whose classifier is a scripted model, one with the rules."""
+"""Daemons that flows share: one of a module, and of capture one with a model and one with the rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.daemon import Stage, capturing
+from tests.support.daemon import DaemonProcess, Stage, capturing, running
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
+    with running(tmp_path_factory.mktemp("home")) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.capture.slices import WINDOW_LIMIT
-from forged.conversation import Utterance
-from forged.files.roots import Root
-from forged.state import DeadEvent, Document, Event, tables
-from forged.state.database import connect, transaction
 from forged.text.redaction import redact
 from forged_client.parts import PART_BYTES, Parts
 from forged_client.protocol import Capture, Captured, Message, Reply
@@ -321,19 +316,6 @@ _CUT_SHAPES = (
 _CUT = [next(each for each in planted() if each.shape == shape) for shape in _CUT_SHAPES]
 
 
-@pytest.mark.parametrize("limit", [WINDOW_LIMIT, WINDOW_LIMIT + 16_000])
-def test_no_half_of_a_secret_is_left_where_a_window_is_cut(stage, repo, limit):
-    """The daemon keeps the end of a message that is too long: a cut goes through the middle of a secret."""
-    for at, each in enumerate(_CUT):
-        where = each.text.index(each.secret) + len(each.secret) // 2
-        text = "lorem ipsum " * 9_000 + each.text
-        rest = limit - (len(each.text) - where)
-        stage.tell(repo, text + " " + "dolor sit am " * (rest // 13) + "x" * (rest % 13 - 1), session=f"{at}")
-    stage.settle()
-
-    assert _found(_halves(_CUT), stage.everything(repo)) == []
-
-
 def _halves(secrets: Sequence[Planted]) -> list[Planted]:
     return [
         Planted(each.shape, each.text, half)
@@ -563,47 +545,6 @@ def test_what_was_forgotten_is_nowhere_but_in_the_trash(stage, repo, now):
     _empty_trash(stage)
 
 
-@pytest.mark.parametrize("end", ["answers", "dies", "stops"])
-def test_what_was_forgotten_is_not_kept_by_the_event_in_hand(stage, repo, end):
-    """Nor does that event come back: not to be tried again, not to be given up, not after a restart."""
-    known = _known(stage, repo)
-    with _holding(stage, proposal(FACT)):
-        stage.tell(repo, f"Well: {FACT}", kind="turn" if end == "stops" else "explicit")
-        stage.provider.wait_until(lambda: len(stage.classified) == 2)
-        stage.client.forget(str(repo), known)
-        if end == "dies":
-            stage.kill_worker()
-            stage.settle(5)
-        elif end == "stops":
-            stage.daemon.stop()
-            left = _marked(FACT, _but_trash(stage, repo))
-            stage.daemon.start()
-            assert left == []
-    stage.settle()
-
-    assert len(stage.classified) == 2
-    assert _marked(FACT, _but_trash(stage, repo)) == []
-    assert on_disk(repo) == []
-    _empty_trash(stage)
-
-
-def test_what_was_forgotten_is_not_sent_once_more_when_the_call_in_hand_fails(stage, repo):
-    """What else the event says is: that is found out about anew."""
-    known, go = _known(stage, repo), threading.Event()
-    stage.provider.chat = _playing(lambda: Answer({"error": {"message": "no"}}, status=500, hold=go))
-    stage.tell(repo, f"Boats are blue. {FACT}", kind="explicit")
-    stage.provider.wait_until(lambda: len(stage.classified) == 2)
-    stage.client.forget(str(repo), known)
-    stage.provider.chat = _playing(reply)
-    go.set()
-    stage.settle()
-
-    *before, last = (request.body for request in stage.classified)
-    assert [FACT.encode() in body for body in before] == [True, True]
-    assert FACT.encode() not in last
-    assert b"Boats are blue." in last
-
-
 def _known(stage: Debugged, repo: Path) -> str:
     """Id of a captured memory that says FACT; nothing else does."""
     stage.provider.chat = _playing(lambda: reply(proposal(FACT)))
@@ -620,37 +561,6 @@ def _but_trash(stage: Debugged, *tops: Path) -> dict[str, bytes]:
 def _empty_trash(stage: Debugged) -> None:
     for path in (stage.state_dir / "trash").rglob("*.md"):
         path.unlink()
-
-
-def test_what_was_forgotten_is_not_kept_by_the_journal_of_a_dead_event(stage, repo):
-    """A model words things its own way: then the memory's text stands in what was decided, not in the window.
-
-    Given back to the queue, such an event does not bring the memory back either.
-    """
-    known = _known(stage, repo)
-    event = Event(kind="explicit", session_id="s", window=(Utterance("user", "Boats: Thursday noon."),))
-    (found,) = on_disk(repo)
-    stage.daemon.stop()
-    _give_up(stage.state_dir, event, (Document(Root(str(repo), "repo"), found),))
-    stage.daemon.start()
-    assert len(stage.client.dead().events) == 1
-
-    stage.client.forget(str(repo), known)
-    assert _marked(FACT, _but_trash(stage, repo)) == []
-    stage.client.dead("retry")
-    stage.settle()
-    assert on_disk(repo) == []
-    assert stage.client.dead().events == ()
-    _empty_trash(stage)
-
-
-def _give_up(state_dir: Path, event: Event, documents: tuple[Document, ...]) -> None:
-    """What an earlier daemon gave up."""
-    row = DeadEvent(
-        event, "the worker died 3 times over it: signal SIGKILL", event.received_at, documents=documents
-    )
-    with contextlib.closing(connect(str(state_dir / "state.db"))) as connection, transaction(connection):
-        tables.put(connection, "dead", event.id, 0.0, msgspec.msgpack.encode(row))
 
 
 def _held_in_state(held: Mapping[str, bytes]) -> bytes:

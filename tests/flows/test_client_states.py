@@ -81,13 +81,6 @@ def _asked(client: Client | AsyncClient, workspace: str, number: int) -> Reply |
 # --- the states --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
-    """One daemon for all states; each leaves it as it was."""
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
-
-
 @contextlib.contextmanager
 def absent(daemon: DaemonProcess, _: Path) -> Iterator[str]:
     yield str(daemon.directory / "nothing/forged.sock")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import itertools
 import json
 import os
 import re
@@ -31,9 +30,9 @@ import numpy as np
 import pytest
 
 from forged.models.replies import read_vectors
-from forged_client.protocol import Message, RootReport
+from forged_client.protocol import Message
 from tests.data.memories import memory, put
-from tests.support.clock import PATIENCE_S, eventually
+from tests.support.clock import PATIENCE_S
 from tests.support.daemon import DaemonProcess, running
 
 pytestmark = [
@@ -153,45 +152,3 @@ def test_base64_and_numbers_of_a_real_server_are_the_same_vectors(server):
 
     assert as_numbers.shape == (len(MEMORIES), 384)
     np.testing.assert_array_equal(as_numbers, as_base64)
-
-
-@pytest.mark.long
-def test_a_server_killed_in_mid_build_costs_only_the_dense_leg_until_it_is_back(home, repo):
-    count = 64 + 40  # the first chunk goes alone, and what comes after it is cut off
-    put(repo, *(memory(f"mem_{n:04d}", f"Pump {n} stalls.") for n in range(count)))
-
-    with serving() as server, running(home, config=configured(server)) as daemon, daemon.client() as client:
-
-        def report() -> RootReport:
-            top = os.path.realpath(repo)
-            return next(root for root in client.status(str(repo)).roots if root.root == top)
-
-        client.rebuild(str(repo), wait=False)
-        eventually(lambda: 0 < report().embedded < count)
-        server.kill()
-
-        failed = eventually(lambda: (r := report()).last_error and r)
-        assert failed.last_error.startswith("unreachable: ")
-        assert (failed.state, client.status(str(repo)).state) == ("failed", "degraded")
-        reply = client.retrieve(str(repo), [Message("user", "pump 77")], turn_id="1")
-        assert (reply.status, reply.legs) == ("ok", ("lexical",))
-        assert reply.memories[0].id == "mem_0077"
-
-        server.start()
-        # An endpoint that failed twice is asked again twice a minute.
-        back = eventually(lambda: (r := report()).state == "ready" and r, 75, pause_s=0.25)
-        assert (back.last_error, back.quarantined) == ("", 0)
-        assert back.embedded < count  # what had got through before was not asked for again
-        # The gate may still be learning the model: what it asked for before was cut off as well.
-        turns = itertools.count(2)
-        asked = [Message("user", "pump 77")]
-        reply = eventually(
-            lambda: (
-                r
-                if "dense" in (r := client.retrieve(str(repo), asked, turn_id=str(next(turns)))).legs
-                else None
-            ),
-            75,
-            pause_s=0.25,
-        )
-        assert (reply.status, set(reply.legs)) == ("ok", {"lexical", "dense"})

@@ -18,7 +18,7 @@ import pytest
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
 from tests.support.daemon import Scene, ids, staged
-from tests.support.provider import CHAT, EMBEDDINGS, RESET, Answer
+from tests.support.provider import RESET, Answer
 
 pytestmark = pytest.mark.long
 
@@ -96,26 +96,6 @@ def test_a_model_name_that_is_wrong_is_told_by_status_and_degrades_it_until_it_a
     assert reply.reason == "hyde: bad_reply"
     assert (failing["HyDE"], failing["embeddings"], state) == ("failing", "ok", "degraded")
     assert (_endpoints(scene)["HyDE"], scene.client.status().state) == ("ok", "ok")
-
-
-def test_while_an_endpoint_is_skipped_two_calls_a_minute_look_and_none_is_in_a_turns_path(scene, repo):
-    held = threading.Event()
-    _skipped(scene, repo)
-    scene.provider.chat = replace(DOWN, hold=held)
-
-    for minute in range(1, 4):
-        scene.daemon.pass_a_minute()
-        replies = [scene.ask(repo, "the walrus") for _ in range(3)]
-        scene.provider.wait_for(minute, path=CHAT)
-
-        assert {reply.reason for reply in replies} == {"provider: server"}  # and not of a call that is held
-        assert len(scene.chats) == minute
-        held.set()
-        scene.provider.wait_for(minute, path=EMBEDDINGS)  # the look goes on to these
-        scene.provider.wait_until(lambda: all(one.answered_at for one in scene.provider.requests()))
-        held.clear()
-
-    assert (len(scene.chats), len(scene.embeds)) == (3, 3)
 
 
 def test_the_first_turn_after_a_good_look_uses_the_endpoint_again(scene, repo):
@@ -223,20 +203,6 @@ def test_of_24_agents_at_endpoints_that_hang_no_turn_waits_that_began_when_two_h
     assert "provider: timeout" in {first for first, *_ in reasons}
     assert {reason for each in reasons for reason in each} <= {"provider: slow", "provider: timeout"}
     assert {name for name in calls if name.endswith("turn2")} == set(), "an agent waits twice at most"
-
-
-def test_a_model_that_thinks_too_long_costs_the_time_limit_twice_and_is_then_skipped(scene, repo):
-    go = threading.Event()
-    scene.provider.chat = Answer(hold=go)
-    try:
-        replies = [scene.ask(repo, "the walrus", timeout_s=1.5) for _ in range(5)]
-        state = _endpoints(scene)["HyDE"]
-    finally:
-        go.set()
-
-    assert [reply.reason for reply in replies] == ["hyde: timeout"] * 2 + ["hyde: slow"] * 3
-    assert {reply.legs for reply in replies} == {("lexical", "dense")}
-    assert (len(scene.chats), state) == (2, "slow")
 
 
 # --- who hangs up -------------------------------------------------------------------------------------

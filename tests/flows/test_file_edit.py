@@ -17,12 +17,6 @@ from tests.support.daemon import DaemonProcess, running
 from tests.support.git import git
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
-
-
 def in_place(directory: Path) -> None:
     (directory / "mem_a.md").write_text("the second text")
 
@@ -121,19 +115,6 @@ def test_a_repository_of_many_directories_costs_at_most_eight_watches(home, repo
         assert eventually(lambda: _status_of(client, repo).watches) <= 8
         # While the watches are set anew, the old ones still stand.
         eventually(lambda: _inotify_watches(daemon.pid) <= 8 + 4)  # the repository's and the user root's
-
-
-def test_a_file_that_is_no_memory_is_named_in_status_and_the_rest_is_served(daemon, repo):
-    _put(repo, "mem_good", "served all the same")
-    _put(repo, "mem_bad", "---\nid: mem_bad\nwithout an end: ")
-    os.mkfifo(_directory(repo) / "mem_fifo.md")
-    (_directory(repo) / "mem_link.md").symlink_to("/etc/passwd")
-
-    with daemon.client() as client:
-        assert client.search(str(repo), "served").memories[0].id == "mem_good"
-        problems = {Path(p.path).name for p in _status_of(client, repo).problems}
-
-    assert problems == {"mem_bad.md", "mem_fifo.md", "mem_link.md"}
 
 
 def _directory(top: Path) -> Path:

@@ -6,7 +6,6 @@ The last part is the acceptance test of the gate: the project's own set through 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,7 +20,7 @@ from tests.evaluation.settings import Subject
 from tests.evaluation.stores import World
 from tests.evaluation.trial import Outcome
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import DaemonProcess, Scene, Shell, configuration, ids, running, staged
+from tests.support.daemon import Scene, Shell, configuration, ids, running, staged
 from tests.support.provider import (
     ENGINES,
     LOCAL_MODEL,
@@ -64,15 +63,9 @@ def filled(repo: Path) -> Path:
 # --- words alone --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
-
-
 @pytest.mark.parametrize("wanted", RELATED)
-def test_what_is_about_a_memory_is_given_it(words, filled, wanted):
-    with words.client() as client:
+def test_what_is_about_a_memory_is_given_it(daemon, filled, wanted):
+    with daemon.client() as client:
         reply = ask(client, filled, RELATED[wanted])
 
     assert (reply.status, ids(reply)[0]) == ("ok", wanted)
@@ -80,8 +73,8 @@ def test_what_is_about_a_memory_is_given_it(words, filled, wanted):
 
 
 @pytest.mark.parametrize("message", BESIDE)
-def test_what_is_about_nothing_here_is_given_nothing_and_told_by_which_setting(words, filled, message):
-    with words.client() as client:
+def test_what_is_about_nothing_here_is_given_nothing_and_told_by_which_setting(daemon, filled, message):
+    with daemon.client() as client:
         reply = ask(client, filled, message)
 
     assert (reply.status, reply.text, reply.memories) == ("empty", "", ())
@@ -89,16 +82,16 @@ def test_what_is_about_nothing_here_is_given_nothing_and_told_by_which_setting(w
     assert "memory.retrieval_min_score" in reply.reason
 
 
-def test_a_search_is_never_gated_and_why_says_what_is_held_back(words, filled):
+def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
     """One word in common is too little for an injection, and enough for somebody who looks for it."""
     question = (
         "roofing heating plumbing carpentry masonry tiling glazing painting fencing paving and production"
     )
-    words.trust(filled)
-    shell = Shell(words.home, words.socket, filled)
+    daemon.trust(filled)
+    shell = Shell(daemon.home, daemon.socket, filled)
 
     listed, held = shell.run("search", question), shell.run("why", question)
-    with words.client() as client:
+    with daemon.client() as client:
         injected = ask(client, filled, question)
 
     assert (listed.code, FACTS["m1"] in listed.out) == (0, True), listed
@@ -302,3 +295,11 @@ def test_the_gate_costs_at_most_2_points_of_recall_in_small_stores_of_locomo(siz
 
     assert gated.total.recall_at_10 >= open_.total.recall_at_10 - 0.02
     assert gated.off_topic.rate <= 0.05
+
+
+@needs_locomo
+def test_recall_at_10_of_the_lexical_leg_through_the_daemon_is_at_least_72_percent():
+    (found,) = measured(stores.whole(loading.load(Path(LOCOMO))), "")
+
+    assert found.total.queries == 631
+    assert found.total.recall_at_10 >= 0.72

@@ -11,17 +11,11 @@ import pytest
 from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import DaemonProcess, Shell, ids, running
+from tests.support.daemon import Shell, ids, running
 
 _TAIL = re.compile(r"\d+ notes?(?:, \d+ left out)?\n</forged-memories [0-9a-f]{8}>\n\Z")
 _NOTHING_STANDS = '[memory]\nembedding_model = "builtin:lexical"\nstanding_token_budget = 0\n'
 WALRUS, TUSKS, ICE = "What does the walrus eat?", "How long do tusks grow?", "Where does it sleep on the ice?"
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
 
 
 @pytest.fixture

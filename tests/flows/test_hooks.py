@@ -55,12 +55,6 @@ def context_of(answer: dict) -> str:
     return answer.get("hookSpecificOutput", {}).get("additionalContext", "")
 
 
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory) -> Iterator[DaemonProcess]:
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
-
-
 @pytest.fixture
 def client(daemon, repo) -> Iterator[Client]:
     put(repo, memory("m0", "The walrus eats clams."), memory("m1", "Tusks grow for life."))
@@ -90,18 +84,6 @@ def test_a_turn_is_captured_when_it_ends(client, daemon, repo):
     assert claude.stop("Understood.", "t", stop_hook_active=True) == {}
 
     eventually(lambda: "Fridays" in " ".join(each.content for each in client.list(str(repo)).memories))
-
-
-def test_memories_come_back_once_after_a_compaction_that_is_done(client, daemon, repo):
-    claude = Harness(daemon, repo, session="compacted")
-    claude.prompt(WALRUS, "1")
-    claude.stop("Clams.", "1")
-    assert claude.run("PreCompact", trigger="auto") == {}
-
-    done = claude.run("SessionStart", source="compact")
-
-    assert "clams" in context_of(done)
-    assert claude.prompt(TUSKS, "2") == ""
 
 
 def test_forgectl_does_the_same_for_a_person(client, daemon, repo):

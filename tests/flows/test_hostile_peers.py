@@ -12,16 +12,10 @@ import msgspec
 import pytest
 
 from forged_client import framing, protocol
-from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import DaemonProcess, cut, running
+from tests.support.clock import PATIENCE_S
+from tests.support.daemon import DaemonProcess, cut
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
 
 
 @pytest.fixture(autouse=True)
@@ -107,34 +101,6 @@ def test_one_byte_a_second_is_cut_off_while_others_are_served(daemon):
     for peer in slow:
         assert _is_closed(peer)
         peer.close()
-
-
-def test_a_client_that_never_reads_is_dropped(daemon, tmp_path):
-    directory = tmp_path / ".forge/memory"
-    directory.mkdir(parents=True)
-    for number in range(200):
-        (directory / f"mem_{number}.md").write_text("walrus " + "x" * 5000)
-    daemon.trust(tmp_path)
-    before = _counter(daemon, "slow_readers_closed")
-    request = _frame(protocol.ListMemories(id=1, workspace=str(tmp_path), limit=200))
-
-    with _connect(daemon) as peer:
-        peer.settimeout(0.5)
-        _send(peer, _frame(protocol.Hello(id=1)) + request * 200)
-        eventually(lambda: _counter(daemon, "slow_readers_closed") > before)
-
-
-def test_a_thousand_idle_connections_do_not_lock_others_out(daemon):
-    idle = []
-    try:
-        idle.extend(_connect(daemon) for _ in range(1000))
-        with daemon.client(strict=True) as client:
-            for _ in range(20):
-                assert client.ping().status == "ok"
-            assert client.status().connections <= 128
-    finally:
-        for peer in idle:
-            peer.close()
 
 
 def _connect(daemon: DaemonProcess) -> socket.socket:

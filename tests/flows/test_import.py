@@ -102,18 +102,6 @@ def test_a_secret_is_refused_by_itself_and_named_by_its_place_and_never_shown(at
     assert len(stored(repo)) == 3
 
 
-def test_what_was_forgotten_is_not_brought_back_by_its_source(at, repo):
-    (repo / "AGENTS.md").write_text("- the broker is restarted by hand\n")
-    at.run("import", "AGENTS.md", "--yes")
-    (there,) = listed(at)
-    assert at.run("forget", there["id"], "--yes").code == 0
-
-    again = at.run("import", "AGENTS.md", "--yes")
-
-    assert "1 forgotten lately" in again.out
-    assert stored(repo) == {}
-
-
 def test_an_export_from_before_a_forget_says_what_it_leaves_out_and_how_to_keep_it(at, repo, tmp_path):
     at.run("remember", "The broker is restarted by hand.")
     at.run("remember", "Trains run late.")
@@ -256,19 +244,6 @@ def test_with_mine_the_files_are_believed_and_stand_as_before(daemon, at, tmp_pa
         assert standing(other, new_home) == {"Answer briefly."}
 
 
-def test_a_file_with_the_id_of_another_is_named_and_nothing_is_overwritten(at, repo, tmp_path):
-    at.run("remember", "Releases are cut on Mondays.")
-    at.run("export", "--to", str(tmp_path / "out"))
-    (file,) = (tmp_path / "out/repos/repo/.forge/memory").glob("*.md")
-    before = stored(repo)
-    file.write_bytes(file.read_bytes().replace(b"Mondays", b"Fridays"))
-
-    done = at.run("import", str(tmp_path / "out"), "--yes")
-
-    assert (done.code, stored(repo)) == (1, before)
-    assert "this id is there with another content; it stays as it is" in done.out
-
-
 def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(daemon, at, tmp_path):
     """The daemon serves both; what is exported here may be for other eyes."""
     (tmp_path / "another/.git").mkdir(parents=True)
@@ -283,15 +258,6 @@ def test_an_export_and_an_import_are_of_this_repository_whoever_works_elsewhere(
         assert (file.relative_to(out).parts[:2], text in file.read_text()) == (("repos", name), True)
         looked = shell.run("import", str(out), "--dry-run", "--json").json
         assert [each["became"] for each in looked["memories"]] == ["there"]
-
-
-def test_what_is_withheld_is_not_exported_and_said_so(daemon, at, repo, tmp_path):
-    put(repo, memory(f"{CHAIN}1", "From a stranger."))
-
-    told = at.run("export", "--to", str(tmp_path / "out"))
-
-    assert f"not exported: repos/repo/.forge/memory/{CHAIN}1.md: it is withheld" in told.out
-    assert list((tmp_path / "out").rglob("*.md")) == []
 
 
 def test_a_folder_that_is_no_export_is_never_written_into(at, tmp_path):
@@ -337,18 +303,3 @@ def test_an_import_whose_daemon_is_killed_goes_on_where_it_was_and_doubles_nothi
     assert len(stored(repo)) == 2000
     said = [each.rpartition(b"---\n")[2].decode().strip() for each in stored(repo).values()]
     assert sorted(said) == sorted(wanted)
-
-
-@pytest.mark.long
-def test_memory_files_whose_import_is_cut_off_are_equal_once_it_is_asked_for_again(
-    daemon, at, repo, tmp_path
-):
-    texts = [f"Rule {number} of the house." for number in range(800)]
-    put(tmp_path, *(memory(f"mem_{number}", text) for number, text in enumerate(texts)))
-    part = cut_off(at, daemon, repo, str(tmp_path / ".forge"), after=50)
-
-    assert 50 < len(part) < 800
-    daemon.start()
-    assert at.run("import", str(tmp_path / ".forge"), "--yes").code == 0
-    assert stored(repo) == stored(tmp_path)
-    assert len(listed(at)) == 800  # each of them counts, those from before the kill as well

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -63,53 +62,6 @@ def test_a_repository_cannot_supersede_a_user_memory(home, repo):
         found = {hit.id: hit.content for hit in client.search(str(repo), "tabs").memories}
 
     assert found["mem_mine"] == "I always use tabs."
-
-
-def test_unrelated_user_memories_do_not_crowd_out_the_repository(home, repo):
-    """Joint statistics: 254 memories of the repository against 60 of the user's."""
-    random.seed(11)
-    questions = _many_memories(repo, 254)
-    alone = _recall(home, repo, questions)
-    for number, text in enumerate(_unrelated(60)):
-        _file(home, f"mem_user{number:03d}", text)
-
-    together = _recall(home, repo, questions)
-
-    assert alone >= 0.9
-    assert alone - together < 0.005
-
-
-def _recall(home: Path, repo: Path, questions: dict[str, str]) -> float:
-    with running(home) as daemon, daemon.client() as client:
-        found = [
-            wanted in [hit.id for hit in client.search(str(repo), question).memories]
-            for question, wanted in questions.items()
-        ]
-    return sum(found) / len(found)
-
-
-def _many_memories(repo: Path, count: int) -> dict[str, str]:
-    """Memories about services, and a question to each that shares two words out of several."""
-    things = ["timeout", "retry", "cache", "queue", "schema", "index", "token", "limit", "pool", "batch"]
-    services = [
-        f"{a}{b}"
-        for a in ["bil", "ord", "shi", "inv", "ret", "log", "pay", "sea", "use", "not"]
-        for b in ["ling", "der", "pping"]
-    ]
-    questions = {}
-    for number in range(count):
-        service, thing = services[number % len(services)], things[number // len(services) % len(things)]
-        text = f"The {thing} of the {service} service is {random.randrange(1000)} in production."
-        _file(repo, f"mem_repo{number:03d}", text)
-        questions[f"What is the {thing} of {service}?"] = f"mem_repo{number:03d}"
-    return questions
-
-
-def _unrelated(count: int) -> list[str]:
-    topics = ["coffee", "train", "garden", "violin", "bicycle", "soup", "novel", "mountain", "garden", "lamp"]
-    return [
-        f"On day {n} I preferred the {topics[n % 10]} of the {topics[n // 10]} shop." for n in range(count)
-    ]
 
 
 def _repository(top: Path) -> None:

@@ -7,7 +7,6 @@ proposed in the end; nothing is written before a person says so, and no output o
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import signal
 import time
@@ -172,23 +171,6 @@ def test_what_is_kept_is_as_old_as_what_was_said_and_names_its_session(small):
     assert stage.client.search(str(top), "lint tests").memories[0].content == rule(0)
 
 
-def test_a_session_that_grew_is_read_on(small):
-    stage, shell = small
-    assert shell.run("learn", "--yes").code == 0
-    (path,) = (stage.daemon.home / ".claude").rglob("claude-0.jsonl")
-    last = json.loads(path.read_text().splitlines()[-1])
-    later = {**last, "type": "user", "uuid": "later", "parentUuid": last["uuid"]}
-    later["message"] = {"role": "user", "content": "We always water the plants."}
-    with path.open("a") as file:
-        file.write(json.dumps(later) + "\n")
-    asked = len(stage.chats)
-    assert shell.run("learn", "--yes").code == 0
-    (prompt,) = stage.prompts[asked:]
-
-    assert "water the plants" in prompt
-    assert rule(0) not in prompt
-
-
 def test_what_was_dropped_is_not_proposed_again_nor_by_the_live_session(small):
     stage, shell = small
     top = shell.directory
@@ -201,17 +183,6 @@ def test_what_was_dropped_is_not_proposed_again_nor_by_the_live_session(small):
 
     assert len(stage.chats) == asked  # it was judged when it was learned from
     assert on_disk(top) == []
-
-
-def test_what_was_heard_live_is_not_judged_again(small):
-    stage, shell = small
-    top = shell.directory
-    stage.captured(top, rule(0), "I look into it.", session="claude-0")
-    asked = len(stage.chats)
-    assert shell.run("learn", "--yes", "--from", "claude").code == 0
-
-    assert all(f"user: {rule(0)}" not in prompt for prompt in stage.prompts[asked:])
-    assert rule(0) not in [each.content for each in stage.client.review(str(top)).waiting]
 
 
 def test_live_turns_go_before_past_sessions(small):

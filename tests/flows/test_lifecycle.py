@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import FORGED, DaemonProcess, configuration, processes_with, running
+from tests.support.daemon import DaemonProcess, configuration, processes_with, running
 from tests.support.provider import Answer, ScriptedProvider
 
 _AGENT = Path(__file__).parent / "agents" / "remembering.py"
@@ -79,15 +79,6 @@ def test_twenty_starts_at_once_give_one_daemon(home):
         daemon.close()
 
 
-def test_what_a_killed_daemon_leaves_behind_does_not_stop_the_next(daemon):
-    for _ in range(5):
-        daemon.kill()
-        assert os.path.exists(daemon.socket)
-        daemon.start()
-        with daemon.client(strict=True) as client:
-            assert client.ping().status == "ok"
-
-
 def test_a_second_daemon_leaves_the_first_alone(daemon):
     with _serve(daemon) as second:
         _, told = second.communicate(timeout=PATIENCE_S)
@@ -96,18 +87,6 @@ def test_a_second_daemon_leaves_the_first_alone(daemon):
     assert str(daemon.pid) in told
     with daemon.client(strict=True) as client:
         assert client.ping().status == "ok"
-
-
-def test_a_wrong_configuration_ends_with_78_and_names_the_key(home):
-    daemon = DaemonProcess(home, config="[memory]\nretrieval_top_k = 900\n")
-    try:
-        with _serve(daemon) as ended:
-            _, told = ended.communicate(timeout=PATIENCE_S)
-        assert ended.returncode == os.EX_CONFIG
-        assert "memory.retrieval_top_k" in told
-        assert "900" in told
-    finally:
-        daemon.close()
 
 
 def test_socket_and_directory_are_closed_to_others(daemon):
@@ -159,24 +138,6 @@ def test_a_write_is_visible_to_a_reader_that_names_its_generation(daemon, repo):
             assert written.memory_id in [hit.id for hit in found.memories]
 
 
-def test_forgotten_memories_are_gone_from_answers_and_wait_in_the_trash(daemon, repo, home):
-    with daemon.client(strict=True) as client:
-        first = client.remember(str(repo), "the walrus sings")
-        second = client.remember(str(repo), "the walrus hums", supersedes=first.memory_id)
-        turn = {"session_id": "s", "turn_id": "t"}
-        message = [{"role": "user", "content": "what does the walrus do?"}]
-        before = client.retrieve(str(repo), message, min_generation=second.generation, **turn)
-
-        receipt = client.forget(str(repo), first.memory_id)
-
-        after = client.retrieve(str(repo), message, **turn)
-    assert "walrus hums" in before.text
-    assert set(receipt.ids) == {first.memory_id, second.memory_id}
-    assert (after.status, after.text) == ("empty", "")
-    assert len(list((home / ".local/state/forged/trash").rglob("*.md"))) == 2
-    assert any("version control" in place for place in receipt.unreachable)
-
-
 def test_concurrent_new_versions_of_one_memory_make_one_chain(daemon, repo):
     with daemon.client(strict=True) as client:
         first = client.remember(str(repo), "version one")
@@ -214,26 +175,3 @@ def _serve(daemon: DaemonProcess) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-@pytest.mark.parametrize(
-    ("address", "code", "told"),
-    [
-        ("s/forged.sock", 78, "'s/forged.sock' is no socket path: set FORGED_SOCKET to an absolute path"),
-        (
-            "{home}",
-            69,
-            "{home} is a directory and no socket: remove it, or set FORGED_SOCKET to another path",
-        ),
-    ],
-    ids=["relative", "a directory"],
-)
-def test_an_odd_address_ends_the_daemon_with_one_sentence(home, address, code, told):
-    os.chmod(home.parent, 0o700)
-    env = {"HOME": str(home), "FORGED_SOCKET": address.format(home=home)}
-
-    done = subprocess.run([FORGED, "serve"], env=env, capture_output=True, text=True, timeout=PATIENCE_S)
-
-    assert done.returncode == code
-    assert done.stderr.startswith(f"forged: {told.format(home=home)}")
-    assert done.stderr.count("\n") == 1

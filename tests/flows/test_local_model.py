@@ -181,19 +181,6 @@ def test_the_graph_is_made_once_and_words_answer_until_it_is_there(home: Path, f
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == made
 
 
-def test_a_configuration_that_is_wrong_is_refused_and_the_daemon_goes_on(home: Path, filled: Path) -> None:
-    with running(home, config=_WORDS) as daemon, daemon.client(strict=True) as client:
-        epoch = client.status().epoch
-        (home / ".config/forged/config.toml").write_text(
-            '[memory]\nembedding_model = "local:no-such-model"\n'
-        )
-        done = Shell(home, daemon.socket, filled).run("rebuild", "--wait")
-
-        assert done.code == 78, done
-        assert "local:no-such-model" in done.err
-        assert client.status().epoch == epoch
-
-
 def test_a_model_without_its_files_costs_nothing_but_a_warning(home: Path, filled: Path) -> None:
     with (
         running(home, env={_MODEL: "fastembed:bge-small-en-v1.5"}) as daemon,

@@ -12,13 +12,7 @@ import pytest
 from forged_client import Client
 from forged_client.protocol import Edge, Forgotten, Moved, Remembered
 from tests.support.clock import PATIENCE_S
-from tests.support.daemon import DaemonProcess, Peer, Talk, running
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaemonProcess]:
-    with running(tmp_path_factory.mktemp("home")) as daemon:
-        yield daemon
+from tests.support.daemon import DaemonProcess, Peer, Talk
 
 
 @pytest.fixture
@@ -61,13 +55,6 @@ def test_a_memory_is_written_once(daemon, repo, lossy):
 
     assert (type(reply), reply.status, reply.existed) == (Remembered, "ok", False)
     assert len(list((repo / ".forge/memory").glob("*.md"))) == 1
-
-
-def test_a_new_version_is_written_once(daemon, repo, lossy, walrus):
-    reply = lossy.edit(str(repo), walrus, "the walrus dances")
-
-    assert reply.status == "ok"
-    assert versions(daemon, repo, reply.memory_id) == ["the walrus sings", "the walrus dances"]
 
 
 def test_a_link_is_added_once(daemon, repo, lossy, walrus):

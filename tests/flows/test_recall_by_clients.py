@@ -54,19 +54,6 @@ async def test_the_call_of_the_seed_is_made_by_both_clients_with_ids_of_any_kind
     assert "The walrus sleeps." in debug.text
 
 
-def test_what_a_session_remembers_is_lost_when_the_daemon_starts_anew_and_files_are_not(daemon):
-    with daemon.client() as client:
-        remember(client, "The walrus sleeps.")
-        before = client.recall("walrus", SESSION)
-    daemon.stop()
-    daemon.start()
-    with daemon.client() as client:
-        after = client.recall("walrus", SESSION)
-
-    assert "The walrus sleeps." in contents(before)
-    assert contents(after) == contents(before) - {"The walrus sleeps."}
-
-
 def test_a_session_is_recalled_by_its_id_alone_whoever_wrote_into_it(daemon, repo, tmp_path):
     """No agent, user or workspace is named; an end is that of its own agent's session and of no other."""
     session, other = str(SESSION), f"{SESSION}-other"
@@ -117,10 +104,3 @@ def test_a_person_recalls_and_forgets_at_a_shell(daemon, home):
     assert "The walrus sleeps." in shown.out
     assert (gone.code, "erased" in gone.out) == (0, True)
     assert (empty.code, empty.out) == (0, "")
-
-
-def test_a_recall_ends_at_its_deadline_and_says_what_it_lacks_without_a_daemon(tmp_path):
-    with Client(str(tmp_path / "nobody.sock"), timeout_s=0.3) as client:
-        reply = client.recall("walrus", "s")
-
-    assert (reply.status, reply.memories, reply.text) == ("unavailable", (), "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,16 +117,3 @@ def test_where_the_system_does_not_tell_of_processes_the_daemon_says_which_it_is
     Path(f"{shell.socket}.lock").write_text(f"{os.getpid()}\n")
     assert process.running(call) == 0
     Path(f"{shell.socket}.lock").write_text(f"{serves(shell)}\n")
-
-
-def test_a_process_that_got_the_number_of_a_dead_daemon_is_left_alone(shell):
-    shell.run("ping")
-    os.kill(serves(shell), signal.SIGKILL)
-    eventually(lambda: serves(shell) == 0)
-    with subprocess.Popen(["sleep", "60"]) as stranger:
-        Path(f"{shell.socket}.lock").write_text(f"{stranger.pid}\n")
-
-        done = shell.run("stop", "--json")
-
-        assert (done.code, done.json["pid"], stranger.poll()) == (0, 0, None)
-        stranger.kill()

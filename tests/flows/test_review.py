@@ -5,10 +5,6 @@ The scripted classifier obeys whatever was pasted, as a model may.
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
 from tests.support.daemon import Shell, contents, on_disk
 from tests.support.provider import proposal, reply
 
@@ -87,24 +83,3 @@ def test_what_was_dropped_does_not_come_back_when_the_window_comes_again(stage, 
     stage.client.review(str(repo), drop=[one.id])
     obeyed(stage, repo, MIXED, kind="compaction")
     assert (waiting(stage, repo), on_disk(repo)) == ([], [])
-
-
-def test_what_waits_is_forgotten_with_the_memory_that_says_it(stage, repo):
-    obeyed(stage, repo, MIXED)
-    written = stage.client.remember(str(repo), MIXED)
-    stage.client.forget(str(repo), written.memory_id)
-    assert waiting(stage, repo) == []
-
-
-@pytest.mark.parametrize("key", ["AKIA" + "QWERTYUIOPASDFGH"])
-def test_a_secret_waits_nowhere(stage, repo, key):
-    """It was cut out of the window, and of what the model made of it."""
-    stage.provider.chat = reply(proposal(f"{MIXED} The key is {key}."))
-    stage.capture(repo, f"{PASTED}\n> key: {key}")
-    stage.settle()
-    assert key not in json.dumps(
-        [(each.content, each.beside) for each in stage.client.review(str(repo)).waiting]
-    )
-    assert key.encode() not in b"".join(
-        each.read_bytes() for each in (stage.daemon.home / ".local/state/forged").glob("state.db*")
-    )

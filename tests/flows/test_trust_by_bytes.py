@@ -107,20 +107,6 @@ def test_after_a_reinstall_the_sentence_is_true_and_imported_rules_stay_unpinned
         assert "mem_imported" not in ids(first)
 
 
-def test_a_repository_that_comes_with_files_written_by_hand_is_asked_about_once(shared, tmp_path):
-    client, ours = shared.strange, tmp_path / "ours"
-    ours.mkdir()
-    git(ours, "init", "--quiet")
-    put(ours, memory("by_hand", "Ports start at 7000"))
-    reply = injected(client, ours)
-    assert reply.text == ""
-    assert "no record that forged wrote it" in reply.notice
-    client.trust(str(ours), action="trust")
-    assert "7000" in injected(client, ours).text
-    put(ours, memory("more", "Ports end at 7999"))
-    assert "7999" in injected(client, ours).text
-
-
 def test_a_text_in_conflict_is_in_no_turn_and_is_named_whoever_trusts(shared, tmp_path):
     client = shared.strange
     ours = begun(client, tmp_path / "ours", "own")
