@@ -109,7 +109,7 @@ async def sweep_sessions(daemon: Daemon) -> None:
 
 def note_seen(daemon: Daemon, event: BuildEvent) -> None:
     """Take note of memories in a new map: between two looks for absent ones a file may come and go."""
-    if event.kind == "swapped":
+    if event.kind == "swapped" and daemon.state.absences.of_root(event.root):
         for index in daemon.indexer.indexes():
             if index.root.top == event.root and index.map is not None:
                 daemon.state.removal.seen(event.root, (each.id for each in index.map.memories))

@@ -87,7 +87,8 @@ class Builder:
         self._passes = False
         self._lexical = lexical
         self._admit = admit
-        self._grounds = Grounds(store.root.top) if store.root.has_files else None
+        self._has_files = store.root.has_files
+        self._grounds: Grounds | None = None  # while a memory has evidence
         self._second = second
         maker = partial(RowMaker, lexical=lexical, pause=self._pause)
         top, text = store.root.top, self._embedded
@@ -171,9 +172,8 @@ class Builder:
         found = scan(self.store.root, before, files, pause=self._pause)
         self.snapshot = found
         memories = found.memories if self._admit is None else self._admitted(found, self._admit)
-        if self._grounds is not None:
-            memories = self._grounds.shown(memories, afresh=not files, pause=self._pause)
-            self.stale = self._grounds.stale
+        if self._has_files:
+            memories = self._with_stale(memories, afresh=not files)
         # A touched file gives a new snapshot of the same memories.
         same = found is before or not found.changed
         if self.complete and same and self._map is not None and self._map.memories == memories:
@@ -195,6 +195,16 @@ class Builder:
         self.redacted, self._unshown = admitted.redacted, admitted.problems
         self._insisted = admitted.insisted
         return admitted.memories
+
+    def _with_stale(self, memories: tuple[Memory, ...], *, afresh: bool) -> tuple[Memory, ...]:
+        """The memories, of which those whose evidence is not as it was say so."""
+        if not any(each.evidence for each in memories):
+            self._grounds, self.stale = None, ()
+            return memories
+        self._grounds = self._grounds or Grounds(self.store.root.top)
+        memories = self._grounds.shown(memories, afresh=afresh, pause=self._pause)
+        self.stale = self._grounds.stale
+        return memories
 
     def _drafted(self, memories: tuple[Memory, ...]) -> Draft:
         went, came = differing(self._map.memories if self._map is not None else (), memories)

@@ -75,7 +75,7 @@ class Look(msgspec.Struct, frozen=True, eq=False):
 
 async def look(memories: MemoryParts, index: RootIndex) -> Look:
     snapshot, admitted = await memories.trust.look(index.root)
-    return Look(index, snapshot, admitted, memories.state.trust.doubt())
+    return Look(index, snapshot, admitted, memories.state.trust.doubt)
 
 
 async def on_disk(memories: MemoryParts, place: Workplace, wanted: str, scope: str = "") -> tuple[Look, str]:

@@ -11,7 +11,7 @@ from forged import door
 from forged.state.event_values import DeadEvent, Document, Event, Kind, new_event_id
 
 if TYPE_CHECKING:
-    from forged.state.attributes import Attributes, NewFacts
+    from forged.state.attributes import Attributes
     from forged.state.capture_cursors import DIGEST_BYTES, CaptureCursor, Progress
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
@@ -57,7 +57,6 @@ __all__ = [
     "Known",
     "Looked",
     "Mark",
-    "NewFacts",
     "OwnFile",
     "Part",
     "Progress",
@@ -85,7 +84,7 @@ __getattr__ = door(
     __name__,
     database=("Change",),
     cutting=("CutCount", "CutEvent", "cut"),
-    attributes=("Attributes", "NewFacts"),
+    attributes=("Attributes",),
     forgotten=("Forgotten",),
     capture_cursors=("DIGEST_BYTES", "CaptureCursor", "Progress"),
     injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),

@@ -10,28 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
-from forged.state.database import Change, Database
+from forged.attributes import UNKNOWN, Facts
+from forged.state.database import Database
 from forged.state.rows import MemoryRows, key_of
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 # Of all memories together; the rows that were put longest ago go first.
 MOST, MOST_IN_ALL = 1 << 17, 64 << 20
-
-
-class NewFacts(msgspec.Struct, frozen=True):
-    """Attributes of a memory that is about to be written into a root, where it replaces `base`."""
-
-    root: str
-    id: str
-    base: str = ""
-    patch: FactsPatch = UNCHANGED
 
 
 class Attributes(MemoryRows[Facts]):
@@ -49,17 +36,6 @@ class Attributes(MemoryRows[Facts]):
         await self.database.commit(
             self.returned(root, {each: known for each, known in facts.items() if known != UNKNOWN})
         )
-
-    def following(self, writes: Iterable[NewFacts], connection: Connection) -> Change:
-        """Return the attributes of writes that share a transaction: one may replace another one of them."""
-        fresh: dict[str, Facts | None] = {}
-        for write in writes:
-            base = key_of(write.root, write.base)
-            before = (fresh.get(base) or self.read(connection, base)) if write.base else None
-            after = write.patch.apply(before or UNKNOWN)
-            if after != UNKNOWN:
-                fresh[key_of(write.root, write.id)] = after
-        return self.change(fresh)
 
 
 COUNTED = 1 << 16

@@ -222,7 +222,7 @@ def connect(path: str) -> Connection:
 
 def _configured(connection: Connection) -> Connection:
     # The checksum of a row finds damaged text, which must not end the reading of the others.
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     try:
         for pragma in (
             "locking_mode=EXCLUSIVE",

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
 from forged.errors import StoreError
-from forged.state.attributes import Attributes, NewFacts
+from forged.state.attributes import Attributes
 from forged.state.database import Change, Database
+from forged.state.rows import key_of
 from forged.state.tables import Table
 from forged.state.trust import OwnFile, TrustRecords
 
@@ -43,9 +45,10 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """One write that is about to happen, in the root of `identity`: its file, attributes and request, if any.
+    """One write that is about to happen, in the root of `identity` at the path `root`: its file and request.
 
-    If the key has a row already, that is returned and nothing put, unless it is to be `again`.
+    If the key has a row already, that is returned and nothing put, unless it is to be `again`. The attributes
+    are those of `base`, the memory that it replaces, with what is `said`.
     """
 
     identity: str
@@ -53,7 +56,9 @@ class Begun(msgspec.Struct, frozen=True):
     key: str = ""
     known: Known | None = None
     again: bool = False
-    facts: NewFacts | None = None
+    root: str = ""
+    base: str = ""
+    said: FactsPatch = UNCHANGED
 
 
 _Waiting = tuple[Sequence[Begun], Future[tuple[Known | None, ...]]]
@@ -136,14 +141,20 @@ class Requests:
             self._table.erase_until(connection, now - KEPT_S)
         known = [tuple([self._put(write, now, connection) for write in each]) for each in waiting]
         fresh = [
-            write
+            (write, write.file)
             for writes, rows in zip(waiting, known, strict=True)
             for write, row in zip(writes, rows, strict=True)
-            if row is None
+            if row is None and write.file is not None
         ]
-        files = ((write.identity, write.file) for write in fresh if write.file is not None)
-        facts = [write.facts for write in fresh if write.facts is not None]
-        self._changes = (self._trust.own_files.wrote(files), self._attributes.following(facts, connection))
+        files = {key_of(write.identity, file.id): file for write, file in fresh}
+        facts: dict[str, Facts | None] = {}
+        for write, file in fresh:  # one may replace another one of them
+            base = key_of(write.root, write.base)
+            before = (facts.get(base) or self._attributes.read(connection, base)) if write.base else None
+            after = write.said.apply(before or UNKNOWN)
+            if after != UNKNOWN:
+                facts[key_of(write.root, file.id)] = after
+        self._changes = (self._trust.own_files.change(files), self._attributes.change(facts))
         for change in self._changes:
             change.write(connection)
         return known

@@ -73,7 +73,7 @@ class State:
         self.forgotten = Forgotten(self._database)
         self.pauses = Pauses(self._database)
         self.spending = Spending(self._database, governor)
-        self.trust = TrustRecords(self._database, lambda: self.pauses.doubt)
+        self.trust = TrustRecords(self._database, self.pauses)
         self.outbound = Outbound(self._database)
         self.intents = Intents(self._database)
         self.attributes = Attributes(self._database)

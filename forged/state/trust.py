@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state.database import Change, Database, WriteOnly
+from forged.state.database import Database, WriteOnly
+from forged.state.pauses import Pauses
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
 from forged.state.tables import Row, Table
 
@@ -71,12 +72,11 @@ class Looked(msgspec.Struct, frozen=True):
 class TrustRecords:
     """The records, answered from memory; what changes them is durable on return, or raises StoreError.
 
-    `doubt` says why nobody knows for sure what a person has said, or nothing.
+    While the pauses are in doubt nobody is trusted.
     """
 
-    def __init__(self, database: Database, doubt: Callable[[], str]) -> None:
-        self._database = database
-        self.doubt = doubt
+    def __init__(self, database: Database, pauses: Pauses) -> None:
+        self._database, self._pauses = database, pauses
         self._hashes: dict[str, set[str]] = {}
         self._brought: dict[str, set[str]] = {}
         self._roots = Rows(database, "roots", RootRecord, durable=True, is_copied=True)
@@ -98,30 +98,34 @@ class TrustRecords:
 
         return restore
 
-    def root(self, top: str, identity: str) -> RootRecord | None:
-        """What is known of this very root at this path."""
-        return None if self.doubt() else self._roots.get(f"{identity} {top}")
+    @property
+    def doubt(self) -> str:
+        """Why nobody knows for sure what a person has said, or nothing."""
+        return self._pauses.doubt
 
-    def roots(self) -> tuple[RootRecord, ...]:
-        return () if self.doubt() else tuple(self._roots.values())
+    def roots(self, top: str = "") -> tuple[RootRecord, ...]:
+        """Every root on record, or those that are or were at one path."""
+        if self._pauses.doubt:
+            return ()
+        return tuple([each for each in self._roots.values() if each.top == top or not top])
 
     def own(self, identity: str) -> Mapping[str, OwnFile]:
         """What this daemon wrote into a root, by id. May be asked in any thread."""
-        return {} if self.doubt() else self.own_files.of_root(identity)
+        return {} if self._pauses.doubt else self.own_files.of_root(identity)
 
     def hashes(self, identity: str) -> set[str] | frozenset[str]:
         """Of files in a root that this daemon wrote or a person accepted, or that came in a way they trust.
 
         It changes; may be asked in any thread.
         """
-        return frozenset() if self.doubt() else self._hashes.get(identity, frozenset())
+        return frozenset() if self._pauses.doubt else self._hashes.get(identity, frozenset())
 
     def brought(self, identity: str) -> set[str] | frozenset[str]:
         """Hashes of files that git brought into a root, though it may have pruned them since.
 
         It changes; may be asked in any thread.
         """
-        return frozenset() if self.doubt() else self._brought.get(identity, frozenset())
+        return frozenset() if self._pauses.doubt else self._brought.get(identity, frozenset())
 
     def note(self, found: Looked) -> bool:
         """Put what a look found out on record, durably on return, unless the root is another one by then.
@@ -157,7 +161,7 @@ class TrustRecords:
         self.decisions += 1
 
     async def put_own(self, identity: str, files: Sequence[OwnFile]) -> None:
-        await self._database.commit(self.own_files.wrote((identity, file) for file in files))
+        await self.own_files.store({key_of(identity, each.id): each for each in files})
 
     async def disown(self, identities: Collection[str], memory_ids: Collection[str]) -> None:
         """Keep nothing of the files that this daemon wrote for these memories: neither row nor accepted hash.
@@ -209,10 +213,6 @@ class OwnFiles(MemoryRows[OwnFile]):
     def __init__(self, database: Database, hashes: dict[str, set[str]]) -> None:
         self._hashes = hashes
         super().__init__(database, "own_files", OwnFile, durable=True, most=MOST_OWN, is_copied=True)
-
-    def wrote(self, files: Iterable[tuple[str, OwnFile]]) -> Change:
-        """Put files on record, each with the identity of its root."""
-        return self.change({key_of(identity, file.id): file for identity, file in files})
 
     def _apply(self, rows: Mapping[str, Kept[OwnFile] | None], *, renew: bool = True) -> None:
         for key, kept in rows.items():

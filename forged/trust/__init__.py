@@ -5,11 +5,11 @@ commits. Records live in `state.db` and are never derived from the bytes of a re
 repositories that are trusted, or that had no memories at the first look and whose `.git` is the user's.
 """
 
-from forged.trust.admission import Admitted
+from forged.trust.admission import Admitted, Stamp
 from forged.trust.exclude_file import ExcludeError
 from forged.trust.excluding import CHOICES
 from forged.trust.identity import elsewhere, is_same, stored_identity
-from forged.trust.registry import MODES, KnownRoot, Stamp, TrustRegistry, own_bytes
+from forged.trust.registry import MODES, KnownRoot, TrustRegistry
 
 __all__ = [
     "CHOICES",
@@ -21,6 +21,5 @@ __all__ = [
     "TrustRegistry",
     "elsewhere",
     "is_same",
-    "own_bytes",
     "stored_identity",
 ]

@@ -41,6 +41,7 @@ from forged.memory import (
     Origin,
     Problem,
     Relation,
+    Scope,
     one_form,
     unchanged_ends,
     utc_now,
@@ -48,8 +49,8 @@ from forged.memory import (
 from forged.state import Looked, OwnFile, RootRecord, TrustRecords
 from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
-from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile, has_git
-from forged.trust.identity import identify
+from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile
+from forged.trust.identity import has_git, identify
 from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"
@@ -214,6 +215,15 @@ class Admitted(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """On what it depends which files of a root count; `follows`: also on what git says now."""
+
+    identity: str
+    decisions: int
+    doubt: str
+    follows: bool
+
+
 class TrustBasis(msgspec.Struct, frozen=True):
     """What is on record of a root now, and under which identities its files may be.
 
@@ -236,7 +246,7 @@ class TrustBasis(msgspec.Struct, frozen=True):
 
 
 class Admission:
-    """The decision. Roots that it sees for the first time wait in `findings` to be written down."""
+    """The decision. Roots that it sees for the first time wait for `save` to be written down."""
 
     def __init__(self, records: TrustRecords) -> None:
         self._records = records
@@ -261,32 +271,40 @@ class Admission:
         """What is on record of the root that is at `top` now."""
         identity = identify(top)
         ways = tuple(dict.fromkeys(filter(None, (identity.git, identity.folder))))
-        known = [self._records.root(top, each) or self._found_roots.get(f"{each} {top}") for each in ways]
+        recorded = {each.identity: each for each in self._records.roots(top)}
+        known = [recorded.get(each) or self._found_roots.get(f"{each} {top}") for each in ways]
         record = next(filter(None, known), None)
         kept_under = identity.own if record is None else record.identity
-        replaced = any(
-            found.top == top and found.trusted_at and found.identity not in ways
-            for found in self._records.roots()
-        )
+        replaced = any(recorded[each].trusted_at for each in recorded.keys() - ways)
         return TrustBasis(kept_under, ways, record, replaced)
+
+    def stamp(self, root: Root) -> Stamp:
+        """What decides which files of a root count, but for the files. May be asked in any thread."""
+        standing = self.standing(root.top)
+        record = standing.record
+        is_asked = record is not None and (record.mode == "follow" or record.born_empty)
+        follows = root.scope is Scope.REPO and is_asked
+        return Stamp(standing.identity, self._records.decisions, self._records.doubt, follows)
 
     def repository(self, top: str) -> Repository:
         return self._repositories.setdefault(top, Repository(top))
 
-    def findings(self) -> tuple[RootRecord, ...]:
-        """Roots seen for the first time that are not written down yet."""
-        return tuple(self._found_roots.values())
-
-    def written_down(self, record: RootRecord) -> None:
-        """A finding is on record now, or counts no more."""
-        self._found_roots.pop(record.key, None)
+    async def save(self) -> None:
+        """Write down which roots `admit` saw for the first time; a failure is found out again."""
+        try:
+            for record in tuple(self._found_roots.values()):
+                if all(each.identity != record.identity for each in self._records.roots(record.top)):
+                    await self._records.put_root(record)
+                self._found_roots.pop(record.key, None)  # on record now, or it counts no more
+        except StoreError as error:
+            logger.warning("what counts is not written down error=%s", error)
 
     def _on_record(self, standing: TrustBasis) -> list[Hashes]:
         return [self._records.hashes(each) for each in standing.identities]
 
     def _first_seen(self, root: Root, snapshot: Snapshot, standing: TrustBasis) -> TrustBasis:
         """Remember whether anything foreign was there at the first look, or when git came into the folder."""
-        if self._records.doubt() or not standing.identity:
+        if self._records.doubt or not standing.identity:
             return standing
         of_folder = standing.record
         listed = {
@@ -343,7 +361,7 @@ class Admission:
             return next(filter(None, (record.get(memory_id) for record in records)), None)
 
         before = self._presented.get(root, Presented())
-        shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt())
+        shown = presented(memories, hashes, own, before, is_sure=not self._records.doubt)
         self._presented[root] = shown
         secret = shown.with_secrets
         return Admitted(
@@ -368,7 +386,7 @@ class Admission:
         """Judge files that are not on record; the findings are on record on return."""
         record = standing.record
         if record is None or not (record.trusted_at or record.born_empty):
-            why = _why_not(standing, self._records.doubt())
+            why = _why_not(standing, self._records.doubt)
             return AdmissionDecision(refused={file.path: why for file in files})
         if standing.is_before_git:
             return AdmissionDecision(refused={file.path: BEFORE_GIT for file in files})

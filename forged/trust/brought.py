@@ -24,7 +24,7 @@ from functools import partial
 
 import msgspec
 
-from forged.files import FOLDERS, upwards
+from forged.files import FOLDERS
 from forged.trust.git import Git, GitFailed, IndexEntry
 from forged.trust.git_files import check_readable, kept_resolutions
 
@@ -36,8 +36,6 @@ CONFLICT = "it is in the middle of a merge"
 LINKED = "its folder is a link or a repository of its own"
 FILTERED = "git stores it in another form, so that nobody can tell whether a branch brought it"
 MOVING = "it is being changed"
-
-_PARTS = ("HEAD", "objects", "refs", "config", "commondir")
 
 Hashes = AbstractSet[str]
 
@@ -333,18 +331,6 @@ def git_directory(top: str) -> str:
         path = os.path.join(top, os.fsdecode(line.removeprefix(b"gitdir:").strip()))
     holds = any(os.path.exists(os.path.join(path, name)) for name in ("objects", "commondir"))
     return path if holds and os.path.isfile(os.path.join(path, "HEAD")) else ""
-
-
-def has_git(top: str) -> bool:
-    """Whether git may write into a folder: there is a repository in it or above it, be it damaged or not."""
-    return any(_may_be_git(os.path.join(way, ".git")) for way in upwards(top))
-
-
-def _may_be_git(path: str) -> bool:
-    """An empty directory of this name is none, and git looks further up."""
-    if not os.path.isdir(path):
-        return os.path.lexists(path)
-    return any(os.path.lexists(os.path.join(path, name)) for name in _PARTS)
 
 
 def _belongs_to_us(top: str, git_dir: str) -> bool:

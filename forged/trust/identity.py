@@ -1,9 +1,9 @@
-"""Which directory on which disk a root is: a new clone at an old path is another one.
+"""Which directory on which disk a root is, a new clone at an old path being another one; and if git is there.
 
 Device, inode and birth time of `.git` (a directory, or the file of a submodule), or of the folder itself
 where there is no git. A copy or a new clone has another birth time, though it may get the same inode number.
 The device counts only where it is a real one: numbers of btrfs, NFS or an overlay change with every mount.
-Blocks for two looks at the disk; nothing is raised.
+Blocks for looks at the disk; nothing is raised.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from functools import cache
 
 import msgspec
 
-from forged.files import Root
+from forged.files import Root, upwards
 from forged.memory import Scope
 
 _AT_FDCWD, _BASIC_STATS_AND_BIRTH = -100, 0xFFF
 _BIRTH = 0x800
 _STATX = struct.Struct("=IIQIIIHHQQQQqIiqIiqIiqIiIIII")  # up to the device's numbers
 _STATX_BYTES = 256
+_PARTS = ("HEAD", "objects", "refs", "config", "commondir")  # of `.git`; one is enough
+
+
+# How far below HOME the user's own roots are: `~/.forge/agents/<id>`, `~/.forge/org`.
+_LEVELS = {Scope.USER: 0, Scope.SESSION: 0, Scope.AGENT: 3, Scope.ORG: 2}
 
 
 class RootIdentity(msgspec.Struct, frozen=True):
@@ -48,10 +53,14 @@ def stored_identity(root: Root) -> str:
 
     Of the user's own roots it is the folder HOME alone: theirs may be made after it was stored.
     """
-    if root.is_own:
-        return f" {identity_of(_home_of(root))}"
-    found = identify(root.top)
-    return f"{found.git} {found.folder}"
+    levels = _LEVELS.get(root.scope)
+    if levels is None:
+        found = identify(root.top)
+        return f"{found.git} {found.folder}"
+    home = root.top
+    for _ in range(levels):
+        home = os.path.dirname(home)
+    return f" {identity_of(home)}"
 
 
 def is_same(stored: str, now: str) -> bool:
@@ -84,12 +93,16 @@ def elsewhere(stored: Iterable[tuple[Root, str]]) -> dict[tuple[Root, str], str]
     return found
 
 
-def _home_of(root: Root) -> str:
-    levels = {Scope.AGENT: 3, Scope.ORG: 2}.get(root.scope, 0)  # ~/.forge/agents/<id>, ~/.forge/org
-    top = root.top
-    for _ in range(levels):
-        top = os.path.dirname(top)
-    return top
+def has_git(top: str) -> bool:
+    """Whether git may write into a folder: there is a repository in it or above it, be it damaged or not."""
+    return any(_may_be_git(os.path.join(way, ".git")) for way in upwards(top))
+
+
+def _may_be_git(path: str) -> bool:
+    """An empty directory of this name is none, and git looks further up."""
+    if not os.path.isdir(path):
+        return os.path.lexists(path)
+    return any(os.path.lexists(os.path.join(path, name)) for name in _PARTS)
 
 
 def identity_of(path: str) -> str:

@@ -8,7 +8,6 @@ cannot be written down, WorkspaceError for a directory that holds no root.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -16,10 +15,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 import msgspec
 
 from forged.errors import StoreError, WorkspaceError
-from forged.files import MemoryStore, Root, Snapshot, files_of, repo_root, scan, upwards
-from forged.memory import ID_PATTERN, Memory, Scope, utc_now
+from forged.files import Root, Snapshot, files_of, repo_root, scan, upwards
+from forged.memory import ID_PATTERN, Scope, utc_now
 from forged.state import OwnFile, Rewrite, RootIds, RootRecord, State
-from forged.trust.admission import REPLACED, Admission, Admitted, TrustBasis
+from forged.trust.admission import REPLACED, Admission, Admitted, Stamp, TrustBasis
 from forged.trust.excluding import Excluding
 from forged.trust.git import Git, GitFailed
 from forged.trust.walk import tops_below
@@ -51,34 +50,17 @@ class KnownRoot(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Stamp(msgspec.Struct, frozen=True):
-    """On what it depends which files of a root count; `follows`: also on what git says now."""
-
-    identity: str
-    decisions: int
-    doubt: str
-    follows: bool
-
-
-def own_file(root: Root, memory: Memory, *, insisted: bool = False) -> OwnFile:
-    """The record of the file that a memory of ours is written to."""
-    return own_bytes(MemoryStore(root).rendered(memory), memory, insisted=insisted)
-
-
-def own_bytes(data: bytes, memory: Memory, *, insisted: bool = False) -> OwnFile:
-    """The same of a memory whose file will have these bytes."""
-    return OwnFile(memory.id, hashlib.sha256(data).hexdigest(), memory.origin, insisted)
-
-
 class TrustRegistry:
     """One for the daemon; `mode` and `git` are those of the configuration, `home` is the user's directory."""
 
     def __init__(self, state: State, *, mode: str = "follow", git: str = "exclude", home: str = "") -> None:
-        self._state, self._records, self._mode = state, state.trust, mode
+        self._records, self._mode = state.trust, mode
         self._rebuild: Rebuild | None = None
         self._previous: Previous | None = None
-        self._admission = Admission(state.trust)
-        self.admit = self._admission.admit
+        self._admission = admission = Admission(state.trust)
+        self.admit, self.stamp, self.save = admission.admit, admission.stamp, admission.save
+        # Waits until the records have been read, or are known not to be readable now.
+        self.opened = state.tried.wait
         self.excluding = Excluding(state.excludes, git, home)
 
     def join(self, rebuild: Rebuild, previous: Previous) -> None:
@@ -87,28 +69,6 @@ class TrustRegistry:
         `previous` is the last snapshot of a root, so that not all is read again.
         """
         self._rebuild, self._previous = rebuild, previous
-
-    async def opened(self) -> None:
-        """Wait until the records have been read, or are known not to be readable now."""
-        await self._state.opened()
-
-    async def save(self) -> None:
-        """Write down which roots `admit` saw for the first time; a failure is found out again."""
-        try:
-            for record in self._admission.findings():
-                if self._records.root(record.top, record.identity) is None:
-                    await self._records.put_root(record)
-                self._admission.written_down(record)
-        except StoreError as error:
-            logger.warning("what counts is not written down error=%s", error)
-
-    def stamp(self, root: Root) -> Stamp:
-        """What decides which files of a root count, but for the files. May be asked in any thread."""
-        standing = self._admission.standing(root.top)
-        record = standing.record
-        is_asked = record is not None and (record.mode == "follow" or record.born_empty)
-        follows = root.scope is Scope.REPO and is_asked
-        return Stamp(standing.identity, self._records.decisions, self._records.doubt(), follows)
 
     def is_own(self, stamp: Stamp, memory_id: str) -> bool:
         """Whether this daemon wrote a memory into the root."""
@@ -194,12 +154,12 @@ class TrustRegistry:
         """A root, with what is withheld of it."""
         _, admitted = await self.look(await asyncio.to_thread(repo_root, top))
         standing = await asyncio.to_thread(self._admission.standing, top)
-        return _described(top, standing, admitted, self._records.doubt())
+        return _described(top, standing, admitted, self._records.doubt)
 
     async def stands(self, top: str) -> KnownRoot:
         """As `describe`, without a look at the files: nothing is counted."""
         standing = await asyncio.to_thread(self._admission.standing, top)
-        return _described(top, standing, Admitted(()), self._records.doubt())
+        return _described(top, standing, Admitted(()), self._records.doubt)
 
     async def known(self) -> tuple[KnownRoot, ...]:
         """Every root that was ever seen and is still there."""
@@ -240,8 +200,8 @@ class TrustRegistry:
         """Trust a root no longer: what is foreign in it is in no map on return."""
         await self.save()
         standing = await asyncio.to_thread(self._admission.standing, top)
-        for record in self._records.roots():
-            if record.top == top and (record.trusted_at or record.identity == standing.identity):
+        for record in self._records.roots(top):
+            if record.trusted_at or record.identity == standing.identity:
                 await self._records.revoke(record)
         return await self._in_force(top)
 

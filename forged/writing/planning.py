@@ -21,10 +21,10 @@ from forged.errors import Conflict, MemoryExists, NoLongerWanted, StoreError
 from forged.files import Arrivals, MemoryStore, Root, Snapshot, files_of, scan
 from forged.map import link
 from forged.memory import Memory
-from forged.state import Begun, Known, NewFacts
+from forged.state import Begun, Known, OwnFile
 from forged.text.same_text import normalised
 from forged.text.unseen import without_unseen
-from forged.trust import Stamp, TrustRegistry, own_bytes
+from forged.trust import Stamp, TrustRegistry
 from forged.writing.succession import base_of, succeeding
 
 
@@ -149,14 +149,15 @@ def written(memory: Memory, named: str, path: str, *, existed: bool) -> Written:
 
 def begun(plan: Plan, identity: str, top: str) -> Begun:
     """What has to be on record before the plan is carried out."""
-    key, file, facts = plan.draft.key, None, None
+    key, file = plan.draft.key, None
     if plan.data:
-        file = own_bytes(plan.data, plan.memory, insisted=plan.draft.insisted)
-        facts = NewFacts(top, plan.memory.id, plan.memory.supersedes or "", plan.draft.said)
+        sha256 = hashlib.sha256(plan.data).hexdigest()
+        file = OwnFile(plan.memory.id, sha256, plan.memory.origin, plan.draft.insisted)
     known = None
     if key and not isinstance(plan.answer, StoreError):
         known = Known(digest_of(plan.draft, top), plan.memory.id, existed=plan.answer is not None)
-    return Begun(identity, file, key, known, again=plan.is_settled, facts=facts)
+    base, said = plan.memory.supersedes or "", plan.draft.said
+    return Begun(identity, file, key, known, plan.is_settled, top, base, said)
 
 
 def digest_of(draft: Draft, top: str) -> str:

@@ -450,7 +450,7 @@ async def test_where_the_state_cannot_be_read_a_memory_that_is_there_is_not_call
     async with assembled(home, trusting=False) as parts:
         code, told = await parts.refusal(kind(workspace=str(repo), **WITHHELD[kind]("mem_1", "mem_2")))
         assert (code, " is there, but " in told) == ("busy", True)
-        assert parts.state.trust.doubt() in told
+        assert parts.state.trust.doubt in told
 
 
 # --- dispatch -----------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
-from forged.attributes import UNKNOWN, Facts, FactsPatch
+from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
 from forged.errors import StoreError
-from forged.state import Begun, Known, NewFacts, OwnFile, State, attributes, tables
+from forged.state import Begun, Known, OwnFile, State, attributes, tables
 from tests.state.conftest import opened, raw
 
 TOP = "/home/me/.forge/agents/claude"
@@ -16,17 +17,19 @@ PATCH = FactsPatch("learning", 0.7, {"topic": "debug"}, "claude")
 FACTS = Facts("learning", 0.7, {"topic": "debug"}, "claude")
 
 
-async def wrote(state: State, *writes: NewFacts, key: str = "") -> tuple[Known | None, ...]:
-    rows = [
-        Begun("1:2:3", OwnFile(each.id, "beef"), key, Known("digest", each.id) if key else None, facts=each)
-        for each in writes
-    ]
-    return await asyncio.wrap_future(state.requests.begin(rows))
+def write(id_: str, base: str = "", said: FactsPatch = UNCHANGED) -> Begun:
+    return Begun("1:2:3", OwnFile(id_, "beef"), root=TOP, base=base, said=said)
+
+
+async def wrote(state: State, *writes: Begun, key: str = "") -> tuple[Known | None, ...]:
+    if key:
+        writes = tuple(replace(each, key=key, known=Known("digest", each.file.id)) for each in writes)
+    return await asyncio.wrap_future(state.requests.begin(writes))
 
 
 async def test_attributes_are_on_disk_with_the_write_they_are_of(tmp_path):
     async with opened(tmp_path) as state:
-        await wrote(state, NewFacts(TOP, "mem_1", patch=PATCH))
+        await wrote(state, write("mem_1", said=PATCH))
         assert state.attributes.of(TOP, "mem_1") == FACTS
     async with opened(tmp_path) as state:
         assert state.attributes.of(TOP, "mem_1") == FACTS
@@ -45,7 +48,7 @@ async def test_a_write_that_is_not_on_record_has_no_attributes(tmp_path, monkeyp
         with monkeypatch.context() as patched:
             patched.setattr(tables, "put", failing)
             with pytest.raises(StoreError, match="no space left"):
-                await wrote(state, NewFacts(TOP, "mem_1", patch=PATCH), key="a")
+                await wrote(state, write("mem_1", said=PATCH), key="a")
         assert state.attributes.of(TOP, "mem_1") == UNKNOWN
     async with opened(tmp_path) as state:
         assert state.attributes.of(TOP, "mem_1") == UNKNOWN
@@ -53,8 +56,8 @@ async def test_a_write_that_is_not_on_record_has_no_attributes(tmp_path, monkeyp
 
 async def test_a_request_that_comes_again_leaves_the_attributes_of_the_first(tmp_path):
     async with opened(tmp_path) as state:
-        await wrote(state, NewFacts(TOP, "mem_1", patch=PATCH), key="a")
-        assert await wrote(state, NewFacts(TOP, "mem_1", patch=FactsPatch("state")), key="a") == (
+        await wrote(state, write("mem_1", said=PATCH), key="a")
+        assert await wrote(state, write("mem_1", said=FactsPatch("state")), key="a") == (
             Known("digest", "mem_1"),
         )
         assert state.attributes.of(TOP, "mem_1") == FACTS
@@ -65,16 +68,16 @@ async def test_a_new_version_keeps_the_attributes_of_its_head_but_for_what_it_sa
         # Both in one transaction: the head of the second is not in memory yet.
         await wrote(
             state,
-            NewFacts(TOP, "mem_1", patch=PATCH),
-            NewFacts(TOP, "mem_2", "mem_1", FactsPatch(importance=0.1)),
-            NewFacts(TOP, "mem_3", "mem_2"),
+            write("mem_1", said=PATCH),
+            write("mem_2", "mem_1", FactsPatch(importance=0.1)),
+            write("mem_3", "mem_2"),
         )
         assert state.attributes.of(TOP, "mem_3") == Facts("learning", 0.1, {"topic": "debug"}, "claude")
 
 
 async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
     async with opened(tmp_path) as state:
-        await wrote(state, NewFacts(TOP, "mem_unsaid"))
+        await wrote(state, write("mem_unsaid"))
         await state.attributes.put(TOP, {"mem_unsaid_too": UNKNOWN})
         rows = await state._database.run(lambda connection: tuple(tables.rows(connection, "attributes")))
     assert rows == ()
@@ -84,7 +87,7 @@ async def test_of_too_many_memories_those_whose_attributes_were_put_last_keep_th
     monkeypatch.setattr(attributes, "MOST", 2)
     async with opened(tmp_path) as state:
         for number in range(4):
-            await wrote(state, NewFacts(TOP, f"mem_{number}", patch=PATCH))
+            await wrote(state, write(f"mem_{number}", said=PATCH))
         assert list(state.attributes.of_root(TOP)) == ["mem_2", "mem_3"]
     monkeypatch.undo()
     async with opened(tmp_path) as state:
@@ -93,7 +96,7 @@ async def test_of_too_many_memories_those_whose_attributes_were_put_last_keep_th
 
 async def test_a_record_has_the_counts_of_a_memory_too(tmp_path):
     async with opened(tmp_path) as state:
-        await wrote(state, NewFacts(TOP, "mem_1", patch=PATCH))
+        await wrote(state, write("mem_1", said=PATCH))
         state.accesses.hit([(TOP, "mem_1"), (TOP, "mem_1")])
         facts = state.facts(TOP, "mem_1")
         assert (facts.importance, facts.access_count) == (0.7, 2)
@@ -104,7 +107,7 @@ async def test_a_record_has_the_counts_of_a_memory_too(tmp_path):
 async def test_of_what_is_forgotten_no_byte_stays(tmp_path):
     patch = FactsPatch(metadata={"about": "a-word-of-metadata"})
     async with opened(tmp_path) as state:
-        await wrote(state, NewFacts(TOP, "mem_gone", patch=patch), NewFacts(TOP, "mem_stays", patch=PATCH))
+        await wrote(state, write("mem_gone", said=patch), write("mem_stays", said=PATCH))
         await state.attributes.forget(TOP, ["mem_gone", "mem_never"])
         await state.erase_traces()
         assert state.attributes.of(TOP, "mem_gone") == UNKNOWN

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from forged.files import Root, scan
+from forged.files import MemoryStore, Root, scan
 from forged.memory import Memory, Scope
+from forged.state import OwnFile
 from forged.trust import TrustRegistry
 from tests.data.memories import memory, put
 from tests.state.conftest import opened
@@ -33,6 +35,12 @@ def upstream(directory: Path, *options: str) -> Path:
 def clone(source: Path, target: Path, *options: str) -> Path:
     git(source, "clone", "--quiet", *options, f"file://{source}", str(target))
     return target
+
+
+def own_file(root: Root, one: Memory, *, insisted: bool = False) -> OwnFile:
+    """The record of the file that a memory of ours is written to."""
+    data = MemoryStore(root).rendered(one)
+    return OwnFile(one.id, hashlib.sha256(data).hexdigest(), one.origin, insisted)
 
 
 class Person:

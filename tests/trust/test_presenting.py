@@ -13,10 +13,9 @@ from forged.memory import Entity, Origin, Related, Relation, Scope
 from forged.state import OwnFile
 from forged.trust import admission
 from forged.trust.admission import Presented, presented
-from forged.trust.registry import own_file
 from tests.data.memories import memory, put
 from tests.data.secrets import ALNUM, Draw
-from tests.trust.people import person
+from tests.trust.people import own_file, person
 
 SECRET = "gh" + "p_" + Draw("presenting").of(ALNUM, 36)
 TOLD = f"push with {SECRET} to staging"

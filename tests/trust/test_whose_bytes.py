@@ -15,11 +15,10 @@ import pytest
 from forged.files import MemoryStore, Root, repo_root, scan
 from forged.memory import Scope
 from forged.trust import brought
-from forged.trust.registry import own_file
 from tests.data.memories import memory, put
 from tests.faults.amount import times
 from tests.support.git import git
-from tests.trust.people import Person, commit, person
+from tests.trust.people import Person, commit, own_file, person
 from tests.trust.ways import CANARY, FOLDER, NAMES, WAYS, lies_there, stopped_script, their_side
 
 MINE = memory("mem_1", "Ports start at 9000.\n")
@@ -356,7 +355,7 @@ async def test_what_counts_is_on_record_before_it_is_shown(tmp_path):
     async with person(tmp_path / "state") as one:
         ours = await begun(one, tmp_path / "ours")
         put(ours, memory("new", "new by hand"))
-        await one.trust._state._database.close()
+        await one.trust._records._database.close()
         assert one.counting(ours) == {"mem_1"}
 
 

@@ -106,7 +106,7 @@ async def _why_missing(context: Context, place: Workplace, named: tuple[str, ...
     memories = context.daemon.memories
     withheld = {each.id for each in await memories.trust.withheld(place.roots)} if named else set[str]()
     there = [each for each in named if each in withheld]
-    why = memories.state.trust.doubt() or "withheld until you decide"
+    why = memories.state.trust.doubt or "withheld until you decide"
     return f"{why}: {', '.join(there)}" if there else ""
 
 
