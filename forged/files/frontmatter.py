@@ -1,9 +1,13 @@
 """Memory files as bytes: front matter and body, read tolerantly and written in one exact form.
 
 People edit these files by hand, so reading takes what it can (BOM, CRLF, missing keys, no front matter, keys
-that are no YAML), and raises MemoryFormatError for the rest. The written form is matched first, many times
-faster; all else goes to `hand_written`, and a test proves that both read the same. Writing gives the Go
-program's form byte for byte; body bytes and unknown keys survive.
+that are no YAML), and raises MemoryFormatError for the rest. The written form, which is the Go program's byte
+for byte, is matched first by one expression, many times faster; all else goes to `hand_written`, and a test
+proves that both read the same. Body bytes and unknown keys survive.
+
+Scalars have the three styles of go-yaml v3's emitter, whose quoting no general dumper has. Beyond it `=` and
+`<<` are quoted, because a YAML 1.1 reader gives them a meaning, and text with line ends is escaped instead of
+becoming a `|` block.
 """
 
 from __future__ import annotations
@@ -12,13 +16,20 @@ import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 
 import msgspec
 
 from forged.errors import InConflict, MemoryFormatError
-from forged.files.hand_written import MAX_HEADER_BYTES, ParsedFile, doubted, read_any_form
-from forged.files.written_form import notes_on, read_written_form, scalar, time_scalar
-from forged.memory import Entity, Evidence, Memory, Related, Relation, one_form
+from forged.files.hand_written import (
+    MAX_HEADER_BYTES,
+    TIME_LIKE,
+    ParsedFile,
+    doubted,
+    notes_on,
+    read_any_form,
+)
+from forged.memory import Entity, Evidence, Memory, Piece, Related, Relation, one_form
 
 MAX_FILE_BYTES = 256 * 1024
 IN_CONFLICT = (
@@ -101,33 +112,24 @@ def render(memory: Memory) -> bytes:
 
     Lone surrogates and NUL become `?`. An unknown time is left out: the Go program cannot read an empty one.
     """
-    lines = ["---", f"id: {scalar(one_form(memory.id))}"]
-    lines += [
-        f"{key}: {time_scalar(text)}"
-        for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at))
-        if text
-    ]
-    lines += [f"version: {memory.version}", f"scope: {scalar(memory.scope)}"]
-    lines.append(f"category: {scalar(memory.category)}")
+    header, content = "\n".join(_header(memory)), memory.content.replace("\0", "?")
+    return f"---\n{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
+
+
+def _header(memory: Memory) -> Iterator[str]:
+    yield f"id: {scalar(one_form(memory.id))}"
+    for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
+        if text:
+            yield f"{key}: {text if TIME_LIKE.fullmatch(text) else scalar(text)}"
+    yield from (f"version: {memory.version}", f"scope: {scalar(memory.scope)}")
+    yield f"category: {scalar(memory.category)}"
     if memory.supersedes:
-        lines.append(f"supersedes: {scalar(one_form(memory.supersedes))}")
-    lines += _of_links(memory.related)
-    lines += [f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}"]
+        yield f"supersedes: {scalar(one_form(memory.supersedes))}"
+    edges = ({"id": scalar(one_form(e.id)), "relationship": scalar(e.relationship)} for e in memory.related)
+    yield from _list("related", edges)
+    yield from (f"session_id: {scalar(memory.session_id)}", f"trigger: {scalar(memory.trigger)}")
     if memory.origin:
-        lines.append(f"origin: {scalar(memory.origin)}")
-    lines += _of_lists(memory)
-    header = "\n".join(lines)
-    content = memory.content.replace("\0", "?")
-    return f"{header}\n{memory.extra}---\n{content}".encode("utf-8", "replace")
-
-
-def _of_links(related: Iterable[Related]) -> Iterator[str]:
-    return _list(
-        "related", ({"id": scalar(one_form(e.id)), "relationship": scalar(e.relationship)} for e in related)
-    )
-
-
-def _of_lists(memory: Memory) -> Iterator[str]:
+        yield f"origin: {scalar(memory.origin)}"
     if memory.cues:
         yield from ("cues:", *(f"    - {scalar(cue)}" for cue in memory.cues))
     yield from _list("evidence", (_texts("path", each) for each in memory.evidence))
@@ -161,14 +163,178 @@ def _relation_keys(relation: Relation) -> dict[str, str]:
     return names | {"weight": repr(relation.weight)}
 
 
+_ASCII_ESCAPED = re.compile("[^\x20-\x7e]")
+_NEEDS_QUOTES = re.compile(r"[#,\[\]{}&*!|>'\"%@` ]|[-?:](?: |\Z)|---|\.\.\.|.*(?:: |:\Z| #| \Z)", re.DOTALL)
+_WORD_WITH_TYPE = re.compile(
+    r"|~|null|Null|NULL|true|True|TRUE|false|False|FALSE|=|<<|\.nan|\.NaN|\.NAN|[-+]?\.(?:inf|Inf|INF)"
+    r"|[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF"
+)
+_READS_AS_NUMBER = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+"
+    r"|[-+]?0(?:[xX][0-9a-fA-F]*|[oO][0-7]*|[bB][01]*)"
+    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"  # base 60
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9:.Zz+ -]*)?")
+_EXPONENT = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+")
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\0": "\\0", "\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\v": "\\v",
+    "\f": "\\f", "\r": "\\r", "\x1b": "\\e", "\x85": "\\N", "\u2028": "\\L", "\u2029": "\\P",
+}  # fmt: skip
+
+
+@cache  # the wide class takes 6 ms to compile: not at the start of a daemon
+def _escaped() -> re.Pattern[str]:
+    return re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+
+
+def scalar(text: str) -> str:
+    """Return a text as the value of a key. What UTF-8 cannot hold becomes `?`."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    escaped = _ASCII_ESCAPED if text.isascii() else _escaped()
+    if escaped.search(text) or _reads_as_another_type(text):
+        return '"' + re.sub(rf'["\\]|{escaped.pattern}', _escape, text) + '"'
+    if _NEEDS_QUOTES.match(text):
+        return "'" + text.replace("'", "''") + "'"
+    return text
+
+
+def _reads_as_another_type(text: str) -> bool:
+    digits = text.replace("_", "")
+    if _WORD_WITH_TYPE.fullmatch(text) or _READS_AS_NUMBER.fullmatch(digits) or _DATE.fullmatch(text):
+        return True
+    # go-yaml takes 1e5 for a number and 1e400 for text; session ids of hex digits can look like either.
+    return _EXPONENT.fullmatch(digits) is not None and math.isfinite(float(digits))
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if code <= 0xFF:
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+_Keys = dict[str, str]
+_TEXT = (
+    r"""(?:(?!(?i:null)\n)[A-Za-z0-9_][A-Za-z0-9_./+:-]*(?<!:)"""  # plain; no blank, no colon at the end
+    r"""|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""  # quoted ASCII with nothing to unescape
+)
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+# A line of words: no colon, no hash sign, and one blank between two of them.
+_WORD = r"\w[\w./+,?!'()%-]*"
+_LINE = rf"""(?:(?!(?i:null)\n){_WORD}(?: {_WORD})*|"[ !#-\[\]-~]*"|'[ -&(-~]*')"""
+_PLACE = rf"(?:/{_WORD}(?: {_WORD})*|{_TEXT}|{_LINE})"  # a path, or an address
+_NUMBER = "(?:0|[1-9][0-9]{0,8})"
+_WEIGHT = r"[0-9]{1,9}\.[0-9]{1,17}"
+
+
+def _lines(needed: _Keys, optional: _Keys, *, indent: int, caught: bool) -> str:
+    line = " " * indent + ("{}: ({})\n" if caught else "{}: {}\n")
+    return "".join(
+        [line.format(*each) for each in needed.items()]
+        + [f"(?:{line.format(*each)})?" for each in optional.items()]
+    )
+
+
+def _entry(needed: _Keys, optional: _Keys, *, caught: bool) -> str:
+    return _lines(needed, optional, indent=6, caught=caught).replace("      ", "    - ", 1)
+
+
+_EDGE: tuple[_Keys, _Keys] = {"id": _TEXT, "relationship": _TEXT}, {}
+_GROUND: tuple[_Keys, _Keys] = {"path": _LINE}, {"lines": _TEXT, "hash": _TEXT}
+_PIECE: tuple[_Keys, _Keys] = {"id": _TEXT, "index": _NUMBER, "of": _NUMBER}, {"source": _PLACE}
+_ENTITY: tuple[_Keys, _Keys] = {"name": _LINE}, {"type": _LINE, "description": _LINE}
+_RELATION: tuple[_Keys, _Keys] = {"source": _LINE, "relation": _LINE, "target": _LINE}, {"weight": _WEIGHT}
+_WRITTEN_FORM = re.compile(
+    rf"---\nid: ({_TEXT})\ncreated_at: ({_TIME})\nupdated_at: ({_TIME})\nversion: ([1-9][0-9]{{0,8}})\n"
+    rf"scope: ({_TEXT})\ncategory: ({_TEXT})\n(?:supersedes: ({_TEXT})\n)?"
+    rf"(?:related:\n((?:{_entry(*_EDGE, caught=False)})+))?"
+    rf"session_id: ({_TEXT})\ntrigger: ({_TEXT})\n(?:origin: ({_TEXT})\n)?"
+    rf"(?:cues:\n((?:    - {_LINE}\n)+))?"
+    rf"(?:evidence:\n((?:{_entry(*_GROUND, caught=False)})+))?"
+    rf"(?:document:\n({_lines(*_PIECE, indent=4, caught=False)}))?"
+    rf"(?:entities:\n((?:{_entry(*_ENTITY, caught=False)})+))?"
+    rf"(?:relations:\n((?:{_entry(*_RELATION, caught=False)})+))?---\n"
+)
+_LISTS = 5  # the last groups of it, of several lines each
+_CUES = re.compile(rf"    - ({_LINE})\n")
+_EDGES, _GROUNDS, _ENTITIES, _RELATIONS = (
+    re.compile(_entry(*keys, caught=True)) for keys in (_EDGE, _GROUND, _ENTITY, _RELATION)
+)
+_PIECES = re.compile(_lines(*_PIECE, indent=4, caught=True))
+
+
 def _read_written_form(data: bytes, scope: str, name: str) -> ParsedFile | None:
-    """Fast path; None means not sure."""
-    found = None if b"\0" in data else read_written_form(data, scope, MAX_HEADER_BYTES)
-    if found is None:
+    """The memory of a file in the written form; None means not sure."""
+    try:
+        text = "" if b"\0" in data else data.decode()
+    except UnicodeDecodeError:
         return None
-    memory, stated = found
-    plain = memory.id == name and stated == scope and not memory.cues
-    return ParsedFile(memory) if plain else ParsedFile(memory, notes_on(memory, stated))
+    match = _WRITTEN_FORM.match(text)
+    if match is None or match.end() > MAX_HEADER_BYTES:
+        return None
+    parts, lists = match.groups("")[:-_LISTS], match.groups("")[-_LISTS:]
+    if '"' in match[0] or "'" in match[0]:
+        parts = tuple(map(_unquoted, parts))
+    id_, created_at, updated_at, version, stated, category, supersedes, edges, session_id, trigger, origin = (
+        parts
+    )
+    if not id_:
+        return None
+    memory = Memory(
+        id_, text[match.end() :], created_at, created_at if updated_at == created_at else updated_at,
+        int(version), scope, _shared(category), _shared(session_id), _shared(trigger), supersedes or None,
+        _edges(edges) if edges else (), "", origin,
+    )  # fmt: skip
+    whole = _with_lists(memory, *lists) if any(lists) else memory
+    if whole is None:
+        return None
+    is_plain = whole.id == name and stated == scope and not whole.cues
+    return ParsedFile(whole) if is_plain else ParsedFile(whole, notes_on(whole, stated))
+
+
+def _with_lists(memory: Memory, *lists: str) -> Memory | None:
+    cues, evidence, document, entities, relations = lists
+    grounds = tuple(Evidence(*each) for each in _each(_GROUNDS, evidence))
+    things = tuple(Entity(name, _shared(kind), told) for name, kind, told in _each(_ENTITIES, entities))
+    between = tuple(_relation_of(*each) for each in _each(_RELATIONS, relations))
+    piece = _piece(document) if document else None
+    needed = [*(each.path for each in grounds), *(each.name for each in things)]
+    needed += [text for each in between for text in (each.source, each.relation, each.target)]
+    if not all(needed) or (piece is not None and not piece.document_id):
+        return None
+    return msgspec.structs.replace(
+        memory, cues=tuple(map(_unquoted, _CUES.findall(cues))), evidence=grounds, piece=piece,
+        entities=things, relations=between,
+    )  # fmt: skip
+
+
+def _each(pattern: re.Pattern[str], text: str) -> list[tuple[str, ...]]:
+    return [tuple(map(_unquoted, each)) for each in pattern.findall(text)]
+
+
+def _piece(text: str) -> Piece:
+    ((document_id, index, of, source),) = _each(_PIECES, text)
+    return Piece(_shared(document_id), int(index), int(of), _shared(source))
+
+
+def _relation_of(source: str, relation: str, target: str, weight: str) -> Relation:
+    return Relation(source, _shared(relation), target, float(weight or 1))
+
+
+def _edges(text: str) -> tuple[Related, ...]:
+    return tuple(Related(id_, _shared(how)) for id_, how in _each(_EDGES, text))
+
+
+# One text for all files that say the same: 300 bytes of a small memory, where there are thousands.
+_shared = lru_cache(1024)(str)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if text[:1] in {'"', "'"} else text
 
 
 def relinked(data: bytes, scope: str, name: str, older: str | None) -> bytes:

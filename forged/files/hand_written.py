@@ -13,8 +13,7 @@ import msgspec
 
 from forged.errors import MemoryFormatError, NoText
 from forged.files.entries import Header, Value, memory_of, note_on_links, one_text, read_as
-from forged.files.written_form import notes_on
-from forged.memory import Memory
+from forged.memory import MOST_CUE_CHARS, MOST_CUES, Memory
 
 MAX_HEADER_BYTES = 64 * 1024
 _END = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
@@ -42,6 +41,29 @@ KNOWN_KEYS = _KEYS | {
 _PLAIN_WORD = re.compile(r"[^\W\d][\w.-]*")
 _OPENING = re.compile(r"(?:[ \t\r]*\n)*---[ \t\r]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$\n?", re.MULTILINE)
+
+
+TIME_LIKE = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
+    r"(?:(?:[Tt]| +)[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]*)?)?"
+    r"(?: *(?:[Zz]|[+-][0-9]{1,2}(?::?[0-9]{2})?))?)?"
+)
+
+
+def notes_on(memory: Memory, stated_scope: str) -> tuple[str, ...]:
+    notes = []
+    if stated_scope != memory.scope:
+        notes.append(
+            f"it says scope {stated_scope[:40]!r} but lies in a {memory.scope} directory, which decides"
+        )
+    for key, text in (("created_at", memory.created_at), ("updated_at", memory.updated_at)):
+        if text and not TIME_LIKE.fullmatch(text):
+            notes.append(f"`{key}` is {text[:40]!r}, which is no time; write it like 2026-01-31T12:00:00Z")
+    if len(memory.cues) > MOST_CUES:
+        notes.append(f"it has {len(memory.cues)} cues, of which the first {MOST_CUES} count")
+    if any(len(cue) > MOST_CUE_CHARS for cue in memory.cues):
+        notes.append(f"of a cue the first {MOST_CUE_CHARS} characters count")
+    return tuple(notes)
 
 
 def doubted(reading: ParsedFile, data: bytes) -> ParsedFile:

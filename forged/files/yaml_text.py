@@ -16,7 +16,7 @@ import yaml
 
 from forged.errors import MemoryFormatError
 from forged.files.entries import Header, Value
-from forged.files.written_form import scalar
+from forged.files.frontmatter import scalar
 
 MAX_EVENTS = 4096
 MAX_DEPTH = 8
