@@ -4,12 +4,11 @@ The `Indexer` has all roots in use: it opens them, builds their maps, and `mark`
 `RootIndex` is one of them, with its map and its generations.
 """
 
-from forged.maps.builds import BuildEvent
+from forged.maps.builds import BuildEvent, RootIndex
 from forged.maps.embedding import EmbeddingQueue, text_hash
 from forged.maps.identity import Remembered
 from forged.maps.indexer import Indexer
 from forged.maps.parcel import MOST_PARCELS, name_of
-from forged.maps.root_index import RootIndex
 from forged.maps.rows import RowMaker
 
 __all__ = [

@@ -8,6 +8,7 @@ the disk tells the changes. Nothing is raised: a build that fails is tried again
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -18,11 +19,10 @@ from forged.counters import Metrics
 from forged.fair_queue import logged
 from forged.files import MemoryStore, Root, Snapshot, tidy_arrivals
 from forged.maps.builder import Builder
-from forged.maps.builds import BuildEvents, Builds
+from forged.maps.builds import BuildEvents, Builds, RootIndex
 from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
 from forged.maps.identity import Remembered
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
-from forged.maps.root_index import RootIndex
 from forged.memory import Scope
 from forged.models import Embedder, Health
 from forged.text.cjk import is_cjk
@@ -70,7 +70,7 @@ class Indexer:
         self._trust = trust
         self._reconcile_s = reconcile_s
         self._roots: dict[Root, RootIndex] = {}
-        self._counter = 0
+        self._next_generation = itertools.count(1).__next__
         self._affords = affords
         self.events = BuildEvents()
         self._remembered = remembered or Remembered()
@@ -191,10 +191,6 @@ class Indexer:
         except Unusable as error:
             logger.warning("vectors not packed error=%s", error)
             return None
-
-    def _next_generation(self) -> int:
-        self._counter += 1
-        return self._counter
 
     async def _unload(self, root: Root) -> None:
         index = self._roots.pop(root)
