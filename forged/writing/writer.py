@@ -27,9 +27,8 @@ from forged.maps import RootIndex
 from forged.memory import Memory
 from forged.state import Intent, Intents, Requests, Rewrite
 from forged.trust import TrustRegistry
-from forged.writing.planning import Draft, Written
+from forged.writing.planning import PARTS, Draft, RootWriter, Written
 from forged.writing.removing import Gone, Removing, Taking
-from forged.writing.root_writer import PARTS, RootWriter
 from forged.writing.trash import Trash, Trashed
 
 _Item = tuple[RootIndex, Draft]
