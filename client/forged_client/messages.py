@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from forged_client.private import open_before, without_private
+from forged_client.private import cut_private, open_before, without_private
 from forged_client.protocol import Message, Part
 
 # Below the frame limit of a retrieve, with room for the other fields.
@@ -65,7 +65,7 @@ def window(
 
 def public(text: str) -> str:
     """A query or hypothesis as it may leave the agent; what is no text is left to the wire to refuse."""
-    return without_private(text)[0] if isinstance(text, str) else text
+    return without_private(text) if isinstance(text, str) else text
 
 
 def _open_spans(given: tuple[object, ...]) -> list[int]:
@@ -112,7 +112,7 @@ def _read(given: object, open_spans: int) -> tuple[Message | None, int]:
     if role == "assistant" and open_spans:
         return Message(role=role), 0
     for kind, text in texts_of(given):
-        public, open_spans = without_private(text, open_spans)
+        public, open_spans = cut_private(text, open_spans)
         sendable, taken = _encodable(public)
         parts.append(Part(type=kind, text=sendable))
         size += taken

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from forged_client.private import without_private
+from forged_client.private import cut_private
 from forged_client.protocol import CONTINUED_OVERLAP, Capture, Message, Part
 from forged_client.said import Content, MessageSnapshot
 
@@ -136,7 +136,7 @@ def _without_private(given: Content, depth: int) -> tuple[tuple[str | Part, ...]
     content: list[str | Part] = []
     for each in (given,) if isinstance(given, str) else given:
         if isinstance(each, str):
-            public, depth = without_private(each, depth)
+            public, depth = cut_private(each, depth)
             content.append(public)
         else:
             content.append(each)

@@ -1,4 +1,4 @@
-r"""What stands between `<private>` and `</private>` is cut: here, before anything leaves the agent.
+r"""Cut what is between `<private>` and `</private>`, before anything leaves the agent.
 
 The daemon cuts by this module too, for clients that are not ours. Spans nest. One that is never closed
 reaches to the end, from a user's message over all that follow until a user closes it: a typing slip may lose
@@ -15,8 +15,6 @@ TYPE_CHECKING = False  # `typing` itself costs more than all this; see __init__.
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A text without any of them has no private span.
-_WORDS = ("private", "Private", "PRIVATE")
 _TAG = re.compile(
     r"(?:<|\\u003[cC]|&(?:amp;){0,4}(?:lt|LT|\#0{0,5}60|\#[xX]0{0,4}3[cC]);)\s{0,9}(?P<close>\\{0,9}/)?\s{0,9}"
     r"(?:private|Private|PRIVATE)(?:\s[^<>]{0,200}?)?"
@@ -24,12 +22,14 @@ _TAG = re.compile(
 )
 
 
-def without_private(text: str, depth: int = 0) -> tuple[str, int]:
-    """The text outside private spans, and how many spans are still open at its end.
+def without_private(text: str, open_spans: int = 0) -> str:
+    """The text outside private spans, `open_spans` of which are open at its beginning."""
+    return cut_private(text, open_spans)[0]
 
-    `depth` is the number of spans already open, for a message that comes in several parts.
-    """
-    if not depth and not any(word in text for word in _WORDS):
+
+def cut_private(text: str, depth: int = 0) -> tuple[str, int]:
+    """The same for a message that comes in parts, and how many spans are still open at its end."""
+    if not depth and "rivate" not in text and "PRIVATE" not in text:
         return text, 0
     tags, last_closer = [], -1
     for tag in _TAG.finditer(text):  # one by one: other threads wait while a call makes a tuple of all
@@ -55,7 +55,7 @@ def open_before(said: Iterable[tuple[str, Iterable[str]]]) -> list[int]:
     depth, found, last = 0, list[int](), tuple[str, ...]()
     for role, texts in said:
         for text in last:  # of the one before: nobody asks what is open after the last
-            _, depth = without_private(text, depth)
+            _, depth = cut_private(text, depth)
         found.append(depth)
         last = tuple(texts) if role == "user" else ()
     return found

@@ -37,9 +37,9 @@ from forged.memory import (
 )
 from forged.state import Document, Event
 from forged.text.forgetting import says_again
-from forged.text.private import without_private
 from forged.text.redaction import PLACEHOLDER, redact
 from forged.text.same_text import content_words
+from forged_client.private import without_private
 
 MOST_RELATED = 8
 

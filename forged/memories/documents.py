@@ -28,9 +28,9 @@ from forged.memories.removal import remove_pieces
 from forged.memories.write import secrets_now
 from forged.memory import Memory
 from forged.stores import Workplace
-from forged.text.private import without_private
 from forged.text.redaction import shapes_in
 from forged.writing import Draft, Written
+from forged_client.private import without_private
 from forged_client.protocol import Document, DocumentFate
 
 _MOST_SOURCE = 1024

@@ -26,9 +26,9 @@ from forged.memories.parts import MemoryParts
 from forged.memories.write import cues_of, fields_of, root_of, secrets_now
 from forged.memory import Memory, Origin, Related, Trigger, default_category, one_form
 from forged.stores import Workplace
-from forged.text.private import without_private
 from forged.text.same_text import normalised
 from forged.writing import Draft, Written
+from forged_client.private import without_private
 from forged_client.protocol import Draft as Asked
 from forged_client.protocol import Fate
 

@@ -29,9 +29,9 @@ from forged.memories.write import BY_HAND, fields_of, insist, root_of, secrets_i
 from forged.memory import Memory, Scope, Trigger
 from forged.state import Became, Intent
 from forged.stores import Workplace
-from forged.text.private import without_private
 from forged.trust import elsewhere, stored_identity
 from forged.writing import Taking, Trashed, Written, new_batch
+from forged_client.private import without_private
 
 logger = logging.getLogger(__name__)
 

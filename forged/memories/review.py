@@ -21,8 +21,8 @@ from forged.memories.write import fields_of, insist, secrets_in
 from forged.memory import Memory, Origin, Scope, Trigger, utc_now
 from forged.state import Document
 from forged.stores import Workplace
-from forged.text.private import without_private
 from forged.trust import elsewhere
+from forged_client.private import without_private
 
 
 def proposals(memories: MemoryParts, place: Workplace) -> tuple[Document, ...]:

@@ -31,9 +31,9 @@ from forged.memory import (
     evidence_named,
 )
 from forged.stores import SessionMemory, Workplace, in_session
-from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged.writing import Written
+from forged_client.private import without_private
 
 # The session of what was remembered outside of any.
 BY_HAND = "explicit"

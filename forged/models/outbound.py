@@ -16,9 +16,9 @@ from forged.config import NetworkConfig, proxy_for
 from forged.counters import Departure, Metrics
 from forged.errors import ProviderError
 from forged.models import Purpose
-from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, PLACEHOLDER, redact
 from forged.text.tokens import estimate
+from forged_client.private import without_private
 
 Record = Callable[[Departure], None]
 Affords = Callable[[int], str]

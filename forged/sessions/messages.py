@@ -17,9 +17,9 @@ from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.sessions.transcript import text_of
 from forged.stores import Workplace
-from forged.text.private import private_left
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
+from forged_client.private import cut_private, without_private
 
 # How much is said until a conversation surely was compacted.
 _GROWN_TURNS, _GROWN_BYTES = 30, 60_000 * BYTES_PER_TOKEN
@@ -107,7 +107,7 @@ class Messages:
         # Clocks are coarse, and may step back: `undo` knows a turn by its time.
         self._asked_last = max(time.time(), self._asked_last + _APART_S)
         self._newest, self.asked_at = newest, self._asked_last if at is None else at
-        prompt, self.open_spans = private_left(event.prompt, self.open_spans)
+        prompt, self.open_spans = cut_private(event.prompt, self.open_spans)
         self._is_open = bool(prompt.strip())
         if self._is_open:
             self._begin(event.turn_id)
@@ -118,7 +118,7 @@ class Messages:
         """Add the reply of a turn that ended. Return False if its prompt is unknown, in the event as well."""
         if event.prompt and hash(event.prompt) != self.prompt:
             self.asked(event, self.asked_at if self._is_open else 0.0)
-        reply = "" if self.open_spans else private_left(event.reply, 0)[0]
+        reply = "" if self.open_spans else without_private(event.reply)
         newest = self.messages[-1] if self.messages else wire.Message("")
         if newest.role == "assistant" and text_of(newest).strip() == reply.strip():
             return True

@@ -17,9 +17,9 @@ from forged import conversation
 from forged.conversation import Speaker, Utterance
 from forged.text import harnesses
 from forged.text.injected_text import InjectedText, without_blocks
-from forged.text.private import open_before, without_private
 from forged.text.tool_markup import without_tool_text
 from forged_client import protocol as wire
+from forged_client.private import open_before, without_private
 
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 # Parts that nobody said, by the beginnings of their names.

@@ -18,10 +18,10 @@ import msgspec
 from forged.conversation import Speaker, Utterance
 from forged.text import prompts
 from forged.text.injected_text import without_blocks
-from forged.text.private import open_before, without_private
 from forged.text.tokens import estimate
 from forged.text.tool_markup import without_tool_text
 from forged.transcripts.texts import NO_LINE
+from forged_client.private import open_before, without_private
 
 _Line = TypeVar("_Line")
 

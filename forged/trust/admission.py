@@ -47,10 +47,10 @@ from forged.memory import (
     utc_now,
 )
 from forged.state import Looked, OwnFile, RootRecord, TrustRecords
-from forged.text.private import without_private
 from forged.text.redaction import redact, shapes_in
 from forged.trust.brought import BROUGHT, AdmissionDecision, Repository, UnrecordedFile
 from forged.trust.identity import has_git, identify
+from forged_client.private import without_private
 from forged_client.protocol import WithheldFile
 
 PRIVATE = "private span"

@@ -15,12 +15,12 @@ from forged.retrieval.values import leans, only_goes_on, says_nothing
 from forged.state.forgotten import digest
 from forged.text.dates import _named
 from forged.text.injected_text import InjectedText
-from forged.text.private import without_private
 from forged.text.quoted import one_line, quoted
 from forged.text.redaction import redact
 from forged.text.same_text import Texts
 from forged.text.terms import terms
 from forged.text.tool_markup import without_tool_text
+from forged_client.private import without_private
 
 REPO = Path(__file__).parents[2]
 FILES = sorted(

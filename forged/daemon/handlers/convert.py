@@ -20,9 +20,9 @@ from forged.map import VectorMap
 from forged.memories import write
 from forged.memory import TYPES, Memory, Origin, Scope
 from forged.stores import Ranked, Stayed
-from forged.text.private import without_private
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
+from forged_client.private import without_private
 
 _MOST_IN_PAGE = 1000
 _MOST_NAME = 200
