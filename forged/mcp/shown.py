@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from forged.text.injected_text import MARK, TAG, label, one_line, quoted
 from forged.text.local_time import local_day
-from forged.text.quoted import MARK, TAG, label, one_line, quoted
 from forged_client.protocol import (
     CaptureReport,
     Forgotten,

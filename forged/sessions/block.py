@@ -11,8 +11,8 @@ import msgspec
 
 from forged.memory import Memory, Relationship
 from forged.stores import Ranked
+from forged.text.injected_text import TAG, label, one_line, quoted
 from forged.text.local_time import local_day
-from forged.text.quoted import TAG, label, one_line, quoted
 from forged.text.tokens import BYTES_PER_TOKEN
 
 _LABEL_LIMIT, _OLDER_LINE_LIMIT = 80, 200

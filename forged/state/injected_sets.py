@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from forged.state.database import Database
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
-from forged.text.quoted import one_line
+from forged.text.injected_text import one_line
 
 MOST_SETS, MOST_BYTES, MOST_ENTRIES, COUNTED = 20_000, 64 << 20, 512, 8192
 MOST, KEPT_S = 2000, 30 * 24 * 3600.0

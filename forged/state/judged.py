@@ -18,7 +18,7 @@ from forged.state.database import Database
 from forged.state.rows import Rows
 from forged.state.tables import Row
 from forged.text.forgetting import without_sentences, words_of
-from forged.text.quoted import one_line
+from forged.text.injected_text import one_line
 from forged.text.redaction import redact
 
 MOST = 2000

@@ -70,7 +70,6 @@ class Harness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pasted: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
-    escapes: tuple[Literal["html", "json"], ...] = ()
     spans: tuple[Span, ...] = ()
     roles: dict[str, Speaker] = {}
     hooks: Hooks | None = None

@@ -1,38 +1,106 @@
-"""Cut out of a text what forged itself has injected, so that no memory is learnt from a memory.
+"""Injected text: quote what goes into a frame of ours, and cut frames and memories out of what comes back.
 
-Cut are blocks between the markers of an injection, also as harnesses escape them and with an end cut off, and
-paragraphs that are a memory injected into this session, but for white space and quotation marks. In an
-assistant's text a memory of some length is found within a paragraph as well. What somebody wrote in own words
-is left: that is the classifier's to compare.
+Every line that is `quoted` has a mark in front; `one_line` and `label` are for places in the frame itself.
+All leave out what nobody can see and what turns text around, and of `<`, in whatever spelling, a bracket: so
+nothing in a foreign text can pass for a part of the frame.
+
+No memory is learnt from a memory. So `InjectedText` cuts blocks between the markers of an injection, also as
+harnesses escape them and with an end cut off, and paragraphs that are a memory injected into this session,
+but for white space and quotation marks. In an assistant's text a memory of some length is found within a
+paragraph as well. A memory in a person's own words is left: that is the classifier's to compare.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection
 from functools import lru_cache
 
-from forged.text import harnesses
-from forged.text.quoted import MARK, TAG, quoted, unquoted
+TAG = "forged-memories"
+MARK = ">"
 
-_ESCAPED = {
-    "json": (r"\\u003c", r"\\u003e"),
-    "html": (r"&(?:amp;){0,4}(?:lt|#60|#x3c);", r"&(?:amp;){0,4}(?:gt|#62|#x3e);"),
-}
-_FORMS = sorted({form for row in harnesses.ROWS for form in row.escapes})
-_LESS, _GREATER = ("|".join([sign, *(_ESCAPED[form][at] for form in _FORMS)]) for at, sign in enumerate("<>"))
+# --- quoting --------------------------------------------------------------------------------------------
+
+_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Controls, zero-width and bidirectional marks, and characters that say in ASCII what no screen shows. What
+# joins letters (U+200C, U+200D) stays: Persian and emoji need it.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+)
+_UNPLAIN = re.compile(r"[^\w .:@/+-]+")
+_OPENS = re.compile(rf"(<|&(?:amp;)*(?:lt|#0*60|#x0*3c);?|(?<!\\)\\+u003c)[/\\]*{TAG.replace('-', '[-_]?')}")
+# Letters of other scripts, brackets and dashes that are drawn alike.
+_BRACKETS = "‹〈《⟨⟪˂ᐸ❮❰≺≪«"
+_ALIKE = str.maketrans(
+    f"оοеѕіιԁɡցгмϻƒ{_BRACKETS}∕⁄╱⧸‐‑‒–—−﹣⁃ー", f"ooesiidggrmmf{'<' * len(_BRACKETS)}////---------"
+)
+# Without one of them nothing opens a tag.
+_MAY_OPEN = re.compile(rf"[<＜﹤≮⊀\u2329︽︿{_BRACKETS}&＆﹠\\＼﹨]")
+# What is not seen: marks on letters, joiners, controls.
+_BARE = {"Mn", "Me", "Cf", "Cc"}
+
+
+def quoted(text: str) -> str:
+    """All lines of `text` behind the mark."""
+    plain = text.rstrip()
+    if plain and plain.isascii() and plain.isprintable() and not _MAY_OPEN.search(plain):
+        return f"{MARK} {plain}"  # one line, in which all is seen
+    lines = (_visible(line).rstrip() for line in _BREAK.split(_without_tags(text.rstrip())))
+    return "\n".join(f"{MARK} {line}" if line else MARK for line in lines)
+
+
+def one_line(text: str, limit: int) -> str:
+    """At most `limit` characters of `text`, in one line."""
+    line = _visible(_BREAK.sub(" ", text))
+    return _without_tags(line if len(line) <= limit else line[: limit - 1] + "…")
+
+
+def label(text: str, limit: int) -> str:
+    """The same without any mark of punctuation that a frame is made of."""
+    return _UNPLAIN.sub("_", one_line(text, limit))
+
+
+def _visible(line: str) -> str:
+    return line if line.isascii() and line.isprintable() else _UNSEEN.sub("", line)
+
+
+def _without_tags(text: str) -> str:
+    if not _MAY_OPEN.search(text) or (text.isascii() and "forged" not in text.lower()):
+        return text
+    folded = [(letter, place) for place, each in enumerate(text) for letter in _folded(each)]
+    kept, start = [], 0
+    for found in _OPENS.finditer("".join(letter for letter, _ in folded)):
+        first, last = folded[found.start(1)][1], folded[found.end(1) - 1][1]
+        kept += [text[start:first], "("]
+        start = last + 1
+    return "".join([*kept, text[start:]])
+
+
+@lru_cache(4096)
+def _folded(letter: str) -> str:
+    """What a letter is read as; nothing where it is a space or is not seen."""
+    plain = unicodedata.normalize("NFKD", letter).casefold().translate(_ALIKE)
+    return "".join(each for each in plain if not (each.isspace() or unicodedata.category(each) in _BARE))
+
+
+# --- cutting --------------------------------------------------------------------------------------------
+
+# As it is, in HTML and in JSON: how harnesses write what a hook injects.
+_LESS = r"<|&(?:amp;){0,4}(?:lt|#60|#x3c);|\\u003c"
+_GREATER = r">|&(?:amp;){0,4}(?:gt|#62|#x3e);|\\u003e"
 _MARKER = re.compile(
     rf"(?:{_LESS})(?P<closes>\\*/)?{TAG}\s+(?P<digest>[0-9a-f]{{16}}|[0-9a-f]{{8}})\s*(?:{_GREATER})",
     re.IGNORECASE,
 )
+_MARKS = re.compile(rf"^[ \t]*{MARK}[{MARK} \t]*", re.MULTILINE)
 _GAP = re.compile(rf"\n[\s{MARK}]*\n")
-
 # A memory that is shorter may well be said again for its own sake.
 _INLINE_WORDS, _INLINE_BYTES = 4, 20
 # Characters of a text that are looked through for memories within a paragraph: more than any window holds.
 _INLINE_WINDOW = 128_000
-
 # A memory that is longer is cut up each time; the shorter ones that are kept have 8 MB at most.
 _OFTEN_LENGTH = 2_000
 
@@ -46,7 +114,8 @@ class InjectedText:
         self._by_first: defaultdict[str, set[_Paragraphs]] = defaultdict(set)
         sentences = set[str]()
         for content in injected:
-            paragraphs, sentence = _pieces(content) if len(content) <= _OFTEN_LENGTH else _cut_up(content)
+            cut_up = _cut_up if len(content) <= _OFTEN_LENGTH else _cut_up.__wrapped__
+            paragraphs, sentence = cut_up(content)
             for flat in paragraphs:
                 self._by_first[flat[0]].add(flat)
             sentences.add(sentence)
@@ -72,7 +141,10 @@ class InjectedText:
     def _without_memories(self, text: str) -> tuple[str, int]:
         if not self._by_first:
             return text, 0
-        bounds = _paragraphs(text)
+        gaps = [gap.span() for gap in _GAP.finditer(text)]
+        bounds = list(
+            zip([0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)], strict=True)
+        )
         flat = tuple(_flat(text[start:end]) for start, end in bounds)
         kept: list[str] = []
         position = place = count = 0
@@ -92,10 +164,11 @@ class InjectedText:
 
 def without_blocks(text: str) -> tuple[str, int]:
     """Return `text` without our blocks, and their count; one without closer or opener reaches to that end."""
+    if TAG not in text.lower():
+        return text, 0
     kept: list[str] = []
-    start = count = 0
-    inside = ""
-    for marker in _MARKER.finditer(text) if TAG in text.lower() else ():
+    start, count, inside = 0, 0, ""
+    for marker in _MARKER.finditer(text):
         digest = marker["digest"].lower()
         if inside and not (marker["closes"] and digest == inside):
             continue
@@ -109,31 +182,17 @@ def without_blocks(text: str) -> tuple[str, int]:
     return "".join(kept), count
 
 
+@lru_cache(1024)  # a session is asked about each turn, with all that it has
 def _cut_up(content: str) -> tuple[tuple[_Paragraphs, ...], str]:
     """A memory as it may stand in a text: its paragraphs, also quoted, and, if it is long, within one."""
     forms = (content, quoted(content))
     flats = (tuple(filter(None, map(_flat, _GAP.split(form.strip())))) for form in forms)
     sentence = _flat(content).rstrip(".!。！").lower()
-    return tuple(filter(None, dict.fromkeys(flats))), sentence if _is_long(sentence) else ""
-
-
-# A session is asked about each turn, with all that it has heard.
-_pieces = lru_cache(1024)(_cut_up)
-
-
-def _paragraphs(text: str) -> list[tuple[int, int]]:
-    starts, ends = [0], []
-    for gap in _GAP.finditer(text):
-        ends.append(gap.start())
-        starts.append(gap.end())
-    return list(zip(starts, [*ends, len(text)], strict=True))
+    # Without blanks between its words it is measured by its length alone.
+    is_spaced = not sentence.isascii() or len(sentence.split()) >= _INLINE_WORDS
+    is_long = is_spaced and len(sentence.encode()) >= _INLINE_BYTES
+    return tuple(filter(None, dict.fromkeys(flats))), sentence if is_long else ""
 
 
 def _flat(text: str) -> str:
-    return " ".join(unquoted(text).split())
-
-
-def _is_long(sentence: str) -> bool:
-    """What has no blanks between its words is measured by its length alone."""
-    spaced = not sentence.isascii() or len(sentence.split()) >= _INLINE_WORDS
-    return spaced and len(sentence.encode()) >= _INLINE_BYTES
+    return " ".join((_MARKS.sub("", text) if MARK in text else text).split())

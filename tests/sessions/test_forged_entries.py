@@ -22,7 +22,7 @@ from forged.sessions.block import render
 from forged.sessions.injected_set import Content, compose
 from forged.state import InjectedSet
 from forged.stores import Ranked
-from forged.text import quoted
+from forged.text import injected_text
 from forged.text.injected_text import InjectedText
 from tests.data.maps import vector_map
 from tests.data.memories import CREATED, memory
@@ -177,10 +177,10 @@ def test_a_body_is_read_as_it_was_written(body):
 
 def test_whatever_is_read_as_the_beginning_of_a_tag_is_seen_at_the_first_look():
     every = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-    read_so = [each for each in every if {"<", "&", "\\"} & set(quoted._folded(each))]
+    read_so = [each for each in every if {"<", "&", "\\"} & set(injected_text._folded(each))]
 
     assert len(read_so) > 20
-    assert [each for each in read_so if not quoted._MAY_OPEN.search(each)] == []
+    assert [each for each in read_so if not injected_text._MAY_OPEN.search(each)] == []
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=80))

@@ -14,8 +14,7 @@ from forged.entities import spoken_of
 from forged.retrieval.values import leans, only_goes_on, says_nothing
 from forged.state.forgotten import digest
 from forged.text.dates import _named
-from forged.text.injected_text import InjectedText
-from forged.text.quoted import one_line, quoted
+from forged.text.injected_text import InjectedText, one_line, quoted
 from forged.text.redaction import redact
 from forged.text.same_text import Texts
 from forged.text.terms import terms
