@@ -18,7 +18,7 @@ from forged.capture.forms import FENCE, bare, is_formed, is_item, is_list, words
 from forged.capture.forwarded import is_others, talk
 from forged.capture.weighing import QUOTED, Of, weighed
 from forged.conversation import Utterance
-from forged.text.unseen import without_unseen
+from forged.text.unseen import UNSEEN
 
 # Characters of the longest message that somebody typed. Of a longer one, a specification or a file, the
 # person's own words stand at the start or at the end.
@@ -67,7 +67,7 @@ def pieces(text: str, *, begun: bool = False, goes_on: bool = False) -> tuple[Pi
 
 
 def _pieces(text: str, *, begun: bool, goes_on: bool) -> tuple[Piece, ...]:
-    blocks = [*_blocks(without_unseen(text))]
+    blocks = [*_blocks(UNSEEN.sub("", text))]
     if len(blocks) == 1 and len(blocks[0]) == 1 and not _has_form(blocks[0][0]) and len(text) <= TYPED:
         return (Piece(blocks[0]),) if not (begun or goes_on) else (Piece(blocks[0], "foreign"),)
     blocks, others = talk(blocks)
@@ -125,7 +125,7 @@ def pieces_of(
 def marked(text: str, found: Sequence[Piece]) -> str:
     """The message that these pieces are of, every line that was pasted behind the mark of a quotation."""
     pasted = {line for piece in found if piece.of != "typed" for line in piece.lines}
-    lines = _with_brief_apart(without_unseen(text), found).splitlines()
+    lines = _with_brief_apart(UNSEEN.sub("", text), found).splitlines()
     return "\n".join(f"> {line}" if line in pasted else line for line in lines) if pasted else text
 
 

@@ -22,8 +22,7 @@ import msgspec
 from forged.capture.rules.requests import asks
 from forged.capture.statements import Statement
 from forged.memory import Category, Scope
-from forged.text.linear import Linear, Weights
-from forged.text.pieces import pieces
+from forged.text.linear import Linear, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "head.bin")
 SIGNS = 9
@@ -137,7 +136,7 @@ def signs(text: str) -> tuple[float, ...]:
     """Return what the form of a text says, in numbers from 0 to 2; the last is always 1.
 
     One is a rule's answer: whether it asks by itself that something be remembered. What a text is made of is
-    `forged.text.pieces`.
+    `forged.text.linear`.
     """
     return (
         bool(_ASKS.search(text)),

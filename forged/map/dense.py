@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.models import Vectors
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 
 # Rows of a block: four vectors of 16 numbers. Measured at 384 and 1,536 dimensions: 32 and 96 are slower.
 _BLOCK = 64

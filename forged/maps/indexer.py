@@ -25,7 +25,7 @@ from forged.maps.identity import Remembered
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
 from forged.memory import Scope
 from forged.models import Embedder, Health
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 from forged.text.tokens import estimate
 from forged.trust import TrustRegistry
 

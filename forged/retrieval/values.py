@@ -18,7 +18,7 @@ import msgspec
 from forged.conversation import Utterance, last_user_text
 from forged.models import ChatModel, Embedder, Health, RetryBudget
 from forged.stores import Ranked, SecondModel, Stayed, Store, View
-from forged.text.pieces import CJK
+from forged.text.linear import CJK
 from forged.text.word_lists import lines, words
 
 _ALONG = frozenset(words("along"))

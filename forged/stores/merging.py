@@ -16,7 +16,7 @@ import msgspec
 
 from forged.map import room
 from forged.stores.values import Question, Ranked, Rows
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 
 # So many that were followed over what memories speak of come.
 MOST_REACHED = 10

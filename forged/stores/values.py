@@ -15,7 +15,7 @@ from forged.attributes import Facts
 from forged.map import Baseline, VectorMap
 from forged.memory import Memory, Scope
 from forged.models import Vectors
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 
 # What outlives a session and is of somebody: at most so many of these together.
 LONG_TERM = frozenset({Scope.USER, Scope.AGENT})

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from forged.text.linear import Linear, Weights
-from forged.text.pieces import CJK, pieces
+from forged.text.linear import CJK, Linear, Weights, pieces
 
 FILE = os.path.join(os.path.dirname(__file__), "chat.bin")
 # Characters; who says more says something.

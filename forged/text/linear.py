@@ -1,17 +1,28 @@
-"""A linear function of a text, in nats: of a model's row, of signs of its form, and of its pieces.
+"""Linear functions of a text, in nats: of a model's row, of signs of its form, and of its pieces.
 
-Pure Python, for processes without numpy. Raises ValueError for a row of another size than trained with.
+Pieces are words, pairs and pieces of words, as places in a table of numbers: by a hash that is the same
+everywhere. Pure Python, for processes without numpy, and the same for training and use.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from operator import mul
+from zlib import crc32
 
 import msgspec
 
-from forged.text.pieces import SIZE, weight
+SIZE = 1 << 14
+CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
+
+_PARTS = re.compile(r"[^\W_]+|[^\w\s]")
+_WORDS = re.compile(r"[^\W_]+|[?!:]")
+# A text of many pieces says as much as one of few.
+_WEIGHT = 4.0
 
 
 class Weights(msgspec.Struct, frozen=True):
@@ -32,15 +43,40 @@ class Linear:
         self._step = weights.pieces_step
 
     def at(self, row: Sequence[float], places: Sequence[int], form: Sequence[float]) -> float:
-        """Return its value for a text's row, the places of its pieces, and its signs."""
+        """Return its value for a text's row, the places of its pieces, and its signs.
+
+        Raises ValueError for a row of another size than it was trained with.
+        """
         if len(row) != len(self._row):
             raise ValueError(f"a row of {len(row)} numbers for one of {len(self._row)}")
         found: float = sum(map(mul, self._row, row)) + sum(map(mul, self._signs, form))
         if self._pieces and places:
-            found += sum(map(self._pieces.__getitem__, self._own(places))) * self._step * weight(len(places))
+            if (size := len(self._pieces)) != SIZE:
+                places = [place % size for place in places]
+            found += sum(map(self._pieces.__getitem__, places)) * self._step * weight(len(places))
         return found
 
-    def _own(self, places: Sequence[int]) -> Sequence[int]:
-        """Places of a table that may be smaller."""
-        size = len(self._pieces)
-        return places if size == SIZE else [place % size for place in places]
+
+def pieces(text: str) -> tuple[int, ...]:
+    """Return the places of all pieces of a text, each once, in order."""
+    plain = re.sub(r"\s+", " ", re.sub(r"\d", "0", text.lower()))
+    return tuple(sorted({crc32(piece.encode()) % SIZE for piece in _pieces(plain)}))
+
+
+def weight(count: int) -> float:
+    """Return what each of so many pieces counts."""
+    return _WEIGHT / math.sqrt(count)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    yield from (f"w{part}" for part in _PARTS.findall(text))
+    words = _WORDS.findall(text)
+    yield from (f"b{first} {second}" for first, second in pairwise(words))
+    if words:
+        yield from (f"^{words[0]}", f"^{' '.join(words[:2])}", f"${words[-1]}")
+    is_cjk = CJK.search(text) is not None
+    if is_cjk:
+        yield from (f"^{text[:2]}", f"${text[-2:]}", f"${text[-3:]}")
+    padded = f" {text} "
+    for size in (1, 2, 3) if is_cjk else (3, 4):
+        yield from (padded[at : at + size] for at in range(len(padded) - size + 1))

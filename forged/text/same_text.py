@@ -22,7 +22,7 @@ import Stemmer
 
 from forged.text import word_lists
 from forged.text.english import STOP_WORDS
-from forged.text.unseen import without_unseen
+from forged.text.unseen import UNSEEN
 
 # --- the same but for typography ------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ def _folded(plain: str) -> str:
 
 def _plain(text: str) -> str:
     """Return the text on one line as it is seen, unmarked but for backticks around each word of code."""
-    text = without_unseen(text)
+    text = UNSEEN.sub("", text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_STRAIGHT).replace(_HOLE, "")
     text = " ".join(text.split())

@@ -62,6 +62,12 @@ def _paired_run() -> re.Pattern[str]:
     return re.compile(f"[{_PAIRED}]+")
 
 
+# They are dense in meaning, so a text is one of theirs however much Latin is among them.
+_CJK = re.compile(
+    "[\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
+)
+_CJK_SHARE = 0.2
+
 # Parts of an identifier: HTTPServer is HTTP and Server, APIs is one word, sha256 is sha and 256.
 _PART = re.compile(r"[A-Z]{2,}s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
 _SEPARATOR = re.compile(r"[._'-]+")
@@ -165,6 +171,11 @@ def _packed(stem: str) -> bytes:
 
 def _hash(term: str) -> int:
     return zlib.crc32(term.encode("utf-8", "surrogatepass")) & ~1
+
+
+def is_cjk(text: str) -> bool:
+    """Whether a text is Chinese, Japanese or Korean (CJK): more than a fifth of its characters are."""
+    return not text.isascii() and len(_CJK.findall(text)) > _CJK_SHARE * len(text)
 
 
 def distinct(terms: Terms) -> Terms:

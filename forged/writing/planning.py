@@ -29,7 +29,7 @@ from forged.map import link
 from forged.memory import Memory
 from forged.state import Begun, Known, OwnFile, Requests
 from forged.text.same_text import normalised
-from forged.text.unseen import without_unseen
+from forged.text.unseen import UNSEEN
 from forged.trust import Stamp, TrustRegistry
 from forged.writing.succession import base_of, succeeding
 
@@ -501,9 +501,9 @@ class Ledger:
 
 def _letters(text: str) -> int:
     """A number that texts have in common that `normalised` makes equal, and much faster than that."""
-    text = without_unseen(text)
     if text.isascii():
         return hash(text.lower().translate(_NO_MARKS))
+    text = UNSEEN.sub("", text)
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return hash("".join(filter(str.isalnum, text)))
 

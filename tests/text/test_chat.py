@@ -14,8 +14,7 @@ import pytest
 
 from forged.models import Purpose, first_layers
 from forged.text.chat import FILE, SIGNS, Barred, Chat, ChatFile, is_chat, signs
-from forged.text.linear import Weights
-from forged.text.pieces import pieces, weight
+from forged.text.linear import Weights, pieces, weight
 from tests.support.provider.installed import local_model, needs_onnxruntime
 from tests.training import train_chat
 from tests.training.train_chat import JUDGE, LEARN, Turn, labelled

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forged.map import are_cjk
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 
 
 @pytest.mark.parametrize(

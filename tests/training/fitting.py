@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.capture.head import signs
-from forged.text.linear import Weights
-from forged.text.pieces import SIZE, pieces, weight
+from forged.text.linear import SIZE, Weights, pieces, weight
 
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]

@@ -32,7 +32,7 @@ from forged.capture.rules.pairs import (
     together,
 )
 from forged.models import LAYERS
-from forged.text.pieces import SIZE, weight
+from forged.text.linear import SIZE, weight
 from tests.training.fitting import Table, least, small
 from tests.training.pair_data import MORE, Pair, as_kept, blind, digest, learnt_from, minds
 from tests.training.train_head import vectors_of

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from forged.models import first_layers
 from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
-from forged.text.linear import Weights
-from forged.text.pieces import SIZE
+from forged.text.linear import SIZE, Weights
 from tests.training import data
 from tests.training.fitting import Floats, Rows, fit
 from tests.training.train_head import vectors_of

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from forged.capture.head import FILE, HeadFile, Judge, Numbers, asking, chosen, score
 from forged.models import Purpose
 from forged.models.local import local_embedder
-from forged.text.pieces import SIZE
+from forged.text.linear import SIZE
 from tests.training import data
 from tests.training.fitting import Fitted, Floats, Rows, fit
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from forged.capture.rules.slots import Signs, signs
 from forged.models import LAYERS
-from forged.text.pieces import CJK, SIZE, weight
+from forged.text.linear import CJK, SIZE, weight
 
 FILE = os.path.join(os.path.dirname(__file__), "replacement.bin")
 # What the local model says of texts, float32 as bytes.

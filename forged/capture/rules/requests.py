@@ -17,7 +17,7 @@ import msgspec
 
 from forged.capture.forms import words_said
 from forged.capture.rules.patterns import any_of, fill_in, plain, without_accents, word_patterns
-from forged.text.pieces import CJK
+from forged.text.linear import CJK
 
 FILE = os.path.join(os.path.dirname(__file__), "requests.toml")
 # A request stands at the beginning of what is long, or at its end.

@@ -24,8 +24,7 @@ from forged.capture.head import (
 )
 from forged.capture.statements import statements
 from forged.conversation import Utterance
-from forged.text.linear import Linear, Weights
-from forged.text.pieces import SIZE, pieces
+from forged.text.linear import SIZE, Linear, Weights, pieces
 from tests.training import data
 from tests.training.fitting import Rows, fit
 

@@ -7,7 +7,7 @@ import pytest
 
 from forged.capture.rules.pairs import places_of, rows_of, together
 from forged.models import LAYERS
-from forged.text.pieces import SIZE
+from forged.text.linear import SIZE
 
 
 def test_words_of_both_of_one_alone_and_how_the_newer_one_goes_have_places_of_their_own() -> None:
