@@ -121,7 +121,7 @@ class Notifications:
 
     def of(self, session_id: str) -> tuple[str, ...]:
         """What nobody was told yet."""
-        return tuple(map(_sentence, self._judged.untold(session_id))) if session_id else ()
+        return tuple(map(_sentence, self._judged.untold(session_id)))
 
     def told(self, session_id: str, count: int) -> None:
         """The first sentences were heard."""

@@ -303,7 +303,8 @@ class Turn:
         request, settings, session = self.request, self.place.settings, self.session
         known: InjectedSet | None = None
         if not self.is_stateless:
-            await self._state.opened(settings.retrieval_timeout_s)
+            if not self._state.tried.is_set():
+                await self._state.opened(settings.retrieval_timeout_s)
             known = session.before(request, self._turn)
         said = (await clean_transcript(request.messages, request.summary)).said
         window = without_echoes(said, session.injected(self.place.tops))
@@ -341,8 +342,9 @@ class Turn:
             if is_for_agent and not self.is_cached:
                 self._record(reply)
         else:
-            tells = session.shared.config.capture.tell
-            self.sentences = session.shared.capture.news.of(session.session_id) if tells else ()
+            shared, name = session.shared, session.session_id
+            if shared.config.capture.tell and name in self._state.judged.due:
+                self.sentences = shared.capture.news.of(name)
             reply = self._composed(answer, budget)
         self.composed = reply
         self._turn.answered(reply)

@@ -63,18 +63,21 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Judged(Rows[Judgement]):
-    """One for the daemon; lives in its event loop."""
+    """One for the daemon; lives in its event loop.
+
+    `due` has the keys of what the next reply to each session has to tell, oldest first.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives Unix seconds."""
         super().__init__(database, "judged", Judgement, most=MOST, clock=clock)
-        self._untold: dict[str, list[str]] = {}
+        self.due: dict[str, list[str]] = {}
         self._tidied_at = 0.0
 
     def restore(self, found: Iterable[Row[Judgement]]) -> None:
         """Take over what a file holds, as it is opened; what is known already is newer."""
         super().restore(found)
-        self._untold = {}
+        self.due = {}
         for key, each in self.items():
             self._await_telling(key, each)
         self._drop_old()
@@ -86,7 +89,7 @@ class Judged(Rows[Judgement]):
 
     def untold(self, session_id: str) -> tuple[Judgement, ...]:
         """What the next reply to a session has to tell, oldest first."""
-        return tuple(self[key] for key in self._untold.get(session_id, ()))
+        return tuple(self[key] for key in self.due.get(session_id, ()))
 
     def is_refused(self, session_id: str, text: str) -> bool:
         """Whether this was refused in this session already."""
@@ -110,12 +113,12 @@ class Judged(Rows[Judgement]):
 
     def told(self, session_id: str, count: int) -> None:
         """The first so many of `untold` were heard."""
-        waiting = self._untold.get(session_id, [])
+        waiting = self.due.get(session_id, [])
         for key in waiting[:count]:
             self._put(key, replace(self[key], untold=False))
-        self._untold[session_id] = waiting[count:]
-        if not self._untold[session_id]:
-            del self._untold[session_id]
+        self.due[session_id] = waiting[count:]
+        if not self.due[session_id]:
+            del self.due[session_id]
 
     async def forget(self, memory_ids: Collection[str], contents: Collection[str]) -> None:
         """Keep neither ids nor text of these memories, nor what says the same; durably.
@@ -156,7 +159,7 @@ class Judged(Rows[Judgement]):
 
     def _rename(self, key: str, name: str, judgement: Judgement) -> None:
         self.update({key: None, name: judgement}, at=judgement.at)
-        for keys in self._untold.values():
+        for keys in self.due.values():
             keys[:] = [name if each == key else each for each in keys]
 
     async def _settle(self, gone: Collection[str]) -> None:
@@ -164,9 +167,9 @@ class Judged(Rows[Judgement]):
         for key, each in self.items():
             if each.supersedes and each.supersedes in gone:
                 self._put(key, replace(each, supersedes=""))
-        self._untold = {
+        self.due = {
             session: left
-            for session, keys in self._untold.items()
+            for session, keys in self.due.items()
             if (left := [key for key in keys if key in self and self[key].untold])
         }
         await self.flush()
@@ -174,7 +177,7 @@ class Judged(Rows[Judgement]):
     def _await_telling(self, key: str, judgement: Judgement) -> None:
         if not (judgement.untold and judgement.session_id):
             return
-        waiting = self._untold.setdefault(judgement.session_id, [])
+        waiting = self.due.setdefault(judgement.session_id, [])
         waiting.append(key)
         for dropped in waiting[:-MOST_UNTOLD]:
             self._put(dropped, replace(self[dropped], untold=False))
@@ -190,8 +193,8 @@ class Judged(Rows[Judgement]):
 
     def _drop(self, keys: Collection[str]) -> None:
         for key in keys:
-            if (each := self[key]).untold and key in self._untold.get(each.session_id, ()):
-                self._untold[each.session_id].remove(key)
+            if (each := self[key]).untold and key in self.due.get(each.session_id, ()):
+                self.due[each.session_id].remove(key)
         super()._drop(keys)
 
 

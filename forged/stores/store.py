@@ -105,7 +105,7 @@ class FileStore:
         self.roots = tuple(roots)
         self._indexer = indexer
         self._state = state
-        self._indexes: tuple[RootIndex, ...] = ()
+        self.indexes: tuple[RootIndex, ...] = ()  # from the first look on
 
     def maps(self) -> tuple[VectorMap, ...]:
         return tuple(index.map for index in self._opened() if index.map is not None)
@@ -126,8 +126,8 @@ class FileStore:
             self._state.accesses.hit([each.key for each in found if each.root in tops])
 
     def _opened(self) -> tuple[RootIndex, ...]:
-        self._indexes = self._indexes or tuple(map(self._indexer.open, self.roots))
-        return self._indexes
+        self.indexes = self.indexes or tuple(map(self._indexer.open, self.roots))
+        return self.indexes
 
     async def view(self, generation: int, deadline: float) -> View:
         """Return the view after waiting until `deadline` for a build that tried to show `generation`.

@@ -32,7 +32,10 @@ _AGAIN_S = 60.0  # after a refusal the next write tries again
 
 
 class Excluding:
-    """One for the daemon. `problems` are sentences for status, by the top of the root."""
+    """One for the daemon. `problems` are sentences for status, by the top of the root.
+
+    `untold` are the lines that were added and no reply has told of, by that top.
+    """
 
     def __init__(self, records: Excludes, default: str, home: str) -> None:
         """`default` is what the configuration says, `home` where the user's own git configuration is."""
@@ -42,7 +45,7 @@ class Excluding:
         self._locks: dict[str, threading.Lock] = {}
         self._until: dict[tuple[str, str], float] = {}
         self._fresh: dict[str, Exclude] = {}
-        self._untold: dict[str, Exclude] = {}
+        self.untold: dict[str, Exclude] = {}
         self._as_it_is: dict[str, str] = {}
         self.problems: dict[str, str] = {}
 
@@ -115,7 +118,7 @@ class Excluding:
 
     def news(self, top: str) -> str:
         """The sentence about a line that was added and nobody was told of, which counts as told now."""
-        record = self._untold.pop(top, None)
+        record = self.untold.pop(top, None)
         if record is None:
             return ""
         self._note(self._current(record), is_told=True)
@@ -191,7 +194,7 @@ class Excluding:
         if became in {"added", "there"}:
             record = self._note(record, has_line=True)
             if not record.is_told:
-                self._untold[top] = record
+                self.untold[top] = record
 
     def _taken_out(self, record: Exclude) -> bool:
         try:
@@ -206,6 +209,6 @@ class Excluding:
             return False
         self.problems.pop(record.common, None)
         self._note(record, has_line=False, is_told=False)
-        for top in [top for top, each in self._untold.items() if each.key == record.key]:
-            del self._untold[top]
+        for top in [top for top, each in self.untold.items() if each.key == record.key]:
+            del self.untold[top]
         return True

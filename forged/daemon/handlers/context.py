@@ -193,8 +193,6 @@ class RefusedWrites:
 
     def answered(self, request: wire.Request[wire.Reply], reply: wire.Reply) -> None:
         """Take note of a write's reply: one that succeeds may say that the disk refused all or some."""
-        if not request.is_write:
-            return
         if refusals := _refusals(reply):
             for sentence in refusals:
                 self._refused(_verb(request), sentence)

@@ -141,7 +141,8 @@ class Dispatcher:
             self._refused.failed(request, error)
             raise
         reply, generation = answered if isinstance(answered, tuple) else (answered, None)
-        self._refused.answered(request, reply)
+        if request.is_write:
+            self._refused.answered(request, reply)
         if generation is None:
             return replace(reply, id=request.id)
         return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from forged.counters import Metrics
-from forged.daemon.handlers.context import Context
+from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
@@ -66,14 +66,21 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
         ask = await turn.ask(budget)
         found = sources(turn.place, ask)
         answer, turn.is_cached = await daemon.retriever.retrieve(ask, found, turn.kept)
-    notice = await in_reply(context, turn.place, turn.session)
+    notice = await in_reply(context, turn.place, turn.session) if _may_have_notice(daemon, turn.place) else ""
     reply = turn.reply(answer, budget)
     daemon.sessions.replies(by, turn)
     _count(daemon.metrics, turn)
-    if not turn.is_cached and turn.request.mode != "plain":
+    if (new := reply.new) and not turn.is_cached and turn.request.mode != "plain":
         for store in turn.place.stores:
-            store.use(reply.new)
+            store.use(new)
     return notice
+
+
+def _may_have_notice(daemon: Daemon, place: Workplace) -> bool:
+    """Return False where nothing is withheld and no line was added, as for most turns."""
+    indexes = place.files.indexes
+    some_withheld = not indexes or any(index.builder.withheld for index in indexes)
+    return some_withheld or bool(daemon.trust.excluding.untold)
 
 
 def _count(metrics: Metrics, turn: Turn) -> None:

@@ -41,7 +41,6 @@ def test_refused_writes_are_counted_by_reason_and_the_newest_is_told(refused):
 def test_a_write_of_the_same_kind_that_succeeds_ends_it_and_no_other_does(refused):
     refused.failed(WRITE, FULL)
     refused.answered(KEEP, STORED)
-    refused.answered(wire.Search(query="x", workspace="/"), wire.Found())
     assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, remember: ")
 
     refused.answered(WRITE, wire.Remembered())
@@ -114,7 +113,6 @@ async def test_a_disk_that_takes_no_file_is_told_whichever_verb_met_it_and_how_i
 def test_a_past_session_that_was_not_stored_is_a_refused_write(refused):
     asked = wire.Learn(workspace="/", session_id="s", messages=(wire.Message(role="user", content="x"),))
     refused.answered(asked, wire.Learned(reason=REJECTED.reason))
-    refused.answered(replace(asked, messages=()), wire.Learned(outcome="judged"))
     assert refused.sentence.startswith("1 write was refused (1 for a full disk); the last, learn: ")
 
     refused.answered(asked, wire.Learned(outcome="waiting"))
