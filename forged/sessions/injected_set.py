@@ -34,6 +34,8 @@ _WHOSE: dict[str, str] = {
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _NAME, _LONGEST_NAME, _LONGEST_WORD = 6, 12, 10
 _QUOTE = 2  # bytes of the mark of a quoted line
+# Memories of one set; the newest count.
+_MOST_ENTRIES = 512
 OUTDATED = "outdated"
 _WORDS = {
     "coding-preferences": "preference",
@@ -156,7 +158,7 @@ def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> Co
     comes = new[:count]
     shown = (*kept, *comes) if turn.whole else comes
     fresh = (replace(row.entry, turn=turn.name) for row in comes)
-    entries = (*_remaining(before, rows, comes, homes, turn), *fresh)
+    entries = (*_remaining(before, rows, comes, homes, turn), *fresh)[-_MOST_ENTRIES:]
     return Composed(
         text=text if shown else "",
         ranked=_memories(shown),

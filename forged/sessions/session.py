@@ -43,6 +43,8 @@ _MOST_NAME = 80
 _DAY_S, _TURNS, _WINDOW_TOKENS = 24 * 3600.0, 30, 60_000
 # Open turns of one session.
 _TURNS_OF_ONE = 8
+# Injected sets of all sessions that wait for their rows.
+_MOST_DIRTY = 64
 
 
 class Shared(msgspec.Struct):
@@ -120,7 +122,7 @@ class Session:
     def before(self, request: TurnRequest, turn: OpenTurn) -> InjectedSet:
         """Return the injected set before a turn; one that is over begins anew."""
         sets, key = self.shared.state.injected_sets, self.set_key(turn.tops)
-        now, is_newest = sets.of(key), self.is_newest(turn)
+        now, is_newest = sets.now.get(key), self.is_newest(turn)
         if now is not None and now.summary == request.summary:
             if is_newest and turn.round is not None:  # a turn that is under way is answered as it was
                 return turn.round.before
@@ -132,7 +134,7 @@ class Session:
         token = now.token if now is not None else token_hex(_TOKEN_BYTES)
         began, size = self.shared.clock(), _size(request.messages)
         now = InjectedSet(token, began, request.summary, size, compacts=compacts)
-        sets.put(key, now)
+        self.put(key, now)
         self._newest.pop(turn.tops, None)
         return now
 
@@ -149,6 +151,13 @@ class Session:
 
     def set_key(self, tops: tuple[str, ...]) -> SetKey:
         return SetKey(self.agent, self.session_id, tops)
+
+    def put(self, key: SetKey, injected: InjectedSet) -> None:
+        """Let this be the injected set of the session; it has its row within five seconds."""
+        sets = self.shared.state.injected_sets
+        sets.now[key], sets.dirty[key] = injected, None
+        if len(sets.dirty) >= _MOST_DIRTY:
+            sets.take_over()
 
     def _is_over(self, known: InjectedSet, request: TurnRequest) -> bool:
         """Return True after a day, or if a harness has surely compacted by now without a word of it."""
@@ -235,14 +244,14 @@ class Session:
         """Begin with the injected sets of the session of the same agent that this one was forked from."""
         sets = self.shared.state.injected_sets
         for key, injected in sets.of_session(self.agent, parent).items():
-            if sets.of(own := self.set_key(key.tops)) is None:
-                sets.put(own, injected)
+            if (own := self.set_key(key.tops)) not in sets.now:
+                self.put(own, injected)
 
     def compacted(self) -> None:
         """Empty the injected sets, and drop captured messages: a summary replaced the context."""
         sets = self.shared.state.injected_sets
         for key, known in sets.of_session(self.agent, self.session_id).items():
-            sets.put(key, InjectedSet(known.token, self.shared.clock(), known.summary, compacts=True))
+            self.put(key, InjectedSet(known.token, self.shared.clock(), known.summary, compacts=True))
         self._newest.clear()
         if self.messages is not None:
             self.messages.compacted()
@@ -391,11 +400,11 @@ class Turn:
             return
         reply = self.composed
         sets, key = self._state.injected_sets, self.session.set_key(self.place.tops)
-        now = sets.of(key)
+        now = sets.now.get(key)
         if now is not turn.before and all(now is not each.after for each in turn.replies.values()):
             return  # the set has ended meanwhile, or another turn of the session was answered
         assert reply.after is not None
-        sets.put(key, reply.after)
+        self.session.put(key, reply.after)
         if not turn.is_delivered:
             turn.is_delivered = True
             for each in reply.new:

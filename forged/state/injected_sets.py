@@ -2,7 +2,8 @@
 
 `InjectedSets` has one row for each session and set of roots, `Injections` one for each turn. Both answer from
 memory and write behind: a kill may lose the last five seconds, and a session may then get a memory once more.
-Of too many rows the oldest go. `forget` and `moved` look up the rows of a memory; they raise StoreError.
+Of too many rows the oldest go. A session reads and puts its set without a call (`now`, `dirty`), as each turn
+does both. `forget` and `moved` look up the rows of a memory; they raise StoreError.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from secrets import token_hex
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from forged.state.database import Database
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
+from forged.state.tables import Row
 from forged.text.injected_text import one_line
 
-MOST_SETS, MOST_BYTES, MOST_ENTRIES, COUNTED = 20_000, 64 << 20, 512, 8192
+MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192
 MOST, KEPT_S = 2000, 30 * 24 * 3600.0
 # Bytes that a set and one of its entries take, about.
 _SET_BYTES, _ENTRY_BYTES = 512, 256
@@ -72,17 +75,24 @@ class InjectedSet(msgspec.Struct, frozen=True):
     entries: tuple[InjectedEntry, ...] = ()
 
 
+T = TypeVar("T")
 _key = msgspec.json.Decoder(SetKey)
 _Memory = tuple[str, str]
 
 
 class InjectedSets(Rows[InjectedSet]):
-    """One for the daemon; `uses` counts the sessions that found a memory by search, by root and memory."""
+    """One for the daemon; `uses` counts the sessions that found a memory by search, by root and memory.
 
-    _of_session: defaultdict[tuple[str, str], dict[str, None]]
+    `now` are the sets as they are. Whoever puts one there names its key in `dirty`; the table takes it over
+    with its next call, `save` at the latest.
+    """
+
+    now: dict[SetKey, InjectedSet]
+    _of_session: defaultdict[tuple[str, str], dict[SetKey, None]]
     _of_memory: defaultdict[_Memory, dict[str, None]]
 
     def __init__(self, database: Database) -> None:
+        self.dirty: dict[SetKey, None] = {}
         super().__init__(
             database,
             "injected_sets",
@@ -93,20 +103,27 @@ class InjectedSets(Rows[InjectedSet]):
         )
         self.uses = MemoryRows(database, "uses", int, most=COUNTED, merge=int.__add__)
 
-    def of(self, key: SetKey) -> InjectedSet | None:
-        return self.get(_name(key))
+    def take_over(self) -> None:
+        """Make rows of what sessions have put."""
+        if self.dirty:
+            dirty, self.dirty = self.dirty, {}
+            self.update({_name(key): self.now[key] for key in dirty})
 
-    def put(self, key: SetKey, injected: InjectedSet) -> None:
-        """Let this be the injected set of a session."""
-        if len(injected.entries) > MOST_ENTRIES:
-            injected = replace(injected, entries=injected.entries[-MOST_ENTRIES:])
-        self.update({_name(key): injected})
+    async def save(self) -> None:
+        self.take_over()
+        await super().save()
+
+    def restore(self, found: Iterable[Row[InjectedSet]]) -> None:
+        self.take_over()
+        super().restore(found)
 
     def of_session(self, agent: str, session_id: str) -> dict[SetKey, InjectedSet]:
         """Return the sets of a session, by its sets of roots."""
-        return {_key.decode(name): self[name] for name in self._of_session.get((agent, session_id), ())}
+        self.take_over()
+        return {key: self.now[key] for key in self._of_session.get((agent, session_id), ())}
 
     def drop(self, keys: Iterable[SetKey]) -> None:
+        self.take_over()
         self.update(dict.fromkeys(map(_name, keys)))
 
     def used(self, root: str, memory_id: str) -> None:
@@ -140,18 +157,20 @@ class InjectedSets(Rows[InjectedSet]):
 
     def memories(self) -> Iterator[tuple[str, str]]:
         """Yield each memory of all sets, by root and id."""
+        self.take_over()
         return iter(tuple(self._of_memory))
 
     def _holding(self, root: str, memory_ids: Iterable[str]) -> list[tuple[str, InjectedSet]]:
+        self.take_over()
         names = {name: None for each in memory_ids for name in self._of_memory.get((root, each), ())}
         return [(name, self[name]) for name in names]
 
     def _replace(self, rows: Mapping[str, Kept[InjectedSet]]) -> None:
-        self._of_session, self._of_memory = defaultdict(dict), defaultdict(dict)
+        self.now, self._of_session, self._of_memory = {}, defaultdict(dict), defaultdict(dict)
         super()._replace(rows)
 
     def _apply(self, rows: Mapping[str, Kept[InjectedSet] | None], *, renew: bool = True) -> None:
-        """Put rows and keep the look-ups by session and by memory; only what differs is touched."""
+        """Put rows and keep `now` and the look-ups by session and by memory."""
         for name, kept in rows.items():
             old = self._kept.get(name)
             before, after = _named(old.value if old else None), _named(kept.value if kept else None)
@@ -159,12 +178,12 @@ class InjectedSets(Rows[InjectedSet]):
                 _discard(self._of_memory, each, name)
             for each in after - before:
                 self._of_memory[each][name] = None
-            if (old is None) != (kept is None):
-                key = _key.decode(name)
-                if kept is None:
-                    _discard(self._of_session, (key.agent, key.session_id), name)
-                else:
-                    self._of_session[key.agent, key.session_id][name] = None
+            key = _key.decode(name)
+            if kept is not None:
+                self.now[key] = kept.value
+                self._of_session[key.agent, key.session_id][key] = None
+            elif self.now.pop(key, None) is not None:
+                _discard(self._of_session, (key.agent, key.session_id), key)
         super()._apply(rows, renew=renew)
 
 
@@ -174,8 +193,8 @@ def _named(injected: InjectedSet | None) -> set[_Memory]:
     return named | {(each.root, each.of) for each in entries if each.of}
 
 
-def _discard(found: defaultdict[tuple[str, str], dict[str, None]], key: tuple[str, str], name: str) -> None:
-    found[key].pop(name, None)
+def _discard(found: defaultdict[tuple[str, str], dict[T, None]], key: tuple[str, str], each: T) -> None:
+    found[key].pop(each, None)
     if not found[key]:
         del found[key]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -148,6 +150,27 @@ async def test_uses_are_counted_by_chain(session):
     reply = await session.asks("1", (), speaks=True, maps=((old, newer, other), ()))
 
     assert new(reply) == ["mem_newer"]
+
+
+async def test_few_sets_wait_for_their_rows_whether_the_file_opens_or_not(session):
+    for number in range(150):
+        await session.asks("1", session_id=f"s-{number}")
+
+    assert len(session.state.injected_sets.now) == 150
+    assert len(session.state.injected_sets.dirty) < 64
+
+
+async def test_a_set_that_was_put_before_the_file_was_open_counts_once_it_is(tmp_path):
+    async with opened(tmp_path) as state:
+        await Story(state).asks("1", (ONE,))
+    early = State(str(tmp_path), a_governor())
+    await Story(early).asks("2", (TWO,))
+    early.tried.clear()
+    opening = asyncio.create_task(early.run())
+    await early.opened()
+    assert new(await Story(early).asks("3")) == ["mem_one"]
+    opening.cancel()
+    await early.close()
 
 
 async def test_lists_and_uses_are_written_as_they_change_and_read_again(tmp_path):

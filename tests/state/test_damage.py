@@ -99,7 +99,8 @@ async def filled(directory: Path) -> None:
         rows = [Begun("1:2:3", key=f"key-of-{number}", known=each) for number, each in enumerate(known)]
         await asyncio.wrap_future(state.requests.begin(rows))
         await state.intents.begin(Intent("intent-7", "remove", TOP, "repo", ("mem_7",)))
-        state.injected_sets.put(SetKey("agent", "told-session", (TOP,)), InjectedSet("0123abcd", 1.0))
+        key = SetKey("agent", "told-session", (TOP,))
+        state.injected_sets.now[key], state.injected_sets.dirty[key] = InjectedSet("0123abcd", 1.0), None
         state.injected_sets.used(TOP, "mem_used7")
         await state.to_review.add(proposals())
         state.judged.add("mem_judged7", Judgement(at=time.time(), text="judged", memory_id="mem_judged7"))
