@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
@@ -216,6 +216,14 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         """The memory of an id, by bisection: a dict of all of them would make an edit a fifth slower."""
         row = self.row_of(memory_id)
         return self.at(row) if row is not None else None
+
+    def versions(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
+        """Return the memory of each id and the head of its chain, of a fork the greatest, if there."""
+        head_of, found = self.chains.head_of, dict[str, tuple[Memory | None, Memory | None]]()
+        for each in ids:
+            memory, head = self.find(each), head_of.get(each, each)
+            found[each] = memory, memory if head == each else self.find(head)
+        return found
 
     def row_of(self, memory_id: str) -> int | None:
         """The row of an id, if there is such a memory; one that was found is not looked for again."""

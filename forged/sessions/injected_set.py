@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from forged.map import VectorMap
 from forged.memory import Memory, Scope
-from forged.sessions.block import newer_than, outdated
+from forged.retrieval import Answer
+from forged.sessions.block import Injection, newer_than, outdated
+from forged.sessions.turns import TurnReply
 from forged.state import InjectedEntry, InjectedSet
 from forged.stores import Ranked
 from forged.text.injected_text import TAG, label, quoted
@@ -45,18 +47,6 @@ _WORDS = {
     "corrections": "correction",
     "patterns": "pattern",
 }
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A memory among others: `of` is the id of one that it `replaces` or stands `beside`.
-
-    `warning` is a sentence of ours about it, or nothing; with the mark `OUTDATED` nothing else is shown.
-    """
-
-    memory: Memory
-    mark: str = ""
-    of: str = ""
-    warning: str = ""
 
 
 class Names:
@@ -86,17 +76,6 @@ def most_bytes(memory: Memory) -> int:
     return head + len(memory.content.encode()) + _QUOTE * lines + 1
 
 
-def line_of(note: Note, names: Names) -> str:
-    memory, name = note.memory, names.of(note.memory.id)
-    if note.mark == OUTDATED:
-        return f"[{name}] ({note.warning})\n"
-    facts = [name, note.mark, names.of(note.of)] if note.mark else [name, _word(memory)]
-    lines = [f"[{' '.join(filter(None, facts))}{_WHOSE.get(memory.scope, '')}]", quoted(memory.content)]
-    if note.warning:
-        lines.append(f"({note.warning})")
-    return "\n".join(lines) + "\n"
-
-
 def _word(memory: Memory) -> str:
     return _WORDS.get(memory.category) or label(memory.category, _LONGEST_WORD)
 
@@ -111,30 +90,20 @@ def closing(token: str, shown: int, left_out: int) -> str:
 
 
 Key = tuple[str, str, bool]
+_Versions = Mapping[tuple[str, str], tuple[Memory | None, Memory | None]]
 _DIGEST_BYTES = 6
 _TAIL = 64  # bytes; a closing has 60 at most
 
 
-class Composed(msgspec.Struct, frozen=True):
-    """A reply: `ranked` in order, the first `heard` of them from the set; `after` is that once delivered."""
-
-    text: str
-    ranked: tuple[Ranked, ...]
-    heard: int
-    left_out: tuple[Ranked, ...]
-    after: InjectedSet
-    contents: tuple[str, ...]
-
-
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and those that were `found`.
+    """Content of a turn: `pinned` memories, if they come with it (`has_pinned`), and what was `found`.
 
     `limit` is in bytes; `whole`: a block, and not only what is new. `name` is that of the turn.
     """
 
     pinned: tuple[Ranked, ...] = ()
     has_pinned: bool
-    found: tuple[Ranked, ...] = ()
+    found: Answer
     limit: int
     whole: bool
     name: str = ""
@@ -145,28 +114,47 @@ class _Row(msgspec.Struct, frozen=True):
     ranked: Ranked
 
 
-def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> Composed:
-    homes = {home.root: home for home in maps}
-    rows = _still_there(before.entries, homes)
+def compose(before: InjectedSet, maps: Sequence[VectorMap], turn: Content) -> TurnReply:
+    versions = _versions(before.entries, maps)
+    rows = _still_there(before.entries, versions)
     while True:
-        new = _new(rows, before, homes, turn)
+        new = _new(rows, before, versions, turn)
         kept = tuple(rows.values())
         text, count, is_whole = _block(before, kept, new, turn)
         if is_whole or not turn.whole or len(fewer := _cut(rows)) == len(rows):
             break
         rows = fewer
-    comes = new[:count]
-    shown = (*kept, *comes) if turn.whole else comes
-    fresh = (replace(row.entry, turn=turn.name) for row in comes)
-    entries = (*_remaining(before, rows, comes, homes, turn), *fresh)[-_MOST_ENTRIES:]
-    return Composed(
-        text=text if shown else "",
-        ranked=_memories(shown),
-        heard=len(_memories(shown)) - len(_memories(comes)),
-        left_out=_memories(new[count:]),
-        after=replace(before, entries=entries, has_pinned=before.has_pinned or turn.has_pinned),
-        contents=tuple(each.memory.content for each in _memories((*kept, *comes))),
+    comes, left_out = _memories(new[:count]), _memories(new[count:])
+    had = _memories(kept)
+    shown = (*had, *comes) if turn.whole else comes
+    if not (count or (turn.whole and kept)):
+        text = ""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+    fresh = (replace(row.entry, turn=turn.name) for row in new[:count])
+    entries = (*_remaining(before, rows, new[:count], versions, turn), *fresh)[-_MOST_ENTRIES:]
+    has_pinned = before.has_pinned or turn.has_pinned
+    return TurnReply(
+        turn.found,
+        _as_injected(turn.found, (*shown, *left_out), has_text=bool(text)),
+        Injection(text, digest, len(shown), len(left_out)),
+        known=len(shown) - len(comes),
+        contents=tuple(each.memory.content for each in (*had, *comes)),
+        after=replace(before, entries=entries, has_pinned=has_pinned, turns=before.turns + 1),
     )
+
+
+def _as_injected(answer: Answer, ranked: tuple[Ranked, ...], *, has_text: bool) -> Answer:
+    """Return an answer as its session gets it: the injected set stays, whatever has failed."""
+    status, reason = answer.status, answer.reason
+    if has_text:
+        status = "ok"
+        if answer.status == "empty":
+            reason = f"nothing new: {reason}"
+        elif answer.status != "ok":
+            reason = f"only what stands or was heard: {reason}"
+    elif status == "ok" and not ranked:
+        status, reason = "empty", "nothing that this session has not heard"
+    return replace(answer, status=status, reason=reason, ranked=ranked)
 
 
 def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
@@ -174,13 +162,13 @@ def _memories(rows: Sequence[_Row]) -> tuple[Ranked, ...]:
 
 
 def _remaining(
-    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], homes: Collection[str], turn: Content
+    before: InjectedSet, kept: Collection[Key], comes: Sequence[_Row], versions: _Versions, turn: Content
 ) -> Iterator[InjectedEntry]:
     """Yield what stays: unchanged or unreadable memories, and appended texts until the new text comes."""
     again = {_key(row.entry) for row in comes}
     for each in before.entries:
         key = _key(each)
-        if key in kept or each.root not in homes or not (turn.whole or key in again):
+        if key in kept or key[:2] not in versions or not (turn.whole or key in again):
             yield each
 
 
@@ -188,11 +176,19 @@ def digest_of(memory: Memory) -> bytes:
     return hashlib.blake2b(memory.content.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _still_there(entries: Sequence[InjectedEntry], homes: Mapping[str, VectorMap]) -> dict[Key, _Row]:
+def _versions(entries: Sequence[InjectedEntry], maps: Sequence[VectorMap]) -> _Versions:
+    """Return the memory of each entry and the head of its chain, by root and id, where the root is read."""
+    found: dict[tuple[str, str], tuple[Memory | None, Memory | None]] = {}
+    for home in maps:
+        versions = home.versions([each.id for each in entries if each.root == home.root])
+        found |= {(home.root, memory_id): pair for memory_id, pair in versions.items()}
+    return found
+
+
+def _still_there(entries: Sequence[InjectedEntry], versions: _Versions) -> dict[Key, _Row]:
     found: dict[Key, _Row] = {}
     for each in entries:
-        home = homes.get(each.root)
-        memory = home.find(each.id) if home is not None else None
+        memory, _ = versions.get((each.root, each.id), (None, None))
         if memory is None or (each.mark == OUTDATED and not memory.stale):
             continue
         if digest_of(memory) == each.digest:
@@ -201,16 +197,18 @@ def _still_there(entries: Sequence[InjectedEntry], homes: Mapping[str, VectorMap
 
 
 def _new(
-    kept: Mapping[Key, _Row], before: InjectedSet, homes: Mapping[str, VectorMap], turn: Content
+    kept: Mapping[Key, _Row], before: InjectedSet, versions: _Versions, turn: Content
 ) -> tuple[_Row, ...]:
     """Return what follows `kept`, nothing twice: corrections, pinned memories, and what was found."""
     rows: dict[Key, _Row] = {}
-    corrections = _corrections(before.entries, kept, homes)
+    corrections = _corrections(before.entries, kept, versions)
     pinned = (_Row(_entry(each, pinned=True), each) for each in turn.pinned)
-    found = (row for each in turn.found for row in _with_rivals(each))
+    found = (row for each in turn.found.ranked for row in _with_rivals(each))
     for row in (*corrections, *pinned, *found):
         if (key := _key(row.entry)) not in kept:
             rows.setdefault(key, row)
+    if not rows:
+        return ()
     known = {(root, id_): row.ranked.memory for (root, id_, _), row in (*kept.items(), *rows.items())}
     return tuple(_dated(row, known) for row in rows.values())
 
@@ -222,20 +220,19 @@ def _dated(row: _Row, known: Mapping[tuple[str, str], Memory]) -> _Row:
 
 
 def _corrections(
-    entries: Sequence[InjectedEntry], there: Mapping[Key, _Row], homes: Mapping[str, VectorMap]
+    entries: Sequence[InjectedEntry], there: Mapping[Key, _Row], versions: _Versions
 ) -> Iterator[_Row]:
     for each in reversed(entries):  # of two versions in the set the newer is replaced
-        home, row = homes.get(each.root), there.get(_key(each))
-        if home is None or each.mark == OUTDATED:
+        if each.mark == OUTDATED or (found := versions.get((each.root, each.id))) is None:
             continue
-        memory = home.find(head) if (head := home.chains.head(each.id)) != each.id or row is None else None
-        if memory is None:  # unchanged
+        row, head = there.get(_key(each)), found[1]
+        if head is None or (row is not None and head.id == each.id):  # unchanged
             if row is not None and row.ranked.memory.stale and not each.stale:
                 yield _Row(_entry(row.ranked, OUTDATED), row.ranked)
             continue
-        ranked = Ranked(memory, 0.0, via="correction", root=each.root)
-        if head == each.id:
-            if digest_of(memory) != each.digest:
+        ranked = Ranked(head, 0.0, via="correction", root=each.root)
+        if head.id == each.id:
+            if digest_of(head) != each.digest:
                 yield _Row(_entry(ranked), ranked)
         elif row is not None:
             yield _Row(_entry(ranked, "replaces", each.id), ranked)
@@ -267,12 +264,6 @@ def _cut(kept: dict[Key, _Row]) -> dict[Key, _Row]:
     return kept
 
 
-def _note(row: _Row) -> Note:
-    memory = row.ranked.memory
-    warning = outdated(memory) if row.entry.stale and memory.stale else ""
-    return Note(memory, row.entry.mark, row.entry.of, warning)
-
-
 def _block(
     before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: Content
 ) -> tuple[str, int, bool]:
@@ -282,21 +273,37 @@ def _block(
         for row in kept:
             names.of(row.ranked.memory.id)
     head = opening(before.token, first=turn.whole or not before.entries)
-    notes = [head, *(line_of(_note(row), names) for row in kept if turn.whole)]
+    notes = [head, *(_lines(kept, names) if turn.whole else ())]
     room = turn.limit - _TAIL - sum(len(note.encode()) for note in notes)
-    fresh = [line_of(_note(row), names) for row in _small(new, turn.limit)]
+    fresh = _lines(_small(new, turn.limit), names)
     count = _fitting(fresh, room)
     shown = len(_memories((*(kept if turn.whole else ()), *new[:count])))
     tail = closing(before.token, shown, len(_memories(new[count:])))
     return "".join([*notes, *fresh[:count], tail]), count, count == len(fresh) and room >= 0
 
 
-def _small(rows: Sequence[_Row], limit: int) -> Iterator[_Row]:
+def _lines(rows: Sequence[_Row], names: Names) -> list[str]:
+    """Return the text of each memory; of one that is marked `OUTDATED` a warning alone."""
+    contents = ["" if row.entry.mark == OUTDATED else row.ranked.memory.content for row in rows]
+    texts = map(quoted, contents)
+    return [_line(row.entry, row.ranked.memory, text, names) for row, text in zip(rows, texts, strict=True)]
+
+
+def _line(entry: InjectedEntry, memory: Memory, text: str, names: Names) -> str:
+    name, warning = names.of(memory.id), outdated(memory) if entry.stale and memory.stale else ""
+    if entry.mark == OUTDATED:
+        return f"[{name}] ({warning})\n"
+    facts = [name, entry.mark, names.of(entry.of)] if entry.mark else [name, _word(memory)]
+    head = f"[{' '.join(filter(None, facts))}{_WHOSE.get(memory.scope, '')}]\n{text}\n"
+    return f"{head}({warning})\n" if warning else head
+
+
+def _small(rows: Sequence[_Row], limit: int) -> Sequence[_Row]:
     """Those, from the front, whose texts could have room: a file may hold 256 KiB, which nobody quotes."""
     sizes = accumulate(len(row.ranked.memory.content) for row in rows)
-    return (row for row, size in zip(rows, sizes, strict=True) if size <= limit)
+    return rows[: sum(1 for _ in takewhile(limit.__ge__, sizes))]
 
 
 def _fitting(notes: Sequence[str], room: int) -> int:
     sizes = accumulate(len(note.encode()) for note in notes)
-    return sum(1 for _ in takewhile(lambda size: size <= room, sizes))
+    return sum(1 for _ in takewhile(room.__ge__, sizes))

@@ -9,7 +9,6 @@ where no harness ever tells of a compaction also after 30 turns or 60,000 tokens
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_hex
@@ -22,9 +21,9 @@ from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
 from forged.retrieval import Answer, Ask
-from forged.sessions.block import Injection, render
+from forged.sessions.block import render
 from forged.sessions.held import HeldMessages
-from forged.sessions.injected_set import Composed, Content, compose
+from forged.sessions.injected_set import Content, compose
 from forged.sessions.messages import Messages
 from forged.sessions.pinned import Pinned, pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes
@@ -383,14 +382,12 @@ class Turn:
         content = Content(
             pinned=chosen.ranked,
             has_pinned=may_pin and has_all,
-            found=answer.ranked,
+            found=answer,
             limit=limit,
             whole=self.request.mode == "block",
             name=(self.request.turn_id[:_MOST_NAME] if self.kept is not None else "") or f"{known.turns + 1}",
         )
-        composed = compose(known, maps, content)
-        after = replace(composed.after, turns=known.turns + 1)
-        return TurnReply(answer, *_as_injected(answer, composed), composed.heard, composed.contents, after)
+        return compose(known, maps, content)
 
     def delivered(self) -> None:
         """Put the reply's memories into the injected set: the kernel took the reply whole and in time."""
@@ -434,23 +431,6 @@ def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> 
     """Return the tokens that a text may have, where so many are `wanted`; `none` where nobody limits them."""
     wanted = place.settings.injection_token_budget if wanted is None else wanted
     return min(wanted, MOST_TOKENS) if wanted > 0 else none
-
-
-def _as_injected(answer: Answer, composed: Composed) -> tuple[Answer, Injection]:
-    """Return an answer as its session gets it, and its block: the injected set stays, whatever has failed."""
-    ranked = (*composed.ranked, *composed.left_out)
-    digest = hashlib.sha256(composed.text.encode()).hexdigest()[:16] if composed.text else ""
-    block = Injection(composed.text, digest, len(composed.ranked), len(composed.left_out))
-    if composed.text:
-        reason = f"nothing new: {answer.reason}" if answer.status == "empty" else answer.reason
-        if answer.status not in ("ok", "empty"):
-            reason = f"only what stands or was heard: {answer.reason}"
-        return replace(answer, status="ok", reason=reason, ranked=ranked), block
-    if answer.status == "ok" and not ranked:
-        return replace(
-            answer, status="empty", reason="nothing that this session has not heard", ranked=()
-        ), block
-    return replace(answer, ranked=ranked), block
 
 
 def _size(messages: Sequence[wire.Message]) -> int:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from forged.retrieval import Answer
 from forged.sessions.block import render
 from forged.sessions.injected_set import Content, compose
 from forged.state import InjectedSet
@@ -204,12 +205,12 @@ def test_no_body_forges_anything_in_the_form_of_a_session(body):
     store = memory("m1", body), memory("m2", "second")
     turn = Content(
         has_pinned=False,
-        found=tuple(Ranked(each, 0.9, root="/repo") for each in store),
+        found=Answer(status="ok", ranked=tuple(Ranked(each, 0.9, root="/repo") for each in store)),
         limit=16_000,
         whole=True,
     )
 
-    text = compose(InjectedSet("0123abcd", 1.0), (vector_map(store),), turn).text
+    text = compose(InjectedSet("0123abcd", 1.0), (vector_map(store),), turn).block.text
 
     assert frame_of(text) == [
         "<forged-memories 0123abcd>",
@@ -229,9 +230,10 @@ def test_no_body_forges_anything_in_the_form_of_a_session(body):
 @pytest.mark.parametrize("body", BODIES)
 def test_no_id_or_category_forges_anything_in_the_form_of_a_session(body):
     odd = replace(memory(f"m1] {body}", "x"), category=body)
-    turn = Content(has_pinned=False, found=(Ranked(odd, 0.9, root="/repo"),), limit=16_000, whole=True)
+    found = Answer(status="ok", ranked=(Ranked(odd, 0.9, root="/repo"),))
+    turn = Content(has_pinned=False, found=found, limit=16_000, whole=True)
 
-    frame = frame_of(compose(InjectedSet("0123abcd", 1.0), (vector_map((odd,)),), turn).text)
+    frame = frame_of(compose(InjectedSet("0123abcd", 1.0), (vector_map((odd,)),), turn).block.text)
 
     assert [line[:4] for line in frame] == ["<for", "Note", frame[2][:4], "1 no", "</fo"]
     assert frame[2].count("[") == frame[2].count("]") == 1

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forged.memory import Memory, Related, Scope
-from forged.sessions.injected_set import Composed, Content, compose
+from forged.retrieval import Answer
+from forged.sessions.injected_set import Content, compose
+from forged.sessions.turns import TurnReply
 from forged.state import InjectedSet
 from forged.stores import Ranked
 from tests.data.maps import vector_map
@@ -24,13 +26,13 @@ def turn(*found: Memory, whole: bool = True, limit: int = 16_000, stands: tuple[
     return Content(
         pinned=tuple(Ranked(each, 0.0, via="standing", root="/repo") for each in stands),
         has_pinned=bool(stands),
-        found=tuple(Ranked(each, 0.5, root="/repo") for each in found),
+        found=Answer(status="ok", ranked=tuple(Ranked(each, 0.5, root="/repo") for each in found)),
         limit=limit,
         whole=whole,
     )
 
 
-def of(before: InjectedSet, store: tuple[Memory, ...], asked: Content) -> Composed:
+def of(before: InjectedSet, store: tuple[Memory, ...], asked: Content) -> TurnReply:
     return compose(before, (vector_map(store, lexical=False),), asked)
 
 
@@ -38,8 +40,8 @@ def before_tail(text: str) -> str:
     return text[: _TAIL.search(text).start()] if text else ""
 
 
-def told(reply: Composed) -> list[str]:
-    return [each.memory.id for each in reply.ranked]
+def told(reply: TurnReply) -> list[str]:
+    return [each.memory.id for each in reply.answer.ranked[: reply.block.included]]
 
 
 ONE, TWO, THREE = (memory(f"mem_{name}", f"about {name}") for name in ("one", "two", "three"))
@@ -52,18 +54,18 @@ def test_the_frame_of_a_memory_has_ten_tokens_and_the_tail_fifteen():
     first = of(NEW, store, turn(*store))
     second = of(first.after, (*store, newer), turn())
 
-    entries = before_tail(second.text).split("\n[")[1:]
+    entries = before_tail(second.block.text).split("\n[")[1:]
     assert len(entries) == 4
     assert "replaces" in entries[-1]
     assert all(len(f"[{each}".encode()) - len("x") + 1 <= 40 for each in entries)
-    assert len(second.text) - len(before_tail(second.text)) <= 60
+    assert len(second.block.text) - len(before_tail(second.block.text)) <= 60
 
 
 def test_of_two_that_differ_the_repositorys_is_the_exception_to_the_users():
     ids = [f"mem_0000000{number}" for number in range(3)]  # so alike that their names are long
     users = [replace(memory(each, "x"), category="coding-preferences", scope=Scope.USER) for each in ids[:2]]
     ours = replace(memory(ids[2], "x"), category="coding-preferences", scope=Scope.REPO)
-    text = of(NEW, (*users, ours), turn(*users, ours)).text
+    text = of(NEW, (*users, ours), turn(*users, ours)).block.text
 
     heads = re.findall(r"^\[.*\]$", text, re.MULTILINE)
     assert [head.endswith(" preference general]") for head in heads] == [True, True, False]
@@ -75,10 +77,10 @@ def test_a_correction_is_appended_and_nothing_above_it_changes():
     first = of(NEW, (ONE, TWO), turn(ONE, TWO))
     for whole in (True, False):
         second = of(first.after, (ONE, TWO, newer), turn(whole=whole))
-        assert "[newer replaces one]\n> about one, corrected\n" in second.text
-        assert second.text.startswith(before_tail(first.text)) == whole
+        assert "[newer replaces one]\n> about one, corrected\n" in second.block.text
+        assert second.block.text.startswith(before_tail(first.block.text)) == whole
         third = of(second.after, (ONE, TWO, newer), turn(newer, whole=whole))
-        assert before_tail(third.text) == (before_tail(second.text) if whole else "")
+        assert before_tail(third.block.text) == (before_tail(second.block.text) if whole else "")
 
 
 def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
@@ -88,7 +90,7 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
     for each in store[1:]:
         reply = of(reply.after, store, turn(each, limit=1_000))
         told_first.append(told(reply)[:2])
-        assert len(reply.text.encode()) <= 1_000
+        assert len(reply.block.text.encode()) <= 1_000
         assert told(reply)[-1] == each.id
 
     assert {first for first, _ in told_first} == {"mem_00"}
@@ -98,10 +100,10 @@ def test_the_cut_takes_the_oldest_half_once_and_leaves_what_stands():
 
 def test_rivals_stand_beside_each_other():
     rival = memory("mem_rival", "another word")
-    ranked = replace(turn(ONE).found[0], rivals=(rival,))
-    reply = of(NEW, (ONE, rival), replace(turn(), found=(ranked,)))
+    ranked = replace(turn(ONE).found.ranked[0], rivals=(rival,))
+    reply = of(NEW, (ONE, rival), replace(turn(), found=Answer(status="ok", ranked=(ranked,))))
 
-    assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.text
+    assert "[one pattern]\n> about one\n[rival beside one]\n> another word\n" in reply.block.text
 
 
 def test_what_nobody_can_see_just_now_stays_on_the_list():
@@ -109,7 +111,7 @@ def test_what_nobody_can_see_just_now_stays_on_the_list():
     for whole in (True, False):
         unread = compose(first.after, (), turn(whole=whole))
         again = of(unread.after, (ONE, TWO, THREE), turn(ONE, THREE, whole=whole))
-        assert (unread.text, unread.after.entries) == ("", first.after.entries)
+        assert (unread.block.text, unread.after.entries) == ("", first.after.entries)
         assert told(again) == (["mem_one", "mem_two", "mem_three"] if whole else ["mem_three"])
 
 
@@ -119,7 +121,7 @@ def test_what_was_appended_and_is_gone_for_a_while_does_not_come_twice():
     back = of(on_a_branch.after, (ONE, TWO), turn(ONE, TWO, whole=False))
     changed = of(on_a_branch.after, (replace(ONE, content="other words"), TWO), turn(ONE, whole=False))
 
-    assert (on_a_branch.text, back.text) == ("", "")
+    assert (on_a_branch.block.text, back.block.text) == ("", "")
     assert told(changed) == ["mem_one"]
 
 
@@ -129,13 +131,13 @@ def test_of_what_was_heard_a_change_beneath_it_is_said_once_and_nothing_above_ch
     for whole in (True, False):
         second = of(first.after, stale, turn(ONE, whole=whole))
         third = of(second.after, stale, turn(ONE, whole=whole))
-        assert second.text.count("[one] (may be outdated: src/a.py changed)\n") == 1
+        assert second.block.text.count("[one] (may be outdated: src/a.py changed)\n") == 1
         assert told(second) == (["mem_one", "mem_two"] if whole else [])
-        assert second.text.startswith(before_tail(first.text)) == whole
-        assert third.text == (second.text if whole else "")
+        assert second.block.text.startswith(before_tail(first.block.text)) == whole
+        assert third.block.text == (second.block.text if whole else "")
     met = of(NEW, stale, turn(stale[0]))
-    assert "[one pattern]\n> about one\n(may be outdated: src/a.py changed)\n" in met.text
-    assert of(met.after, stale, turn(stale[0])).text == met.text
+    assert "[one pattern]\n> about one\n(may be outdated: src/a.py changed)\n" in met.block.text
+    assert of(met.after, stale, turn(stale[0])).block.text == met.block.text
 
 
 def test_a_memory_that_fits_no_block_cuts_nothing_away():
@@ -143,7 +145,10 @@ def test_a_memory_that_fits_no_block_cuts_nothing_away():
     first = of(NEW, store, turn(ONE, TWO, limit=600))
     second = of(first.after, store, turn(store[2], limit=600))
 
-    assert second.text == f"{before_tail(first.text)}2 notes, 1 left out\n</forged-memories 0123abcd>\n"
+    assert (
+        second.block.text
+        == f"{before_tail(first.block.text)}2 notes, 1 left out\n</forged-memories 0123abcd>\n"
+    )
 
 
 def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 16_000) -> list[str]:
@@ -163,10 +168,10 @@ def played(turns: list[tuple[list[int], int | None]], length: int, limit: int = 
             store[fresh.id], heads[old] = fresh, fresh.id
         asked = turn(*(store[heads[f"mem_{n:03}"]] for n in found), limit=limit)
         reply = of(before, tuple(store.values()), asked)
-        assert len(reply.text.encode()) <= limit
+        assert len(reply.block.text.encode()) <= limit
         assert all(heads[f"mem_{n:03}"] in told(reply) for n in found)
         before = reply.after
-        blocks.append(reply.text)
+        blocks.append(reply.block.text)
     return blocks
 
 
@@ -201,7 +206,7 @@ def test_of_two_that_may_contradict_each_other_the_newer_says_so_whenever_it_com
     later = of(first.after, store, turn(newer))
     at_once = of(NEW, store, turn(newer, ONE))
 
-    assert "[later newer than one]\n> not one\n" in later.text
-    assert later.text.startswith(before_tail(first.text))
-    assert "[later newer than one]\n> not one\n[one pattern]\n" in at_once.text
-    assert "newer than" not in of(NEW, store, turn(newer)).text
+    assert "[later newer than one]\n> not one\n" in later.block.text
+    assert later.block.text.startswith(before_tail(first.block.text))
+    assert "[later newer than one]\n> not one\n[one pattern]\n" in at_once.block.text
+    assert "newer than" not in of(NEW, store, turn(newer)).block.text

@@ -7,11 +7,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from forged.retrieval import Answer
 from forged.sessions.block import render
-from forged.sessions.injected_set import Names, Note, closing, line_of, opening
+from forged.sessions.injected_set import Content, compose
+from forged.state import InjectedSet
 from forged.stores import Ranked
 from forged.text.injected_text import InjectedText
+from tests.data.maps import vector_map
 from tests.data.memories import memory
 
 HTML = "&lt;{}forged-memories {}&gt;"
@@ -20,11 +24,19 @@ CONTENT = "Always use errors.As.\n\nIt sees through wrapping,\nwhich == does not
 BLOCK = render([Ranked(memory("mem_1", CONTENT), 0.5), Ranked(memory("mem_2", "WALRUS"), 0.5)]).text
 
 
-# As a session gets it.
-SHORT = (
-    f"{opening('0123abcd')}{line_of(Note(memory('mem_1', CONTENT)), Names())}"
-    f"{line_of(Note(memory('mem_2', 'WALRUS'), 'replaces', 'mem_1'), Names())}{closing('0123abcd', 2, 1)}"
-)
+def session_block():
+    """Return the block of a session that has a memory and gets the one that replaces it."""
+    old = memory("mem_1", CONTENT)
+    store = old, replace(memory("mem_2", "WALRUS"), supersedes="mem_1", version=2)
+    before = InjectedSet("0123abcd", 1.0)
+    for maps, found in (((old,), (Ranked(old, 0.5, root="/repo"),)), (store, ())):
+        turn = Content(has_pinned=False, found=Answer(status="ok", ranked=found), limit=16_000, whole=True)
+        reply = compose(before, (vector_map(maps, lexical=False),), turn)
+        before = reply.after
+    return reply.block.text
+
+
+SHORT = session_block()
 FORMS = pytest.mark.parametrize("block", [BLOCK, SHORT], ids=["plain", "session"])
 
 
