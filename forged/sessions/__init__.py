@@ -8,14 +8,12 @@ from forged.sessions.block import render
 from forged.sessions.registry import Sessions
 from forged.sessions.session import MODES, Session, Turn, budget_of
 from forged.sessions.transcript import asked, clean_transcript, sentences_of, unreadable
-from forged.sessions.turns import TurnRequest
 
 __all__ = [
     "MODES",
     "Session",
     "Sessions",
     "Turn",
-    "TurnRequest",
     "asked",
     "budget_of",
     "clean_transcript",

@@ -100,7 +100,7 @@ class Sessions:
     def sent(self, request: wire.Request[Any], *, whole: bool) -> None:
         """Take note that a reply was handed to the network, `whole` or not; a late one is not delivered."""
         turn = self._replies.pop(id(request), None)
-        if turn is not None and whole and time.monotonic() <= turn.request.deadline:
+        if turn is not None and whole and time.monotonic() <= turn.deadline:
             turn.delivered()
 
     def last(self, session_id: str, tops: tuple[str, ...]) -> OpenTurn | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from secrets import token_hex
 
 import msgspec
@@ -26,8 +27,8 @@ from forged.sessions.held import HeldMessages
 from forged.sessions.injected_set import Content, compose
 from forged.sessions.messages import Messages
 from forged.sessions.pinned import Pinned, pinned_in
-from forged.sessions.transcript import clean_transcript, sentences_of, text_of, without_echoes
-from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply, TurnRequest
+from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
+from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
 from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
 from forged.stores import SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -78,15 +79,16 @@ class Session:
 
     # --- turns ------------------------------------------------------------------------------------------
 
-    def turn(self, request: TurnRequest, place: Workplace) -> Turn:
-        """Return the turn of a request; requests that differ in budget or deadline alone have the same."""
-        key = self._keys.of(request, place)
+    def open(self, turn: Turn) -> OpenTurn:
+        """Return the open turn of a request; those that differ in budget or deadline alone have the same."""
+        what, place = (turn.hypotheses, turn.mode), turn.place
+        key = self._keys.of(place, turn.turn_id, turn.messages, turn.summary, *what)
         known = None if key is None else self._turns.get(key)
         if known is None:
             known = OpenTurn(self.agent, self.session_id, key, place.tops, self._let_go)
         if key is not None:
             self.keep(known)
-        return Turn(self, request, place, known)
+        return known
 
     def keep(self, turn: OpenTurn) -> None:
         """Let a turn be the newest open one; the oldest makes room. Of turns without a key one is kept."""
@@ -118,23 +120,21 @@ class Session:
         self._notices.add(about)
         return is_first
 
-    def before(self, request: TurnRequest, turn: OpenTurn) -> InjectedSet:
+    def before(self, turn: Turn) -> InjectedSet:
         """Return the injected set before a turn; one that is over begins anew."""
-        sets, key = self.shared.state.injected_sets, self.set_key(turn.tops)
-        now, is_newest = sets.now.get(key), self.is_newest(turn)
-        if now is not None and now.summary == request.summary:
-            if is_newest and turn.round is not None:  # a turn that is under way is answered as it was
-                return turn.round.before
-            if not self._is_over(now, request):
+        known, key = turn.open, self.set_key(turn.open.tops)
+        now = self.shared.state.injected_sets.now.get(key)
+        if now is not None and now.summary == turn.summary:
+            if known.round is not None and self.is_newest(known):  # under way: it is answered as it was
+                return known.round.before
+            if not self._is_over(now, turn):
                 return now
-        compacts = request.compacts
+        token, compacts = token_hex(_TOKEN_BYTES), turn.compacts
         if now is not None:
-            compacts = compacts or now.compacts or now.summary != request.summary
-        token = now.token if now is not None else token_hex(_TOKEN_BYTES)
-        began, size = self.shared.clock(), _size(request.messages)
-        now = InjectedSet(token, began, request.summary, size, compacts=compacts)
+            token, compacts = now.token, compacts or now.compacts or now.summary != turn.summary
+        now = InjectedSet(token, self.shared.clock(), turn.summary, turn.size, compacts=compacts)
         self.put(key, now)
-        self._newest.pop(turn.tops, None)
+        self._newest.pop(known.tops, None)
         return now
 
     def is_newest(self, turn: OpenTurn) -> bool:
@@ -158,13 +158,12 @@ class Session:
         if len(sets.dirty) >= _MOST_DIRTY:
             sets.take_over()
 
-    def _is_over(self, known: InjectedSet, request: TurnRequest) -> bool:
+    def _is_over(self, known: InjectedSet, turn: Turn) -> bool:
         """Return True after a day, or if a harness has surely compacted by now without a word of it."""
         if self.shared.clock() - known.began > _DAY_S:
             return True
-        grown = _size(request.messages) - known.window
-        is_long = known.turns >= _TURNS or grown > _WINDOW_TOKENS * BYTES_PER_TOKEN
-        return is_long and not (known.compacts or request.compacts)
+        is_long = known.turns >= _TURNS or turn.size - known.window > _WINDOW_TOKENS * BYTES_PER_TOKEN
+        return is_long and not (known.compacts or turn.compacts)
 
     # --- messages of hooks ------------------------------------------------------------------------------
 
@@ -270,59 +269,80 @@ class Session:
 
 
 class Turn:
-    """A turn as one request asks about it; `composed` is the last reply, `sentences` are for the person."""
+    """A turn as a request or a hook asks about it; `composed` is its reply, `sentences` are for the person.
+
+    `summary` is an index in `messages`, `deadline` monotonic.
+    """
 
     composed: TurnReply
 
-    def __init__(self, session: Session, request: TurnRequest, place: Workplace, turn: OpenTurn) -> None:
-        self.session, self.request, self.place = session, request, place
-        self.kept = turn.kept if turn.key is not None else None
+    def __init__(
+        self,
+        session: Session,
+        place: Workplace,
+        *,
+        deadline: float,
+        turn_id: str = "",
+        messages: tuple[wire.Message, ...] = (),
+        summary: int = 0,
+        hypotheses: tuple[str, ...] = (),
+        mode: str = "block",
+        compacts: bool = False,
+        min_generation: int = 0,
+    ) -> None:
+        self.session, self.place, self.deadline, self.turn_id = session, place, deadline, turn_id
+        self.messages, self.summary, self.hypotheses = messages, summary, hypotheses
+        self.mode, self.compacts, self.min_generation = mode, compacts, min_generation
+        self.open, self._state = session.open(self), session.shared.state
+        self.kept = self.open.kept if self.open.key is not None else None
         self.is_cached = True
         self.sentences: tuple[str, ...] = ()
-        self._turn, self._state = turn, session.shared.state
         strategy = session.shared.config.memory.retrieval_strategy
-        self.is_stateless = not session.session_id or request.mode == "plain" or strategy == "hyde"
+        self.is_stateless = not session.session_id or mode == "plain" or strategy == "hyde"
         self._is_of_another = False
         self._ask: Ask | None = None
         self._pinned = Pinned()
         self._round: Round | None = None
 
+    @cached_property
+    def size(self) -> int:
+        return size_of(self.messages)
+
     @property
     def answer(self) -> Answer | None:
         """The kept answer; None if there is none, or another turn or another injected set came between."""
-        if self.kept is None or (answer := self.kept.get(self.request.min_generation)) is None:
+        if self.kept is None or (answer := self.kept.get(self.min_generation)) is None:
             return None
         if self.place.others and not self.place.is_whole(answer.ranked):
             self.kept.drop()
             return None
         if self.is_stateless:
             return answer
-        self.session.before(self.request, self._turn)
-        self._is_of_another = not self.session.is_newest(self._turn)
+        self.session.before(self)
+        self._is_of_another = not self.session.is_newest(self.open)
         return None if self._is_of_another else answer
 
     def budget(self, wanted: int | None) -> int:
-        is_block = self.request.mode == "block" and not self.is_stateless
+        is_block = self.mode == "block" and not self.is_stateless
         none = BLOCK_TOKENS if is_block else MOST_TOKENS  # a block has the whole injected set
         return budget_of(wanted, self.place, none)
 
     async def ask(self, budget: int) -> Ask:
         """Return what to look for: the window without echoes, and what not to find again."""
-        request, settings, session = self.request, self.place.settings, self.session
+        settings, session = self.place.settings, self.session
         known: InjectedSet | None = None
         if not self.is_stateless:
             if not self._state.tried.is_set():
                 await self._state.opened(settings.retrieval_timeout_s)
-            known = session.before(request, self._turn)
-        said = (await clean_transcript(request.messages, request.summary)).said
-        window = without_echoes(said, session.injected(self.place.tops))
+            known = session.before(self)
+        said = (await clean_transcript(self.messages, self.summary)).said
         ask = Ask.about(
-            window,
-            hypotheses=sentences_of(request.hypotheses),
+            without_echoes(said, session.injected(self.place.tops)),
+            hypotheses=sentences_of(self.hypotheses),
             top_k=settings.retrieval_top_k,
             hop_depth=settings.retrieval_hop_depth,
-            deadline=request.deadline,
-            min_generation=request.min_generation,
+            deadline=self.deadline,
+            min_generation=self.min_generation,
         )
         if known is not None:
             ask = self._of_session(ask, known, budget)
@@ -346,7 +366,7 @@ class Turn:
             block = render(answer.ranked, budget)
             shown = answer.ranked[: block.included]
             reply = TurnReply(answer, answer, block, contents=tuple(each.memory.content for each in shown))
-            is_for_agent = self.request.mode != "plain" and (session.session_id or session.agent)
+            is_for_agent = self.mode != "plain" and (session.session_id or session.agent)
             if is_for_agent and not self.is_cached:
                 self._record(reply)
         else:
@@ -355,21 +375,20 @@ class Turn:
                 self.sentences = shared.capture.news.of(name)
             reply = self._composed(answer, budget)
         self.composed = reply
-        self._turn.answered(reply)
-        session.keep(self._turn)
+        self.open.answered(reply)
+        session.keep(self.open)
         return reply
 
     def _composed(self, answer: Answer, budget: int) -> TurnReply:
-        known = self.session.before(self.request, self._turn)
+        known = self.session.before(self)
         if self._ask is not None:
             speaks = not self._ask.says_nothing
         else:
-            speaks = self._turn.round is not None and self._turn.round.speaks
-        turn = self.session.begin_round(self._turn, known, speaks=speaks)
+            speaks = self.open.round is not None and self.open.round.speaks
+        turn = self._round = self.session.begin_round(self.open, known, speaks=speaks)
         reply = turn.replies.get(budget)
         if reply is None or reply.found is not answer:
             reply = turn.replies[budget] = self._compose(answer, known, speaks=speaks, budget=budget)
-        self._round = turn
         return reply
 
     def _compose(self, answer: Answer, known: InjectedSet, *, speaks: bool, budget: int) -> TurnReply:
@@ -377,15 +396,14 @@ class Turn:
         if may_pin := speaks and not known.has_pinned:
             is_fresh = self._pinned.maps == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
-        # A root that is not read yet may have pinned memories as well.
-        has_all = len(self.place.files.maps()) == len(self.place.roots)
         content = Content(
             pinned=chosen.ranked,
-            has_pinned=may_pin and has_all,
+            # A root that is not read yet may have pinned memories as well.
+            has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
             found=answer,
             limit=limit,
-            whole=self.request.mode == "block",
-            name=(self.request.turn_id[:_MOST_NAME] if self.kept is not None else "") or f"{known.turns + 1}",
+            whole=self.mode == "block",
+            name=(self.turn_id[:_MOST_NAME] if self.kept is not None else "") or f"{known.turns + 1}",
         )
         return compose(known, maps, content)
 
@@ -420,7 +438,7 @@ class Turn:
             tops=self.place.tops,
             session_id=self.session.session_id,
             agent=self.session.agent,
-            turn_id=self.request.turn_id,
+            turn_id=self.turn_id,
             strategy=reply.found.strategy,
             memories=given,
         )
@@ -431,7 +449,3 @@ def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> 
     """Return the tokens that a text may have, where so many are `wanted`; `none` where nobody limits them."""
     wanted = place.settings.injection_token_budget if wanted is None else wanted
     return min(wanted, MOST_TOKENS) if wanted > 0 else none
-
-
-def _size(messages: Sequence[wire.Message]) -> int:
-    return sum(len(text_of(each)) for each in messages)

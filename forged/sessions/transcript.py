@@ -54,20 +54,20 @@ async def clean_transcript(messages: Sequence[wire.Message], start: int = 0) -> 
 
     A long conversation is read in a thread, so that nobody waits for it.
     """
-    if sum(len(text_of(message)) for message in messages) < _INLINE_LENGTH:
-        return _cleaned(messages, start)
-    return await asyncio.to_thread(_cleaned, messages, start)
+    texts = [text_of(message) for message in messages]
+    if sum(map(len, texts)) < _INLINE_LENGTH:
+        return _cleaned(messages, texts, start)
+    return await asyncio.to_thread(_cleaned, messages, texts, start)
 
 
-def _cleaned(messages: Sequence[wire.Message], start: int) -> CleanTranscript:
-    spans = open_before((message.role, (text_of(message),)) for message in messages)
-    first = window_start(messages, start)
+def _cleaned(messages: Sequence[wire.Message], texts: Sequence[str], start: int) -> CleanTranscript:
+    spans = open_before([(message.role, (text,)) for message, text in zip(messages, texts, strict=True)])
     found, kept, echoes = [], [], 0
-    for place, (message, open_spans) in enumerate(zip(messages[first:], spans[first:], strict=True), first):
-        speaker = _SPEAKERS.get(message.role)
+    for place in range(window_start(messages, start), len(messages)):
+        speaker, open_spans = _SPEAKERS.get(messages[place].role), spans[place]
         if speaker is None or (open_spans and speaker == "assistant"):
             continue
-        text, blocks = without_blocks(without_private(text_of(message), open_spans))
+        text, blocks = without_blocks(without_private(texts[place], open_spans))
         echoes += blocks
         if (text := without_tool_text(text, speaker)).strip():
             found.append(Utterance(speaker, text))
@@ -97,8 +97,7 @@ def window_start(messages: Sequence[wire.Message], start: int) -> int:
 
 def unreadable(messages: Sequence[wire.Message], start: int) -> int:
     """How many messages of user and assistant since the summary hold something that is no text."""
-    first = start if start in range(len(messages) + 1) else 0
-    return sum(map(_has_unread, messages[first:]))
+    return sum(map(_has_unread, messages[window_start(messages, start) :]))
 
 
 def _has_unread(message: wire.Message) -> bool:
@@ -133,6 +132,11 @@ def asked(text: str) -> str:
 def sentences_of(hypotheses: Iterable[str]) -> tuple[str, ...]:
     """Return hypotheses of a caller as they may be sent to a model: non-blank ones, at most 32."""
     return tuple(islice((text for each in hypotheses if (text := asked(each)).strip()), _MOST_HYPOTHESES))
+
+
+def size_of(messages: Iterable[wire.Message]) -> int:
+    """Return how many characters they hold."""
+    return sum([len(text_of(each)) for each in messages])
 
 
 def text_of(message: wire.Message) -> str:

@@ -33,19 +33,6 @@ TurnKey = tuple[tuple[str, ...], str, bytes]
 """Tops of the roots, the turn's name or nothing, and a digest of what is asked."""
 
 
-class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as a request or a hook asks about it; `summary` is an index, `deadline` monotonic."""
-
-    turn_id: str = ""
-    messages: tuple[wire.Message, ...] = ()
-    summary: int = 0
-    hypotheses: tuple[str, ...] = ()
-    mode: str = "block"
-    compacts: bool = False
-    deadline: float
-    min_generation: int = 0
-
-
 class TurnReply(msgspec.Struct, frozen=True):
     """The answer that was `found`, the `answer` as the session gets it, and its `block`.
 
@@ -77,10 +64,14 @@ class Round(msgspec.Struct, eq=False):
 class OpenTurn:
     """State of a turn between the requests for it; `let_go` has its session forget it.
 
-    `reply` is the last one, `at` Unix seconds; `cleared` counts memories that were taken out of it.
+    `slot` is the key by which its session finds it: of the turns without a key the same. `reply` is the last
+    one, `at` Unix seconds; `cleared` counts memories that were taken out of it.
     """
 
-    __slots__ = ("agent", "at", "cleared", "kept", "key", "let_go", "reply", "round", "session_id", "tops")
+    __slots__ = (
+        *("agent", "at", "cleared", "kept", "key", "let_go"),
+        *("reply", "round", "session_id", "slot", "tops"),
+    )
 
     def __init__(
         self,
@@ -91,15 +82,11 @@ class OpenTurn:
         let_go: Callable[[OpenTurn], None],
     ) -> None:
         self.agent, self.session_id, self.key, self.tops, self.let_go = agent, session_id, key, tops, let_go
+        self.slot: TurnKey = (tops, "", b"") if key is None else key
         self.kept = KeptAnswer()
         self.round: Round | None = None
         self.reply: TurnReply | None = None
         self.at, self.cleared = 0.0, 0
-
-    @property
-    def slot(self) -> TurnKey:
-        """The key by which its session finds it: of the turns without a key the same."""
-        return (self.tops, "", b"") if self.key is None else self.key
 
     @property
     def name(self) -> str:
@@ -177,8 +164,8 @@ class _Typed(msgspec.Struct, frozen=True):
         return (
             self.start == start
             and len(messages) >= self.length
-            and _hash(messages[self.length - 1]) == self.last
-            and _hash(messages[self.place]) == self.typed
+            and hash(messages[self.length - 1]) == self.last
+            and hash(messages[self.place]) == self.typed
         )
 
 
@@ -191,33 +178,35 @@ class TurnKeys:
         self._session_id = session_id
         self._seen: OrderedDict[tuple[str, tuple[str, ...]], _Typed] = OrderedDict()
 
-    def of(self, request: TurnRequest, place: Workplace) -> TurnKey | None:
-        """Return the key of a turn; None where neither turn nor session has a name: nothing of it is kept.
+    def of(
+        self, place: Workplace, turn_id: str, messages: Sequence[wire.Message], summary: int, *what: object
+    ) -> TurnKey | None:
+        """Return the key of a turn that asks for `what`; None where neither turn nor session has a name.
 
         What assistant and tools add behind its newest typed message changes nothing. Without a `turn_id` its
         place since the summary, what was said just before and the maps count too, so that no other message
         gets its answer.
         """
-        if not (request.turn_id or self._session_id):
+        if not (turn_id or self._session_id):
             return None
-        start = window_start(request.messages, request.summary)
-        typed = self._typed(request, place.tops, start)
-        if typed is None and not request.turn_id:
+        start = window_start(messages, summary)
+        typed = self._typed((turn_id, place.tops), messages, start)
+        if typed is None and not turn_id:
             return None
         settings = place.settings
-        asked: list[object] = [settings.retrieval_top_k, settings.retrieval_hop_depth, request.hypotheses]
-        asked.append(request.mode)
+        asked: list[object] = [settings.retrieval_top_k, settings.retrieval_hop_depth, *what]
         if typed is not None:
             asked.append(typed.digest)
-            if not request.turn_id:
-                ahead = request.messages[max(typed.place - _BEFORE, start) : typed.place]
+            if not turn_id:
+                ahead = messages[max(typed.place - _BEFORE, start) : typed.place]
                 said = [text_of(each)[:_BEFORE_LENGTH] for each in ahead if is_said(each)]
                 asked += [typed.place - start, said, place.shown()]
-        return place.tops, request.turn_id, _digest(asked)
+        return place.tops, turn_id, _digest(asked)
 
-    def _typed(self, request: TurnRequest, tops: tuple[str, ...], start: int) -> _Typed | None:
+    def _typed(
+        self, name: tuple[str, tuple[str, ...]], messages: Sequence[wire.Message], start: int
+    ) -> _Typed | None:
         """Return the newest typed message since `start`; of a list that goes on the new ones are read."""
-        messages, name = request.messages, (request.turn_id, tops)
         known = self._seen.get(name)
         if known is not None and not known.goes_on(messages, start):
             known = None
@@ -228,7 +217,7 @@ class TurnKeys:
             at, digest = known.place, known.digest
         else:
             return None
-        typed = _Typed(at, digest, start, len(messages), _hash(messages[at]), _hash(messages[-1]))
+        typed = _Typed(at, digest, start, len(messages), hash(messages[at]), hash(messages[-1]))
         self._seen[name] = typed
         self._seen.move_to_end(name)
         while len(self._seen) > _LISTS:
@@ -243,10 +232,6 @@ def _alone(ranked: Ranked, root: str, ids: Collection[str]) -> Ranked:
     older = tuple(each for each in ranked.older if each.id not in ids)
     rivals = tuple(each for each in ranked.rivals if each.id not in ids)
     return replace(ranked, older=older, rivals=rivals)
-
-
-def _hash(message: wire.Message) -> int:
-    return hash((message.role, text_of(message)))
 
 
 def _digest(value: object) -> bytes:

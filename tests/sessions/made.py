@@ -11,7 +11,7 @@ from forged.files import Root
 from forged.map import VectorMap, link
 from forged.memory import Memory, Scope
 from forged.retrieval import Answer
-from forged.sessions import Session, Sessions, TurnRequest
+from forged.sessions import Session, Sessions, Turn
 from forged.sessions.turns import TurnReply
 from forged.state import State
 from forged.stores import Ranked, SessionMemories, Workplace
@@ -81,17 +81,17 @@ class Story:
             vector_map(store, lexical=False, root=top) for store, top in zip(maps, tops, strict=False)
         )
         prompt = wire.Message("user", "What about walrus rules?" if speaks else "thanks")
-        asked = TurnRequest(
-            **{
+        self.request, self.place = (
+            {
                 "turn_id": turn,
                 "messages": (*messages, prompt),
                 "mode": self.mode,
                 "deadline": 0.0 if late else float("inf"),
                 **fields,
-            }
+            },
+            workplace(*there, tops=tops),
         )
-        self.request, self.place = asked, workplace(*there, tops=tops)
-        of = self.named(agent, session_id).turn(self.request, self.place)
+        of = Turn(self.named(agent, session_id), self.place, **self.request)
         if of.answer is None:
             await of.ask(4_000)
         ranked = tuple(Ranked(each, 0.5, root=tops[0]) for each in found)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from forged.memory import Memory
+from forged.sessions import Turn
 from forged.state import State
 from forged_client import protocol as wire
 from tests.data.memories import memory
@@ -126,7 +127,7 @@ async def test_the_newest_turn_of_a_session_is_open_in_however_many_roots_it_was
         for turn in ("1", "2"):
             await session.asks(turn, tops=tops)
             assert session.named().injected(tops) == ("about one", "about two")
-        assert session.named().turn(session.request, session.place).answer is session.answer
+        assert Turn(session.named(), session.place, **session.request).answer is session.answer
 
 
 async def test_what_stands_and_is_not_read_yet_comes_with_a_later_turn(session):

@@ -24,7 +24,7 @@ from forged.daemon.handlers.context import Context, Disabled
 from forged.daemon.handlers.retrieve import answered, deadline_of, outcome
 from forged.errors import ForgedError, InvalidRequest, WorkspaceError
 from forged.hooks import HookEvent, event_of, output, takes_context
-from forged.sessions import Session, TurnRequest
+from forged.sessions import Session, Turn
 from forged.state import Kind
 from forged.stores import Workplace
 from forged.text import tokens
@@ -223,14 +223,15 @@ async def _injected(happened: _Happened) -> bytes:
     context = Context(happened.context.daemon, time.monotonic())
     resolver = context.daemon.resolver
     place = await resolver.with_others(happened.place, agent=event.agent, session_id=event.session_id)
-    asked = TurnRequest(
+    turn = Turn(
+        happened.session,
+        place,
         turn_id=messages.turn_id,
         messages=messages.newest,
         mode="append",
         compacts=row.compacts,
         deadline=deadline_of(context, happened.request.within_ms / 1000 or None, place),
     )
-    turn = happened.session.turn(asked, place)
     budget = turn.budget(_budget(place.settings.injection_token_budget, row))
     notice = await answered(context, happened.request, turn, budget)
     reply = turn.composed

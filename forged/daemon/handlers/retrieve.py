@@ -13,7 +13,7 @@ from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
 from forged.retrieval import Answer, Ask, Sources
-from forged.sessions import MODES, Turn, TurnRequest
+from forged.sessions import MODES, Turn
 from forged.stores import Workplace
 from forged_client import protocol as wire
 
@@ -23,7 +23,9 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         raise InvalidRequest(f"unknown mode {request.mode[:64]!r}; use one of {', '.join(MODES)}")
     stores = context.daemon.resolver
     place = await stores.with_others(place, agent=request.agent, session_id=request.session_id)
-    asked = TurnRequest(
+    turn = Turn(
+        context.daemon.sessions.open(request),
+        place,
         turn_id=request.turn_id,
         messages=request.messages,
         summary=request.last_summary_index,
@@ -33,7 +35,6 @@ async def retrieve(context: Context, place: Workplace, request: wire.Retrieve) -
         deadline=deadline_of(context, request.timeout_s, place),
         min_generation=generation_of(context.daemon.epoch, request.min_generation),
     )
-    turn = context.daemon.sessions.open(request).turn(asked, place)
     notice = await answered(context, request, turn, turn.budget(request.token_budget))
     reply = turn.composed
     block, is_known = reply.block, bool(reply.block.digest) and reply.block.digest == request.known_digest
@@ -70,7 +71,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
     reply = turn.reply(answer, budget)
     daemon.sessions.replies(by, turn)
     _count(daemon.metrics, turn)
-    if (new := reply.new) and not turn.is_cached and turn.request.mode != "plain":
+    if (new := reply.new) and not turn.is_cached and turn.mode != "plain":
         for store in turn.place.stores:
             store.use(new)
     return notice
