@@ -27,21 +27,20 @@ if TYPE_CHECKING:
     from forged.capture.service import Pipeline
     from forged.capture.slices import WINDOW_LIMIT
     from forged.capture.values import KnownMemory, WorkerSettings
-    from forged.capture.vectors import RememberedVectors, local_vectors
+    from forged.capture.vectors import LocalVectors
 
 __all__ = [
     "PROMPT_TOKENS",
     "WINDOW_LIMIT",
     "Committer",
     "KnownMemory",
+    "LocalVectors",
     "Outcome",
     "Pipeline",
     "Promotion",
-    "RememberedVectors",
     "Submission",
     "WorkerSettings",
     "is_refused",
-    "local_vectors",
     "response_in",
 ]
 
@@ -54,5 +53,5 @@ __getattr__ = door(
     off_record=("is_refused",),
     service=("Pipeline",),
     values=("KnownMemory", "WorkerSettings"),
-    vectors=("RememberedVectors", "local_vectors"),
+    vectors=("LocalVectors",),
 )

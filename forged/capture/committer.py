@@ -23,7 +23,7 @@ from forged.capture.deciding import decide
 from forged.capture.existing import ExistingMemories, TentativeStatements, existing_memories, meant, naming
 from forged.capture.intake import response_of
 from forged.capture.values import Classified, KnownMemory, Proposal, Tally
-from forged.capture.vectors import VectorsOf, no_vectors
+from forged.capture.vectors import VectorsOf
 from forged.errors import (
     ForgedError,
     MemoryExists,
@@ -106,7 +106,7 @@ class Promotion:
     def _source(self, event: Event) -> str:
         """The newest memory of the session that is a response of this event; else the session."""
         said = {response_of(each.text) for each in event.window if each.role == "assistant"}
-        rows = self._sessions.of(event.session_id) if self._sessions is not None else ()
+        rows = self._sessions.of(event.session_id) if said and self._sessions is not None else ()
         found = [row.id for row in rows if row.memory.content in said and row.facts.agent_id == event.agent]
         return found[-1] if found else event.session_id or event.id
 
@@ -128,7 +128,7 @@ class Committer:
         indexer: Indexer,
         writer: Writer,
         state: State,
-        vectors: VectorsOf = no_vectors,
+        vectors: VectorsOf | None = None,
         *,
         promotion: Promotion | None = None,
     ) -> None:

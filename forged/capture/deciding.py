@@ -15,9 +15,10 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from forged.attributes import FactsPatch
+from forged.capture.authorship import Authorship, Provenance
 from forged.capture.existing import ExistingMemories, Match
 from forged.capture.reply import things_said
-from forged.capture.statements import Authorship, Provenance
 from forged.capture.values import MAX_CONTENT_BYTES, MOST_DOCUMENTS, Classified, Proposal, Refused, Tally
 from forged.files import MOST_EVIDENCE, EvidenceError, Root, hashed
 from forged.memory import (
@@ -129,7 +130,7 @@ class _Deciding:
             self._keep(self._waiting(root, self._memory(root, content, proposal, match.head), proposal))
         else:
             memory = self._memory(root, content, proposal, match.head)
-            self._keep(Document(root, memory, self._why(proposal), said=proposal.said))
+            self._keep(Document(root, memory, self._why(proposal), said=_attributes(proposal)))
             if match.before is not None:
                 self._existing.tentative.take(match.before, content)
             self._existing.decided(root, memory)
@@ -175,7 +176,8 @@ class _Deciding:
         who = "a model proposed it from" if self._by_model else "it stands beside"
         beside = redact(self._provenance.beside(memory.content)).text
         why = f"{who} text that was pasted, which may have asked for it"
-        return Document(root, memory, self._why(proposal), why, beside, self._event.agent, said=proposal.said)
+        said = _attributes(proposal)
+        return Document(root, memory, self._why(proposal), why, beside, self._event.agent, said=said)
 
     def _objection(self, root: Root | None, content: str, proposal: Proposal, origin: Authorship) -> str:
         if root is None:
@@ -275,6 +277,11 @@ class _Deciding:
         there = (edge for edge in proposed if edge.id in self._existing.ids[root])
         good = (edge for edge in there if edge.relationship in _RELATIONSHIPS)
         return tuple(dict.fromkeys(good))[:MOST_RELATED]
+
+
+def _attributes(proposal: Proposal) -> FactsPatch:
+    source = {"source": proposal.source} if proposal.source else None
+    return FactsPatch(importance=proposal.importance, metadata=source)
 
 
 def _evidence(root: Root, proposed: Sequence[str]) -> tuple[Evidence, ...]:

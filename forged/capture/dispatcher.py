@@ -56,7 +56,7 @@ class Dispatcher:
         gate: Gate | None,
         metrics: Metrics,
         rank: Rank,
-        vectors: VectorsOf,
+        vectors: VectorsOf | None,
         committer: Committer,
         off_record: OffRecord,
         make_supervisor: MakeSupervisor,

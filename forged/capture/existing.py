@@ -255,11 +255,13 @@ async def existing_memories(
     unshown: _Unshown,
     *,
     tentative: TentativeStatements,
-    vectors: VectorsOf,
+    vectors: VectorsOf | None,
 ) -> ExistingMemories:
     """Build the set for an event's proposals; `unshown` are memories of its roots that no map shows yet."""
-    others = [each.content for memories in unshown.values() for each in memories]
-    rows = await _rows(event, proposals, view, [*tentative.texts(event.roots), *others], vectors)
+    rows = NO_ROWS
+    if vectors is not None:
+        others = [each.content for memories in unshown.values() for each in memories]
+        rows = await _rows(event, proposals, view, [*tentative.texts(event.roots), *others], vectors)
     by_root = await asyncio.to_thread(_shown, event, proposals, view, unshown, rows)
     return ExistingMemories(event, by_root, tentative, rows)
 

@@ -19,8 +19,8 @@ from operator import attrgetter
 
 import msgspec
 
+from forged.capture.authorship import Statement
 from forged.capture.rules.requests import asks
-from forged.capture.statements import Statement
 from forged.memory import Category, Scope
 from forged.text.linear import Linear, Weights, pieces
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from forged.capture.authorship import Statement
 from forged.capture.head import (
     Head,
     Judge,
@@ -29,7 +30,6 @@ from forged.capture.rules.engine import presentable, proposals_in, still_meant, 
 from forged.capture.rules.lasting import Veto, speaks_against
 from forged.capture.rules.patterns import scope_of
 from forged.capture.rules.requests import asks, behind_request, beside_request, letters, without_request
-from forged.capture.statements import Statement
 from forged.capture.values import Classified, Classifier, KnownMemory, Proposal, Refused
 from forged.memory import Origin, Scope
 from forged.state import Event
@@ -67,7 +67,7 @@ _WORDS_SAY = 2.0
 class LocalAnswers:
     """Judges what was typed by its rows, or by its words alone; by the shipped head unless told otherwise."""
 
-    def __init__(self, vectors: VectorsFor, judge: Callable[[], Head] | None = None) -> None:
+    def __init__(self, vectors: VectorsFor | None, judge: Callable[[], Head] | None = None) -> None:
         self._vectors = vectors
         self._judge = judge
 
@@ -109,7 +109,7 @@ class LocalAnswers:
         sure = [each for each in said if not each.is_mixed]
         found, requests = units(sure), requests_of(sure)
         texts = list(dict.fromkeys(text for unit in found for text in unit.texts()))
-        rows = self._vectors(event.id, texts) if 0 < len(texts) <= _MOST_TEXTS else ()
+        rows = self._vectors(event.id, texts) if self._vectors and 0 < len(texts) <= _MOST_TEXTS else ()
         has_rows, shipped = len(rows) == len(texts), (self._judge or head)()
         judge = shipped.by_rows if has_rows else shipped.by_words
         leanings = map(judge.leanings, texts, rows if has_rows else [b""] * len(texts))

@@ -22,7 +22,7 @@ from forged.capture.off_record import OffRecord
 from forged.capture.queue import CaptureQueue, EventFlusher, Waiting, session_of
 from forged.capture.supervisor import MakeSupervisor, Supervisor
 from forged.capture.values import WorkerSettings
-from forged.capture.vectors import VectorsOf, no_vectors
+from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
@@ -46,7 +46,7 @@ class Pipeline:
         metrics: Metrics,
         rank: Rank,
         committer: Committer,
-        vectors: VectorsOf = no_vectors,
+        vectors: VectorsOf | None = None,
         batch_turns: int = 1,
         off: str = "",
         problem: str = "",

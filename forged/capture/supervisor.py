@@ -201,7 +201,7 @@ class WorkerCall:
         *,
         settings: WorkerSettings,
         heads: HeadsOf,
-        vectors: VectorsOf,
+        vectors: VectorsOf | None,
         stands: Callable[[Event], bool],
         departed: Callable[[Departure], None],
         make_supervisor: MakeSupervisor,
@@ -265,7 +265,7 @@ class WorkerCall:
         self._reply(Heads(event.id, heads))
 
     async def _answer_vectors(self, event: Event, texts: Sequence[str]) -> None:
-        self._reply(StatementVectors(event.id, await self._vectors(texts)))
+        self._reply(StatementVectors(event.id, await self._vectors(texts) if self._vectors else ()))
 
     def _reply(self, told: Heads | StatementVectors | GoOn) -> None:
         if self._answer is not None and self.supervisor.ready:

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import msgspec
 
-from forged.attributes import FactsPatch
 from forged.counters import Departure
 from forged.errors import ProviderError
 from forged.log import LogSettings
@@ -56,13 +55,6 @@ class Proposal(msgspec.Struct, frozen=True):
     why: str = ""
     only_replaces: bool = False
     doubt: float = 0.0
-
-    @property
-    def said(self) -> FactsPatch:
-        """What is to be known of it beside its file."""
-        return FactsPatch(
-            importance=self.importance, metadata={"source": self.source} if self.source else None
-        )
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -151,10 +143,6 @@ class Classify(msgspec.Struct, frozen=True, tag="classify"):
     event: Event
     known: tuple[KnownMemory, ...] = ()
     attempts: int = 2
-
-    @property
-    def event_id(self) -> str:
-        return self.event.id
 
 
 class Heads(msgspec.Struct, frozen=True, tag="heads"):
@@ -245,7 +233,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """All that a worker needs to know, sent to it once. `key` is the key itself: never shown or logged.
 
     Without a `classifier` the built-in rules decide. `proxy` and `plain_http_hosts` are of `[network]`. A
-    `program` replaces an endpoint, and each of its calls has a folder in `scratch`.
+    `program` replaces an endpoint, and each of its calls has a folder in `scratch`. `has_vectors`: the daemon
+    may have rows of texts.
     """
 
     classifier: str = ""
@@ -257,6 +246,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     log: LogSettings = LogSettings()
     program: Program = Program()
     scratch: str = ""
+    has_vectors: bool = True
 
     def __repr__(self) -> str:
         return f"WorkerSettings(classifier={self.classifier!r})"

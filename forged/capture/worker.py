@@ -105,7 +105,7 @@ def _classifier(
     try:
         from forged.capture.local import LocalAnswers, WithRequests  # noqa: PLC0415
 
-        local = LocalAnswers(daemon.vectors)
+        local = LocalAnswers(daemon.vectors if settings.has_vectors else None)
         if not settings.classifier:
             from forged.capture.rules.engine import RuleClassifier  # noqa: PLC0415
 
@@ -174,7 +174,7 @@ class Worker:
 
     async def handle(self, task: Classify) -> None:
         """Finish a task, or say why it is not finished; the last report is Decided or Failed."""
-        event_id = task.event_id
+        event_id = task.event.id
         try:
             last: Report = Decided(event_id, await self._classify(task))
         except ProviderError as error:

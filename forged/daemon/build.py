@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.build_id import build_id
-from forged.capture import Committer, Pipeline, Promotion, RememberedVectors, local_vectors
+from forged.capture import Committer, LocalVectors, Pipeline, Promotion
 from forged.config import Config, Loaded, install_command
 from forged.counters import Departure, Metrics
 from forged.daemon import known_memories
@@ -206,9 +206,11 @@ def _capture(  # noqa: PLR0917 - parts of one daemon
     sessions: SessionMemories,
 ) -> Pipeline:
     promotion = Promotion(user_top(env), config.scopes.min_importance, sessions)
-    vectors = RememberedVectors(partial(local_vectors, embedder=models.embedder))
+    vectors = LocalVectors(models.embedder) if models.embedder is not None else None
     return Pipeline(
-        settings=msgspec.structs.replace(models.worker, log=log_settings(env)),
+        settings=msgspec.structs.replace(
+            models.worker, log=log_settings(env), has_vectors=vectors is not None
+        ),
         state=state,
         governor=governor,
         metrics=metrics,

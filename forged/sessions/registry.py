@@ -66,6 +66,7 @@ class Sessions:
         self._shared = Shared(state, config, memories, capture, self.held, self._turns, clock)
         self._capture, self._resolver, self._metrics = capture, resolver, metrics
         self._retriever = retriever
+        self._keeps_responses = Scope.SESSION in config.scopes.retrieved
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._replies: dict[int, Turn] = {}  # on their way, by the identity of the request that is answered
 
@@ -164,7 +165,7 @@ class Sessions:
         It is clean, without secrets and at most as long as a piece of a document; a repeated turn adds
         nothing.
         """
-        is_wanted = Scope.SESSION in self._shared.config.scopes.retrieved and spoken.session_id
+        is_wanted = self._keeps_responses and spoken.session_id
         is_whole = spoken.parts == 1 and not (spoken.begun or spoken.goes_on)
         newest = spoken.said[-1:]
         is_response = spoken.kind == "turn" and all(each.role != "user" for each in newest)

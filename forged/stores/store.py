@@ -148,7 +148,7 @@ class FileStore:
             baseline=self._indexer.learner.baseline,
             held=next((index.progress.held for index in indexes if index.progress.held), ""),
             unembedded=_unembedded(indexes),
-            is_uncalibrated=self._indexer.learner.is_wanting,
+            is_uncalibrated=identity is not None and self._indexer.learner.is_wanting,
             key=identity.key if identity is not None else None,
             used=identity.used if identity is not None else nobody,
             left_out=partial(_left_out, indexes),

@@ -113,6 +113,10 @@ async def nothing_known(_: Event) -> tuple[KnownMemory, ...]:
     return ()
 
 
+def _event_id(task: Task | Putting) -> str:
+    return task.event.id if isinstance(task, Classify) else task.event_id
+
+
 class Putting(msgspec.Struct, frozen=True):
     """Documents of an event that are to be put in place."""
 
@@ -268,7 +272,7 @@ class Capture:
         event_id = event if isinstance(event, str) else event.id
 
         def tasks() -> list[Task | Putting]:
-            return [task for task in self.given if task.event_id == event_id]
+            return [task for task in self.given if _event_id(task) == event_id]
 
         await until(lambda: len(tasks()) == times and self.given[-1] is tasks()[-1] and self.in_hand)
         return tasks()[-1]

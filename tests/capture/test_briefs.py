@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from forged.capture.authorship import pieces
+from forged.capture.authorship import pieces, statements
 from forged.capture.llm import user_prompt
 from forged.capture.local import LocalAnswers
 from forged.capture.rules.engine import RuleClassifier
-from forged.capture.statements import statements
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from forged.capture.authorship import Provenance, statements
 from forged.capture.llm import user_prompt
-from forged.capture.statements import Provenance, statements
 from forged.capture.values import Classified, Proposal
 from forged.conversation import Utterance
 from forged.files import Root

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from forged.capture.authorship import statements
 from forged.capture.local import request_in
-from forged.capture.statements import statements
 from forged.conversation import Utterance
 
 

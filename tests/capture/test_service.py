@@ -519,7 +519,7 @@ async def test_answers_of_no_use_keep_no_other_event_from_the_model_and_give_up_
     (day,) = one.governor.days(1)
     assert (day.calls, day.failed, day.tokens) == (5, 5, 550)
     other = await in_hand(one, one.event(session="t"))
-    assert one.given[-1].event_id == other.id
+    assert one.given[-1].event.id == other.id
     assert one.given[-1].attempts == 2  # no probe
 
 

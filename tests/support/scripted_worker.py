@@ -15,7 +15,7 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import Decided, Departed, Ready, Report, Task, WorkerSettings
+from forged.capture.values import Classify, Decided, Departed, Ready, Report, WorkerSettings
 from forged.counters import Departure
 
 CALL = Departed(Departure("nowhere", "capture", calls=1))
@@ -54,8 +54,8 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             _wait()
     report(Ready(os.getpid()))
     while True:
-        task = msgspec.msgpack.decode(queue.get(), type=Task)
-        match task.event_id:
+        task = msgspec.msgpack.decode(queue.get(), type=Classify)
+        match task.event.id:
             case "hang":
                 _wait()
             case "half":
@@ -74,7 +74,7 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             case "work":
                 report(CALL)
                 report(CALL)
-        report(Decided(task.event_id))
+        report(Decided(task.event.id))
 
 
 def _wait() -> None:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from forged.capture.authorship import statements
 from forged.capture.head import AROUND, Unit, units
-from forged.capture.statements import statements
 from forged.conversation import Utterance
 
 DATA = Path(__file__).parents[1] / "data"

@@ -15,11 +15,10 @@ from operator import attrgetter
 
 import msgspec
 
-from forged.capture.authorship import sentences
+from forged.capture.authorship import Statement, sentences, statements
 from forged.capture.rules.lasting import ALL_OVER, corrects, lasting, speaks_against
 from forged.capture.rules.patterns import Flag, given_up, patterns, replaced, scope_of, statement_in
 from forged.capture.rules.requests import asks
-from forged.capture.statements import Statement, statements
 from forged.capture.values import Classified, KnownMemory, Proposal
 from forged.conversation import Utterance
 from forged.memory import Category, Origin, Scope

@@ -24,8 +24,8 @@ from forged.capture.rules.slots import (
     opening,
     says_something,
     signs,
-    weights,
     without_marks,
+    word_lists,
 )
 
 # Nats for a replacement: clearly more likely than not, and of what a model proposed.
@@ -225,7 +225,7 @@ def _slot(found: Signs) -> float:
 
 
 def _weight(found: Signs) -> float:
-    worth = weights()
+    worth = word_lists().weights
     return worth["bias"] + sum(worth[name] * value for name, value in terms(found).items())
 
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from forged.capture.authorship import statements
 from forged.capture.head import (
     FILE,
     SHORT,
@@ -22,7 +23,6 @@ from forged.capture.head import (
     signs,
     units,
 )
-from forged.capture.statements import statements
 from forged.conversation import Utterance
 from forged.text.linear import SIZE, Linear, Weights, pieces
 from tests.training import data

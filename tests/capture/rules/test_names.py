@@ -8,8 +8,8 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.rules import reading as slots
-from forged.capture.rules.reading import Names
+from forged.capture.rules import slots
+from forged.capture.rules.slots import NameIndex
 
 with open(slots.FILE, "rb") as _file:
     _LISTS = tomllib.load(_file)
@@ -50,7 +50,7 @@ def test_they_are_found_where_a_pattern_finds_them(data):
     names = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=30, unique=True))
     text = data.draw(texts(names))
 
-    assert list(Names(names).found_in(text)) == [
+    assert list(NameIndex(names).found_in(text)) == [
         (0, *each.span()) for each in pattern_of(names).finditer(text)
     ]
 
@@ -60,15 +60,15 @@ def test_several_lists_are_searched_at_once_and_each_finds_its_own(data):
     lists = data.draw(st.lists(st.lists(st.sampled_from(NAMES), min_size=1, unique=True), min_size=2))
     text = data.draw(texts([name for names in lists for name in names]))
 
-    found = list(Names(*lists).found_in(text))
+    found = list(NameIndex(*lists).found_in(text))
 
     for place, names in enumerate(lists):
         assert [each[1:] for each in found if each[0] == place] == [
-            each[1:] for each in Names(names).found_in(text)
+            each[1:] for each in NameIndex(names).found_in(text)
         ]
 
 
 def test_names_are_replaced_and_the_text_between_them_stays():
-    assert Names(["two", "zwei"]).replace("two or zwei, not twofold", {"two": "2", "zwei": "2"}) == (
+    assert NameIndex(["two", "zwei"]).replace("two or zwei, not twofold", {"two": "2", "zwei": "2"}) == (
         "2 or 2, not twofold"
     )

@@ -19,9 +19,8 @@ from forged.capture.existing import TentativeStatements
 from forged.capture.rules import slots
 from forged.capture.rules.engine import presentable
 from forged.capture.rules.pairs import FILE, NO_ROWS, PairFile, RowsOf, judge
-from forged.capture.rules.reading import reading_of
 from forged.capture.rules.replacement import differs_from, may_replace, replaced_by
-from forged.capture.rules.slots import MOST_COMPARED, opening, signs, weights
+from forged.capture.rules.slots import MOST_COMPARED, opening, signs, slots_of, word_lists
 from forged.capture.values import Classified, Proposal
 from forged.files.roots import Root
 from forged.map import link
@@ -203,7 +202,9 @@ def test_a_change_of_the_same_subject_replaces_what_held_in_seven_languages():
 
 @pytest.mark.long
 def test_the_weights_are_those_that_the_pairs_give():
-    assert fitted([*written(), *minds(), *minds(CHANGES)]) == pytest.approx(dict(weights()), abs=0.011)
+    assert fitted([*written(), *minds(), *minds(CHANGES)]) == pytest.approx(
+        dict(word_lists().weights), abs=0.011
+    )
 
 
 def test_the_numbers_were_learnt_from_the_data_that_is_here():
@@ -390,14 +391,14 @@ def test_what_stands_behind_the_opening_of_a_text_changes_no_judgement(data):
 def test_so_many_characters_of_a_long_text_are_read_however_long_it_is(length, monkeypatch):
     """Each opening as a whole and by its clauses, which together are no longer."""
     characters = 0
-    read = reading_of.__wrapped__
+    read = slots_of.__wrapped__
 
     def counting(text):
         nonlocal characters
         characters += len(text)
         return read(text)
 
-    monkeypatch.setattr(slots, "reading_of", functools.lru_cache(counting))
+    monkeypatch.setattr(slots, "slots_of", functools.lru_cache(counting))
     texts = [f"Memory {number} says: we use MySQL, and more. " * (length // 40) for number in range(5)]
 
     replaced_by("We use PostgreSQL now, no longer MySQL.", texts)
