@@ -20,7 +20,7 @@ PROGRAMS = {
     "forged.be_utf8": "this very program again, in UTF-8 mode: its own words",
     "forged.trust.git.Git._run": "git: revisions and paths",
     "forged.trust.git.ignore_file": "git: where the user's own configuration has its patterns",
-    "forged.capture.worker_process.WorkerProcess._launch": "our own worker: its process is ours",
+    "forged.capture.supervisor.WorkerProcess._launch": "our own worker: its process is ours",
     "forged.models.programs.running.run": "the person's own agent, as classifier: flags, our instruction",
     "forged.models.programs.guard._started": "the same, by a process of ours that ends it",
     "forged.models.e5.making.Making.make": "our own maker of a graph: paths of the model and of the cache",

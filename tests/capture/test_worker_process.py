@@ -14,7 +14,6 @@ import pytest
 from forged.capture import worker
 from forged.capture.supervisor import Patience
 from forged.capture.values import Asked, KnownMemory, WorkerSettings
-from forged.capture.worker_process import work
 from tests.support.clock import PATIENCE_S, run, until
 from tests.support.daemon import is_alive, proc
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion
@@ -40,7 +39,7 @@ def provider():
 
 
 async def test_rules_propose_what_is_kept_and_write_nothing(tmp_path):
-    async with supervised(WorkerSettings(), work) as one:
+    async with supervised(WorkerSettings(), worker.main) as one:
         (proposal,) = (await one.handled(told(tmp_path, SAID))).classified.proposals
         assert b"numpy" not in proc(await one.ready(), "maps")
 
@@ -51,7 +50,7 @@ async def test_rules_propose_what_is_kept_and_write_nothing(tmp_path):
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_rules_ask_the_daemon_for_what_a_statement_may_replace(tmp_path, is_known):
     """Over the pipe, and are answered over the queue: no worker reads a store."""
-    async with supervised(WorkerSettings(), work) as one:
+    async with supervised(WorkerSettings(), worker.main) as one:
         one.heads = (KnownMemory("mem_1", "repo", "patterns", "We use npm for packages."),) * is_known
         decided = await one.handled(told(tmp_path, "We use pnpm instead of npm here."))
 
@@ -82,7 +81,7 @@ print([name for name in large if name in sys.modules])
 
 async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
     provider.chat = REPLY
-    async with supervised(asking(provider), work) as one:
+    async with supervised(asking(provider), worker.main) as one:
         for _ in range(2):
             decided = await one.handled(told(tmp_path, "Use tabs."))
             assert [each.content for each in decided.classified.proposals] == ["Indent Go code with tabs."]
@@ -93,7 +92,7 @@ async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
 async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp_path, provider):
     provider.chat = [Answer(hold=threading.Event()), REPLY]
     task = told(tmp_path, "Use tabs.")
-    async with supervised(asking(provider), work) as one:
+    async with supervised(asking(provider), worker.main) as one:
         pid = await one.ready()
         one.supervisor.give(task, 30)
         await asyncio.to_thread(provider.wait_for, 1)
@@ -104,7 +103,7 @@ async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp
 async def test_cancelled_in_a_call_everything_ends(tmp_path, provider):
     provider.chat = Answer(hold=threading.Event())
     before = census()
-    async with supervised(asking(provider), work) as one:
+    async with supervised(asking(provider), worker.main) as one:
         pid = await one.ready()
         one.supervisor.give(told(tmp_path, "Use tabs."), 30)
         await asyncio.to_thread(provider.wait_for, 1)
@@ -115,7 +114,7 @@ async def test_cancelled_in_a_call_everything_ends(tmp_path, provider):
 
 
 async def test_only_the_daemon_ends_a_worker(tmp_path):
-    async with supervised(WorkerSettings(), work) as one:
+    async with supervised(WorkerSettings(), worker.main) as one:
         pid = await one.ready()
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(pid, number)
@@ -128,13 +127,13 @@ async def test_only_the_daemon_ends_a_worker(tmp_path):
 DAEMON = """
 import asyncio, sys
 import msgspec
-from forged.capture.worker_process import work
+from forged.capture import worker
 from forged.capture.values import Classify, WorkerSettings
 from tests.support.worker import supervised
 
 async def main():
     settings, task = sys.stdin.buffer.read().split(b"\\0\\0\\0\\n")
-    async with supervised(msgspec.json.decode(settings, type=WorkerSettings), work) as one:
+    async with supervised(msgspec.json.decode(settings, type=WorkerSettings), worker.main) as one:
         print(await one.ready(), flush=True)
         if task:
             one.supervisor.give(msgspec.json.decode(task, type=Classify), 60)
@@ -179,7 +178,7 @@ def test_worker_ends_when_the_daemon_is_killed(tmp_path, provider, busy):
 
 async def test_endpoint_that_cannot_be_one_is_a_problem_that_shows():
     settings = WorkerSettings(classifier="some-model", base_url="file:///etc")
-    async with supervised(settings, work) as one:
+    async with supervised(settings, worker.main) as one:
         assert "is not an http or https URL" in await until(lambda: one.supervisor.problem)
         assert (one.supervisor.ready, one.deaths) == (False, [])
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from forged.capture.supervisor import Patience, Supervisor
+from forged.capture.supervisor import Patience, Supervisor, Target
 from forged.capture.values import (
     Asked,
     AskedAgain,
@@ -28,7 +28,6 @@ from forged.capture.values import (
     Task,
     WorkerSettings,
 )
-from forged.capture.worker_process import Target
 from tests.support.clock import until
 from tests.support.daemon import Usage, proc, usage
 from tests.support.scripted_worker import scripted
