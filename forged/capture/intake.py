@@ -11,13 +11,10 @@ Raises nothing; long text is read in threads.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import accumulate, groupby
-from operator import itemgetter
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -29,7 +26,7 @@ from forged.counters import Metrics
 from forged.errors import StoreError
 from forged.files import Root
 from forged.memory import utc
-from forged.state import DIGEST_BYTES, CaptureCursor, Event, Kind, Part, Progress, State
+from forged.state import CaptureCursor, CapturePart, Event, Kind, LearnedSession, State, digests, new_of
 from forged.text.injected_text import InjectedText
 from forged.text.redaction import INLINE_LENGTH, redact
 from forged.text.tokens import BYTES_PER_TOKEN
@@ -103,7 +100,7 @@ class SubmittedEvents(msgspec.Struct, frozen=True):
     cursor: CaptureCursor | None = None
     capture_id: str = ""
     is_urgent: bool = True
-    learned: Progress | None = None
+    learned: LearnedSession | None = None
     is_known: bool = False
 
 
@@ -162,12 +159,11 @@ class Intake:
     async def pass_over(self, submission: Submission, key: str) -> bool:
         """Count what is said under a pause as taken; return False if nothing of it is new."""
         row = await _read(submission.said, lambda: digests(submission.said, key))
-        now, stands = self._now(key), places(self._known(key).digests, row)
-        new = _new(row, stands, (now,) * len(stands))
+        live = self._state.heard.of(key)
+        new = new_of(row, self._known(key, live).places(row))
         if not new or submission.kind == "learned":
             return False
-        cursor = self._state.heard.of(key).grown(b"".join(each for each, _ in new), now)
-        self._state.heard.update({key: cursor})
+        self._state.heard.update({key: live.grown(new, self._now(live))})
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
@@ -175,12 +171,13 @@ class Intake:
         if not submission.said:
             return Outcome("rejected", "nothing_to_capture")
         row = await _read(submission.said, lambda: digests(submission.said, key))
-        stands = places(self._known(key).digests, row)
-        new = [place is None or submission.kind in _ALL_IS_JUDGED for place in stands]
-        fresh = tuple(each for each, is_new in zip(submission.said, new, strict=True) if is_new)
+        there = self._known(key, self._state.heard.of(key)).places(row)
+        is_whole = submission.kind in _ALL_IS_JUDGED
+        due = [is_whole or place is None for place in there]
+        fresh = tuple(each for each, is_due in zip(submission.said, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
-        window = [next(left) if is_new else None for is_new in new]
+        window = [next(left) if is_due else None for is_due in due]
         messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
         return await self._judged(submission, event_id, key, messages, row, is_answered=taken.is_answered)
 
@@ -190,7 +187,7 @@ class Intake:
             row = await _read(submission.said, lambda: digests(submission.said, key))
             taken = await self._clean(submission, submission.said, key)
             is_answered = taken.is_answered
-            part = Part(taken.window, row, submission.begun, submission.goes_on)
+            part = CapturePart(taken.window, row, submission.begun, submission.goes_on)
             if full := self._full(1, part.size):
                 return Outcome("rejected", full)
             try:
@@ -234,32 +231,39 @@ class Intake:
         *,
         is_answered: bool,
     ) -> SubmittedEvents:
-        now, known = self._now(key), self._known(key)
-        stands = places(known.digests, row)
-        is_whole = submission.kind in _ALL_IS_JUDGED
-        fresh = await self._fresh_times(submission, key, messages, now)
+        live = self._state.heard.of(key)
+        now, known = self._now(live), self._known(key, live)
+        there, is_whole = known.places(row), submission.kind in _ALL_IS_JUDGED
+        fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
         turns = accumulate(
-            place is None and _begins_turn(each) for each, place in zip(messages, stands, strict=True)
+            place is None and _begins_turn(each) for each, place in zip(messages, there, strict=True)
         )
+        before = known.times
         times = [
-            (at + max(turn - 1, 0) * _APART_S if at == now else at) if place is None else known.times[place]
-            for place, at, turn in zip(stands, fresh, turns, strict=True)
+            (at + max(turn - 1, 0) * _APART_S if at == now else at) if place is None else before[place]
+            for place, at, turn in zip(there, fresh, turns, strict=True)
         ]
         said = [
             msgspec.structs.replace(each, heard_at=at)
-            for each, place, at in zip(messages, stands, times, strict=True)
+            for each, place, at in zip(messages, there, times, strict=True)
             if each is not None and (place is None or is_whole)
         ]
-        taken = self._cursor(submission, key, _new(row, stands, times), now)
         is_urgent = await self._urgent(submission.kind, said)
         pieces = await _sliced(said)
         ids = [event_id] if len(pieces) == 1 else [f"{event_id}-{at:04}" for at in range(len(pieces))]
         events = tuple(_event(submission, each, piece, now) for each, piece in zip(ids, pieces, strict=True))
-        is_known = is_answered or all(place is not None for place in stands)
-        return msgspec.structs.replace(taken, events=events, is_urgent=is_urgent, is_known=is_known)
+        is_known = is_answered or all(place is not None for place in there)
+        taken = SubmittedEvents(events, key, is_urgent=is_urgent, is_known=is_known)
+        if submission.kind == "learned":
+            learned = self._state.learned.get(key)
+            all_known = (learned.digests if learned else b"") + new_of(row, there)
+            who = {"agent": submission.agent, "session_id": submission.session_id, "mark": submission.mark}
+            return msgspec.structs.replace(taken, learned=LearnedSession(**who, digests=all_known, at=now))
+        cursor = live.grown_by(row, there, times) if key and submission.kind != "explicit" else None
+        return msgspec.structs.replace(taken, cursor=cursor, capture_id=submission.event_id)
 
     async def _fresh_times(
-        self, submission: Submission, key: str, messages: Sequence[TimedMessage | None], now: float
+        self, submission: Submission, messages: Sequence[TimedMessage | None], now: float, *, is_first: bool
     ) -> Sequence[float]:
         """Return the time of each message if it is new to the session; 0 where it is unknown."""
         count = len(messages)
@@ -267,41 +271,24 @@ class Intake:
             return submission.said_at
         if submission.kind == "learned":
             return (0.0,) * count
-        if self._known(key).digests or not self._state.forgotten:
+        if not (is_first and self._state.forgotten):
             return (now,) * count
         roles = [each.utterance.role if each is not None else "" for each in messages]
         newest = max((at for at, role in enumerate(roles) if role == "user"), default=count)
         if submission.parts > 1:
             return (0.0,) * count
-        others, turn = tuple(self._state.heard.items()), submission.said[newest:][:_MOST_COMPARED]
-        before = await asyncio.to_thread(_said_before, turn, others) if turn else 0.0
+        turn = submission.said[newest:][:_MOST_COMPARED]
+        before = await asyncio.to_thread(self._state.heard.said_last, turn) if turn else 0.0
         return (0.0,) * newest + (before or now,) * (count - newest)
 
-    def _now(self, key: str) -> float:
+    def _now(self, live: CaptureCursor) -> float:
         """Return the time, later than every turn of a session even where the clock stepped back."""
-        before = self._state.heard.of(key).heard_last
+        before = live.newest
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
-    def _known(self, key: str) -> CaptureCursor:
-        live, learned = self._state.heard.of(key), self._state.learned.get(key)
-        if learned is None:
-            return live
-        count = len(learned.digests) // DIGEST_BYTES
-        return CaptureCursor(learned.digests + live.digests, ((count, learned.at), *live.runs))
-
-    def _cursor(
-        self, submission: Submission, key: str, new: Sequence[tuple[bytes, float]], now: float
-    ) -> SubmittedEvents:
-        if submission.kind == "learned":
-            before = self._state.learned.get(key)
-            digests = b"".join((before.digests if before else b"", *(each for each, _ in new)))
-            who = {"agent": submission.agent, "session_id": submission.session_id, "mark": submission.mark}
-            return SubmittedEvents(session=key, learned=Progress(**who, digests=digests, at=now))
-        cursor = self._state.heard.of(key)
-        for at, some in groupby(new, key=itemgetter(1)):
-            cursor = cursor.grown(b"".join(each for each, _ in some), at)
-        told = cursor if key and submission.kind != "explicit" else None
-        return SubmittedEvents(session=key, cursor=told, capture_id=submission.event_id)
+    def _known(self, key: str, live: CaptureCursor) -> CaptureCursor:
+        learned = self._state.learned.get(key)
+        return live if learned is None else learned.before(live)
 
     async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
         if self._is_urgent is None or kind != "turn":
@@ -338,24 +325,8 @@ async def _sliced(said: Sequence[TimedMessage]) -> Sequence[Sequence[TimedMessag
     return await _read([each.utterance for each in said], lambda: tuple(slices(said)))
 
 
-def _said_before(turn: Sequence[Utterance], others: Sequence[tuple[str, CaptureCursor]]) -> float:
-    """Return the last time (Unix seconds) another session said this prompt and reply; 0 for never."""
-    newest = 0.0
-    for key, known in others:
-        stands = places(known.digests, digests(turn, key))
-        first = stands[0]
-        if first is not None and None not in stands:
-            newest = max(newest, known.times[first])
-    return newest
-
-
 def _begins_turn(each: TimedMessage | None) -> bool:
     return each is not None and each.utterance.role == "user" and not each.begun
-
-
-def _new(row: bytes, stands: Sequence[int | None], times: Sequence[float]) -> list[tuple[bytes, float]]:
-    new = [at for at, place in enumerate(stands) if place is None]
-    return [(row[at * DIGEST_BYTES : (at + 1) * DIGEST_BYTES], times[at]) for at in new]
 
 
 def _event(submission: Submission, event_id: str, piece: Sequence[TimedMessage], now: float) -> Event:
@@ -458,50 +429,3 @@ def response_in(said: Sequence[Utterance], injected: Collection[str]) -> str:
     """The response that ends a turn, as capture takes it; "" where nothing of it is left."""
     window = take_in(said, injected).window
     return "" if not window or window[0] is None else response_of(window[0].text)
-
-
-def digests(said: Iterable[Utterance], key: str) -> bytes:
-    """Join the digests of messages, under a key; blanks around them do not count, as sources differ there."""
-    salt = hashlib.blake2b(key.encode(), digest_size=32).digest()
-    texts = (f"{each.role}\n{each.text.strip()}".encode("utf-8", "surrogatepass") for each in said)
-    return b"".join(hashlib.blake2b(text, digest_size=DIGEST_BYTES, key=salt).digest() for text in texts)
-
-
-def places(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    """Where each message of `window` stands in `known`, None for one that is new."""
-    count = len(window) // DIGEST_BYTES
-    if (start := _within(known, window)) is not None:
-        return tuple(range(start, start + count))
-    if overlap := _overlap(known, window):
-        end = len(known) // DIGEST_BYTES
-        return (*range(end - overlap, end), *[None] * (count - overlap))
-    return _by_counts(known, window)
-
-
-def _within(known: bytes, window: bytes) -> int | None:
-    at = known.rfind(window)
-    while at > 0 and at % DIGEST_BYTES:
-        at = known.rfind(window, 0, at + len(window) - 1)
-    return None if at < 0 else at // DIGEST_BYTES
-
-
-def _overlap(known: bytes, window: bytes) -> int:
-    """With how many of its messages the window begins where the known sequence ends: the most."""
-    first = window[:DIGEST_BYTES]
-    for size in range(min(len(known), len(window)), 0, -DIGEST_BYTES):
-        start = len(known) - size
-        if known.startswith(first, start) and known[start:] == window[:size]:
-            return size // DIGEST_BYTES
-    return 0
-
-
-def _by_counts(known: bytes, window: bytes) -> tuple[int | None, ...]:
-    stands = defaultdict[bytes, list[int]](list)
-    for place, digest in enumerate(_each(known)):
-        stands[digest].append(place)
-    newest_first = [stands[digest].pop() if stands[digest] else None for digest in reversed(_each(window))]
-    return tuple(reversed(newest_first))
-
-
-def _each(row: bytes) -> list[bytes]:
-    return [row[at : at + DIGEST_BYTES] for at in range(0, len(row), DIGEST_BYTES)]

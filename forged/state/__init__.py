@@ -12,7 +12,7 @@ from forged.state.event_values import DeadEvent, Document, Event, Kind, new_even
 
 if TYPE_CHECKING:
     from forged.state.attributes import Attributes
-    from forged.state.capture_cursors import DIGEST_BYTES, CaptureCursor, Progress
+    from forged.state.captures import CaptureCursor, CapturePart, LearnedSession, digests, new_of
     from forged.state.cutting import CutCount, CutEvent, cut
     from forged.state.database import Change
     from forged.state.forgotten import Forgotten
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from forged.state.intents import Intent, Intents, Rewrite
     from forged.state.judged import Judged, Judgement
     from forged.state.outbox import Write, WriteKind
-    from forged.state.parts import Part
     from forged.state.removal import Became, Returnable, RootIds, RootLook
     from forged.state.replicas import NEVER_MET, Mark, Replica, Replicas, is_newer
     from forged.state.requests import Begun, Known, Receipt, Requests
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from forged.state.trust import Exclude, Excludes, Looked, OwnFile, RootRecord, TrustRecords
 
 __all__ = [
-    "DIGEST_BYTES",
     "MOST_LEARNED",
     "NEVER_MET",
     "Attributes",
     "Became",
     "Begun",
     "CaptureCursor",
+    "CapturePart",
     "Change",
     "CutCount",
     "CutEvent",
@@ -55,11 +54,10 @@ __all__ = [
     "Judgement",
     "Kind",
     "Known",
+    "LearnedSession",
     "Looked",
     "Mark",
     "OwnFile",
-    "Part",
-    "Progress",
     "Receipt",
     "Replica",
     "Replicas",
@@ -76,8 +74,10 @@ __all__ = [
     "Write",
     "WriteKind",
     "cut",
+    "digests",
     "is_newer",
     "new_event_id",
+    "new_of",
 ]
 
 __getattr__ = door(
@@ -86,12 +86,11 @@ __getattr__ = door(
     cutting=("CutCount", "CutEvent", "cut"),
     attributes=("Attributes",),
     forgotten=("Forgotten",),
-    capture_cursors=("DIGEST_BYTES", "CaptureCursor", "Progress"),
+    captures=("CaptureCursor", "CapturePart", "LearnedSession", "digests", "new_of"),
     injected_sets=("Given", "InjectedEntry", "InjectedSet", "InjectedTurn", "SetKey"),
     intents=("Intent", "Intents", "Rewrite"),
     judged=("Judged", "Judgement"),
     outbox=("Write", "WriteKind"),
-    parts=("Part",),
     removal=("Became", "RootLook", "Returnable", "RootIds"),
     replicas=("NEVER_MET", "Mark", "Replica", "Replicas", "is_newer"),
     requests=("Begun", "Known", "Receipt", "Requests"),

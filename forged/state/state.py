@@ -24,7 +24,7 @@ from forged.files import atomic
 from forged.memory import utc
 from forged.state import daily_copy, damage
 from forged.state.attributes import Accesses, Attributes
-from forged.state.capture_cursors import CaptureCursors, Learned
+from forged.state.captures import CaptureCursors, CaptureParts, LearnedSessions
 from forged.state.daily_counts import Agents, Outbound, Spending
 from forged.state.database import Database, explained
 from forged.state.events import Events
@@ -34,7 +34,6 @@ from forged.state.injected_sets import InjectedSets, Injections
 from forged.state.intents import Intents
 from forged.state.judged import Judged
 from forged.state.outbox import Outbox
-from forged.state.parts import Parts
 from forged.state.pauses import Pauses
 from forged.state.removal import Absences, Removal
 from forged.state.replicas import Replicas
@@ -80,13 +79,13 @@ class State:
         self.requests = Requests(self._database, self.trust, self.attributes)
         self.receipts = Receipts(self._database)
         self.heard = CaptureCursors(self._database)
-        self.parts = Parts(self._database)
+        self.parts = CaptureParts(self._database)
         self.injected_sets = InjectedSets(self._database)
         self.to_review = ToReview(self._database)
         self.judged = Judged(self._database)
         self.injections = Injections(self._database)
         self.agents = Agents(self._database)
-        self.learned = Learned(self._database)
+        self.learned = LearnedSessions(self._database)
         self.outbox = Outbox(self._database)
         self.accesses = Accesses(self._database)
         self.absences = Absences(self._database)

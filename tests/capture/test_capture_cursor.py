@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.capture.intake import digests, places
 from forged.conversation import Utterance
-from forged.state import DIGEST_BYTES, CaptureCursor
-from forged.state.capture_cursors import MOST_MESSAGES
+from forged.state import CaptureCursor, digests
+from forged.state.captures import DIGEST_BYTES, MOST_MESSAGES
 
 
 def row(letters: str) -> bytes:
@@ -37,14 +36,14 @@ WINDOWS = {
 def test_what_is_new(name):
     known, window, expected = WINDOWS[name]
 
-    assert places(row(known), row(window)) == expected
+    assert CaptureCursor(row(known)).places(row(window)) == expected
 
 
 @given(st.lists(st.text("abcde", max_size=6), max_size=6))
 def test_every_message_of_every_window_is_heard_as_often_as_it_was_said(windows):
     known = CaptureCursor()
     for window in windows:
-        stands = places(known.digests, row(window))
+        stands = known.places(row(window))
         new = "".join(letter for letter, place in zip(window, stands, strict=True) if place is None)
         known = known.grown(row(new), 1)
         digest = {letter: row(letter) for letter in window}
@@ -65,4 +64,4 @@ def test_a_long_window_is_aligned_quickly():
     known = b"".join(number.to_bytes(8, "big") for number in range(10_000))
     window = b"".join(number.to_bytes(8, "big") for number in range(50_000, 60_000))
 
-    assert places(known, window) == (None,) * 10_000
+    assert CaptureCursor(known).places(window) == (None,) * 10_000

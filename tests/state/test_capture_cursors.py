@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from forged.errors import StoreError
 from forged.state import State
-from forged.state import capture_cursors as module
-from forged.state.capture_cursors import DIGEST_BYTES, NOTHING, CaptureCursors
+from forged.state import captures as module
+from forged.state.captures import DIGEST_BYTES, NOTHING, CaptureCursors
 from forged.state.database import Database
 from tests.state.conftest import event, opened
 

@@ -23,6 +23,7 @@ from forged.memory import utc_now
 from forged.state import (
     Begun,
     CaptureCursor,
+    CapturePart,
     Document,
     Given,
     InjectedSet,
@@ -30,10 +31,9 @@ from forged.state import (
     Intent,
     Judgement,
     Known,
+    LearnedSession,
     Looked,
     OwnFile,
-    Part,
-    Progress,
     Receipt,
     RootIds,
     RootLook,
@@ -92,7 +92,7 @@ async def filled(directory: Path) -> None:
         assert state.trust.note(found)
         state.heard.update({"of-a-session": CaptureCursor(b"12345678", ((1, 7),))})
         await state.events.put_all([], state.heard.pending())
-        await state.parts.put("a-capture", 0, Part((), b""))
+        await state.parts.put("a-capture", 0, CapturePart((), b""))
         governor.spend("hyde", prompt_tokens=5)
         governor.spend("capture", prompt_tokens=7)
         known = [Known(f"digest {number}", f"mem_{number}") for number in range(8)]
@@ -107,7 +107,7 @@ async def filled(directory: Path) -> None:
         state.outbound.add(Departure("models.example", "build", calls=3, texts=5, characters=70))
         state.agents.saw("agent-of-a-hook", "Stop")
         state.injections.add(InjectedTurn(at=time.time(), memories=(Given(TOP, "mem_injected7", 1),)))
-        progress = Progress(agent="claude", session_id="s", mark="all")
+        progress = LearnedSession(agent="claude", session_id="s", mark="all")
         await state.events.put_all([], state.learned.change({"a-learned-session": progress}))
         await state.attributes.put("/srv/repo", {"mem_detailed7": Facts("fact")})
         state.accesses.hit([("/srv/repo", "mem_accessed7")])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from forged.state import Progress
-from forged.state import capture_cursors as module
+from forged.state import LearnedSession
+from forged.state import captures as module
 from tests.state.conftest import event, opened
 
 
-def progress(number: int, **fields: object) -> Progress:
-    return Progress(agent="claude", session_id=f"s{number}", at=float(number), **fields)
+def progress(number: int, **fields: object) -> LearnedSession:
+    return LearnedSession(agent="claude", session_id=f"s{number}", at=float(number), **fields)
 
 
 async def test_it_is_known_after_a_restart_with_its_marks_by_agent(directory):
-    one, other = progress(1, mark="all", digests=b"12345678"), Progress(agent="codex", session_id="s1")
+    one, other = progress(1, mark="all", digests=b"12345678"), LearnedSession(agent="codex", session_id="s1")
     async with opened(directory) as state:
         for key, each in (("k1", one), ("k2", other)):
             await state.events.put_all([event()], state.learned.change({key: each}))
