@@ -126,10 +126,12 @@ class ExistingMemories:
         self.tentative = tentative
         self.rows = rows
         self._decided: dict[Root, list[Memory]] = {}
+        self._linked: dict[Root, tuple[list[Memory], Chains]] = {}
 
     def decided(self, root: Root, memory: Memory) -> None:
         """Count a memory as existing from now on."""
         self._decided.setdefault(root, []).append(memory)
+        self._linked.pop(root, None)
         self._texts.add(memory.content)
 
     @cached_property
@@ -149,8 +151,10 @@ class ExistingMemories:
 
     def versions(self, root: Root) -> tuple[list[Memory], Chains]:
         """Return all that is known and decided: who changes an older version's mind changes its head's."""
-        memories = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
-        return list(memories.values()), link(memories.values())
+        if root not in self._linked:
+            memories = {memory.id: memory for memory in (*self._before(root), *self._decided.get(root, ()))}
+            self._linked[root] = list(memories.values()), link(memories.values())
+        return self._linked[root]
 
     def _before(self, root: Root) -> Sequence[Memory]:
         return self._by_root.get(root, ())
@@ -164,21 +168,17 @@ class ExistingMemories:
 
     @cached_property
     def _texts(self) -> Texts:
-        valid = (each for root in self.roots for each in self._valid(root))
+        valid = list[Memory]()
+        for memories in map(self._before, self.roots):
+            valid += (heads := link(memories).heads(memories))
+            ids = {each.id for each in heads}
+            valid += (m for m in memories if m.session_id == self._session_id and m.id not in ids)
         return Texts(each.content for each in valid if len(each.content) <= _MOST_ALIKE)
-
-    def _valid(self, root: Root) -> Iterator[Memory]:
-        chains = link(self._before(root))
-        return (
-            memory
-            for memory in self._before(root)
-            if chains.is_head(memory.id) or memory.session_id == self._session_id
-        )
 
     def contradicted(self, root: Root, content: str) -> Memory | None:
         """Return the head that typed words may gainsay, although nobody can be sure."""
         versions, chains = self.versions(root)
-        heads = [memory for memory in versions if chains.is_head(memory.id)]
+        heads = chains.heads(versions)
         place = differs_from(content, [head.content for head in heads], rows=self.rows)
         return None if place is None else heads[place]
 
@@ -228,21 +228,18 @@ class Match:
 
     def _gainsaid(self, root: Root) -> Memory | None:
         versions, chains = self._existing.versions(root)
-        texts, heads = [each.content for each in versions], sum(chains.is_head(each.id) for each in versions)
+        texts, heads = [each.content for each in versions], len(chains.heads(versions))
         rows, plainly = self._existing.rows, self._proposal.only_replaces
         place = replaced_by(self._content, texts, rows=rows, doubt=self.doubt, among=heads, plainly=plainly)
         if place is not None:
             head = self._existing.head(root, versions[place].id)
             return head if head.id == versions[place].id or self._is_of(head) else None
-        before = self.before
-        stand = (
-            each
-            for each in versions
-            if before
-            and each.content == before.stands
-            and is_evident(self._content, each.content, plainly=plainly)
+        if self.before is None:
+            return None
+        stand = (each for each in chains.heads(versions) if each.content == self.before.stands)
+        return next(
+            (each for each in stand if is_evident(self._content, each.content, plainly=plainly)), None
         )
-        return next((each for each in stand if chains.is_head(each.id)), None)
 
 
 _Unshown = Mapping[Root, Sequence[Memory]]
@@ -315,7 +312,7 @@ def naming(view: View, names: Sequence[str]) -> tuple[KnownMemory, ...]:
 
 def _naming(home: VectorMap, names: Iterable[str]) -> Iterator[KnownMemory]:
     """By the opening of a first line that is long."""
-    lines = [(opening(found.first_line), found) for found in home.memories if home.chains.is_head(found.id)]
+    lines = [(opening(found.first_line), found) for found in home.chains.heads(home.memories)]
     lowered = [line.lower() for line, _ in lines]
     for name in map(str.lower, names):
         places = (place for place, line in enumerate(lowered) if name in line)
@@ -361,14 +358,14 @@ def _nearest(home: VectorMap, content: str, row: bytes, most: int) -> list[Memor
 
 
 def _versions(home: VectorMap, ids: Iterable[str]) -> Iterator[Memory]:
-    versions = (home.find(version) for each in ids for version in home.chains.chain(each))
-    return (each for each in versions if each is not None)
+    return filter(None, map(home.find, home.chains.versions(ids)))
 
 
 def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     """What is near by vectors, where the map has those of the model that made the row."""
-    key = next((leg.key for leg in home.dense if leg.key.startswith(f"{LOCAL}\n")), None)
-    if not row or key is None:
+    legs = home.dense if row else ()
+    key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
+    if key is None:
         return
     vectors = query_vectors(np.frombuffer(row, np.float32)[None])
     found = search_maps((home,), texts=(), vectors=vectors, lexical_weight=0.0, key=key)

@@ -1,7 +1,8 @@
-"""Tell lines that nobody types, the language of a text, and the words of texts.
+"""Tell lines that nobody types, the language and the words of a text, and make texts plain for patterns.
 
 Forms of programs are code, logs, diffs, tables, boxes, prompts, quotes and chats. Lines come without their
-ends. The words are data, `authorship.toml`; raises nothing.
+ends. The words are data, `authorship.toml`. People type "nao" for "não", so texts and patterns meet in lower
+case and without accents; marks of kana stay. Raises KeyError for a `{word}` of a pattern without a list.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from forged.text.unseen import UNSEEN
 
@@ -69,6 +71,11 @@ _KANA_LETTER, _HAN_LETTER = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u4e00
 _MOST_FOREIGN = 0.15
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]+")
 _BEGINNING = 5
+_STRAIGHT = str.maketrans({"’": "'", "‘": "'", "＇": "'", "“": '"', "”": '"', "ß": "ss"})
+_CODE = re.compile(r"`+[^`\n]*`+")
+_LAST_LATIN = "\u024f"
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
+_EDGE = r"\b"
 
 
 def table(name: str) -> Mapping[str, Sequence[str]]:
@@ -156,3 +163,53 @@ def words() -> Mapping[str, re.Pattern[str]]:
 def patterns_of(name: str) -> Mapping[str, re.Pattern[str]]:
     """Read a table of `authorship.toml`, one pattern of each list."""
     return {each: re.compile("|".join(found), re.IGNORECASE) for each, found in table(name).items()}
+
+
+def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return what each word stands for: any one of its list, which may use the words before it."""
+    words: dict[str, str] = {}
+    for name, entries in lists.items():
+        words[name] = fill_in(f"(?:{'|'.join(entries)})", words)
+    return words
+
+
+def fill_in(pattern: str, words: Mapping[str, str]) -> str:
+    """Return a pattern with every `{word}` in it replaced; a count such as `{2,80}` begins with a digit."""
+    return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)
+
+
+def plain(text: str) -> str:
+    """Return the text as patterns see it."""
+    return _CODE.sub("`x`", without_accents(text.lower().translate(_STRAIGHT))).strip()
+
+
+def without_accents(text: str) -> str:
+    """Return the text with bare Latin letters, and all others as they are."""
+    return text if text.isascii() else "".join(map(_without_accent, text))
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_accent(letter: str) -> str:
+    return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
+
+
+def any_of(found: Iterable[str]) -> str:
+    """Return a pattern that is found where any of them is; those that begin at a word's edge are tried there.
+
+    A hundred looks at each letter of a sentence are most of what it costs to judge it.
+    """
+    branches = [branch for pattern in found for branch in _branches(pattern)]
+    edged = [branch.removeprefix(_EDGE) for branch in branches if branch.startswith(_EDGE)]
+    others = [branch for branch in branches if not branch.startswith(_EDGE)]
+    return "|".join([*([f"{_EDGE}(?:{'|'.join(edged)})"] if edged else []), *others])
+
+
+def _branches(pattern: str) -> Iterator[str]:
+    """The parts of a pattern between the bars that stand in no group."""
+    depth = start = 0
+    for token in _TOKEN.finditer(pattern):
+        depth += (token[0] == "(") - (token[0] == ")")
+        if token[0] == "|" and not depth:
+            yield pattern[start : token.start()]
+            start = token.end()
+    yield pattern[start:]

@@ -16,9 +16,8 @@ from itertools import chain
 import msgspec
 
 from forged.capture.authorship import Piece, parts_of, pieces
-from forged.capture.forms import words_said
+from forged.capture.forms import plain, words_said
 from forged.capture.rules.lasting import Veto, speaks_against
-from forged.capture.rules.patterns import plain
 from forged.capture.rules.requests import asks, begins_with_request, forgets, form_of, letters, names_memory
 from forged.text.forgetting import sentences_in
 

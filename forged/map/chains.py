@@ -50,6 +50,16 @@ class Chains(msgspec.Struct, frozen=True, eq=False):
         head = self.head(memory_id)
         return head == memory_id or memory_id in self.rivals.get(head, ())
 
+    def heads(self, memories: Iterable[Memory]) -> list[Memory]:
+        """Those of some memories that nothing replaces."""
+        replaced = {each for each, head in self.head_of.items() if each != head}
+        replaced.difference_update(*self.rivals.values())
+        return [memory for memory in memories if memory.id not in replaced]
+
+    def versions(self, memory_ids: Iterable[str]) -> dict[str, None]:
+        """All ids of the chains of these, each once."""
+        return dict.fromkeys(version for each in memory_ids for version in self.chain(each))
+
     def may_change_with(self, memories: Iterable[Memory]) -> bool:
         """Whether chains may be others after an edit of these memories, as they were and as they are."""
         missing = {flag for flags in self.flags.values() for flag in flags}

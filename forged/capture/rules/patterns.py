@@ -1,8 +1,7 @@
-"""Make texts plain for patterns, and compile the patterns of `rules.toml`.
+"""The patterns of `rules.toml`, and the scope of a sentence.
 
-People type "nao" for "não", so texts and patterns meet in lower case and without accents; marks of kana
-stay. `patterns()` takes some 70 ms when it is called first. Raises KeyError for a `{word}` without a list,
-re.error for a bad pattern, msgspec.ValidationError for a table with missing or wrong fields.
+`patterns()` takes some 70 ms when it is called first. Raises KeyError for a `{word}` without a list, re.error
+for a bad pattern, msgspec.ValidationError for a table with missing or wrong fields.
 """
 
 from __future__ import annotations
@@ -11,21 +10,15 @@ import functools
 import os
 import re
 import tomllib
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
+from forged.capture.forms import fill_in, without_accents, word_patterns
 from forged.memory import Category, Scope
 
 FILE = os.path.join(os.path.dirname(__file__), "rules.toml")  # a Path is 0.6 MB more in the worker
-
-_STRAIGHT = str.maketrans({"’": "'", "‘": "'", "＇": "'", "“": '"', "”": '"', "ß": "ss"})
-_CODE = re.compile(r"`+[^`\n]*`+")
-_LAST_LATIN = "\u024f"
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]|.", re.DOTALL)
-_EDGE = r"\b"
 
 # Characters of a sentence whose scope is asked; none that is kept in a person's words is longer.
 _MOST_SCOPED = 2_000
@@ -162,53 +155,3 @@ def _affirms(line: str, old: str) -> bool:
     """Whether a line says that `old` is in use, and nothing against anything."""
     named = rf"(?<![\w-])`?{re.escape(old)}`?(?![\w-])"
     return not patterns().denies.search(line) and re.search(_AFFIRMS + named, line, re.IGNORECASE) is not None
-
-
-def word_patterns(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return what each word stands for: any one of its list, which may use the words before it."""
-    words: dict[str, str] = {}
-    for name, entries in lists.items():
-        words[name] = fill_in(f"(?:{'|'.join(entries)})", words)
-    return words
-
-
-def fill_in(pattern: str, words: Mapping[str, str]) -> str:
-    """Return a pattern with every `{word}` in it replaced; a count such as `{2,80}` begins with a digit."""
-    return re.sub(r"\{([a-z_]+)\}", lambda found: words[found[1]], pattern)
-
-
-def plain(text: str) -> str:
-    """Return the text as patterns see it."""
-    return _CODE.sub("`x`", without_accents(text.lower().translate(_STRAIGHT))).strip()
-
-
-def without_accents(text: str) -> str:
-    """Return the text with bare Latin letters, and all others as they are."""
-    return text if text.isascii() else "".join(map(_bare, text))
-
-
-@functools.lru_cache(maxsize=1024)
-def _bare(letter: str) -> str:
-    return unicodedata.normalize("NFD", letter)[0] if letter <= _LAST_LATIN else letter
-
-
-def any_of(patterns: Iterable[str]) -> str:
-    """Return a pattern that is found where any of them is; those that begin at a word's edge are tried there.
-
-    A hundred looks at each letter of a sentence are most of what it costs to judge it.
-    """
-    branches = [branch for pattern in patterns for branch in _branches(pattern)]
-    edged = [branch.removeprefix(_EDGE) for branch in branches if branch.startswith(_EDGE)]
-    others = [branch for branch in branches if not branch.startswith(_EDGE)]
-    return "|".join([*([f"{_EDGE}(?:{'|'.join(edged)})"] if edged else []), *others])
-
-
-def _branches(pattern: str) -> Iterator[str]:
-    """The parts of a pattern between the bars that stand in no group."""
-    depth = start = 0
-    for token in _TOKEN.finditer(pattern):
-        depth += (token[0] == "(") - (token[0] == ")")
-        if token[0] == "|" and not depth:
-            yield pattern[start : token.start()]
-            start = token.end()
-    yield pattern[start:]

@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
+from forged.capture.forms import any_of, plain
 from forged.capture.rules.engine import proposals_in
 from forged.capture.rules.lasting import Kind, Veto, lasting, signs, speaks_against
-from forged.capture.rules.patterns import any_of, plain
 from forged.memory import Category, Scope
 
 LANGUAGES = {"de", "en", "es", "fr", "ja", "pt", "zh"}
