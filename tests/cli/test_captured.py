@@ -59,6 +59,15 @@ def test_it_says_what_when_why_from_whom_by_which_classifier_and_how_to_take_it_
     assert shown.err == "and 2 more; --limit and --offset show them\n"
 
 
+def test_of_another_root_the_way_back_names_it(daemon, forgectl):
+    from msgspec.structs import replace
+
+    daemon.answers[ListJudged] = JudgedPage(judged=(replace(KEPT, root="/w/other repo"),), total=1)
+
+    line = f"    take it back: forgectl forget {ID} --workspace '/w/other repo'\n"
+    assert line in forgectl("captured", "--all-repos").out
+
+
 def test_what_is_gone_or_forgotten_is_said(daemon, forgectl):
     from msgspec.structs import replace
 

@@ -1,17 +1,20 @@
 """Capture as agents meet it: every turn is classified, a fact becomes one memory, and our own words none.
 
-A scripted model or the built-in rules classify. What a classifier is told and may answer is in
-test_capture_prompt and test_capture_llm, how events wait in test_capture_queue, and what people decide in
-test_capture_control.
+A scripted model or the built-in rules classify. What a classifier may answer is in test_capture_llm, how
+events wait in test_capture_queue, and what people decide in test_capture_control. No content of a tool is in
+a prompt: test_marked_text, and tests/daemon/handlers/test_convert.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.data.forms import HIDDEN
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import Stage, capturing, contents, on_disk
@@ -167,3 +170,89 @@ def test_an_address_and_a_key_alone_send_nothing(rules, repo):
 
     assert contents(on_disk(repo)) == ["We always deploy with ansible here."]
     assert (rules.state.classifier, rules.provider.received) == ("builtin:rules", [])
+
+
+# --- what a classifier is told ------------------------------------------------------------------------
+
+
+def _listed(prompt: str) -> list[str]:
+    _, _, rest = prompt.partition("EXISTING MEMORIES\n")
+    return [line for line in rest.splitlines() if line.startswith("- [")]
+
+
+def test_what_is_empty_without_tool_content_is_no_turn_at_all(stage, repo):
+    """Nothing is left to classify, so nobody is asked."""
+    answer = stage.capture(repo, f"<tool>{HIDDEN}</tool>", session="s")
+
+    assert (answer.outcome, answer.reason) == ("rejected", "nothing_to_capture")
+    assert stage.provider.received == []
+
+
+def test_the_prompt_lists_the_heads_of_both_scopes(stage, repo):
+    """Id, scope and category, first line; with nothing to list there is no such part."""
+    stage.captured(repo, "hello")
+    first, second = (
+        stage.client.remember(str(repo), text, scope=scope, category="patterns")
+        for text, scope in (("In the repo.\nA second line.", "repo"), ("Of the user.", "user"))
+    )
+    stage.captured(repo, "hello again")
+
+    without, with_both = stage.prompts
+    assert "EXISTING MEMORIES" not in without
+    assert sorted(_listed(with_both)) == sorted(
+        [
+            f"- [{first.memory_id}] (repo/patterns) In the repo.",
+            f"- [{second.memory_id}] (user/patterns) Of the user.",
+        ]
+    )
+
+
+def test_the_list_has_an_end_and_no_superseded_memory(stage, repo):
+    """2,000 memories, of which half are older versions; the nearest comes first."""
+    for at in range(1000):
+        text = f"Fact {at} about subject{at}: {'many words ' * 30}"
+        put(repo, memory(f"a{at}", text), memory(f"b{at}", text, supersedes=f"a{at}", version=2))
+    stage.load(repo)
+    stage.captured(repo, "What about subject777, then?")
+
+    listed = _listed(stage.prompts[0])
+    assert 8 < len(listed) <= 60  # with lines as long as they may be
+    assert "[b777]" in listed[0]
+    assert not any("[a" in line for line in listed)
+    assert len(stage.chats[0].body) < 24_000
+
+
+# --- at once ------------------------------------------------------------------------------------------
+
+# The batch of turns would wait for a minute.
+SOONER_S, MODEL_S = 40.0, 0.5
+SAID = {
+    "explicit": (
+        "Remember that our releases go out on Tuesdays.",
+        "when do our releases go out?",
+        "Tuesdays",
+    ),
+    "correction": ("No, wrong. We always deploy with ansible here.", "how do we deploy?", "ansible"),
+}
+
+
+@pytest.fixture(params=["rules", "model"])
+def batching(request, home) -> Iterator[tuple[Stage, float]]:
+    model = {"classifier_model": "m"} if request.param == "model" else {}
+    env = {"FORGED_CAPTURE__BATCH_TURNS": "4"}
+    with capturing(home, env=env, **model) as stage:
+        yield stage, MODEL_S if model else 0.0
+
+
+@pytest.mark.parametrize("kind", SAID)
+def test_another_session_is_given_it_before_the_batch_is_full(batching, repo: Path, kind: str):
+    stage, model_s = batching
+    said, asked, word = SAID[kind]
+    stage.load(repo)
+    stage.provider.chat = replace(reply(proposal(said)), delay_s=model_s)
+    with stage.daemon.client() as other:
+        stage.capture(repo, said, "I see.", session="one")
+        message = [{"role": "user", "content": asked}]
+        eventually(lambda: word in other.retrieve(str(repo), message, session_id="other").text, SOONER_S)
+
+    assert bool(stage.chats) == bool(model_s)

@@ -161,28 +161,54 @@ def test_undo_takes_back_what_was_asked_for_in_a_conversation_and_leaves_what_a_
     assert (gone.content, contents(on_disk(repo))) == ("We use meson here.", ["Written by hand."])
 
 
-@pytest.mark.long
-def test_dead_events_are_listed_shown_tried_again_and_dropped(stage, repo):
-    shell = _shell(stage, repo)
-    dead_id = stage.buried(repo, "poison, for now", kind="compaction")
+# --- what is told of it -------------------------------------------------------------------------------
 
-    listed = shell.run("dead", "list")
-    assert listed.out.split()[0] == dead_id
-    assert "the worker died 3 times over it" in listed.out
-    assert "poison" not in listed.out
-    assert "poison, for now" in shell.run("dead", "show", dead_id).out
-    assert "dead: 1 event given up; `forgectl dead list` says why" in shell.run("status").out
+ASKED = "remember that our API speaks REST on port 8080"
+RULE = "We always run the tests with nose2 here."
 
-    stage.provider.chat = reply(proposal("It was good for something."))
-    assert shell.run("dead", "retry", dead_id).out == f"queued again: {dead_id}\n"
-    stage.settle()
-    assert contents(on_disk(repo)) == ["It was good for something."]
 
-    second = stage.buried(repo, "poison for ever", session="p")
-    assert shell.run("dead", "drop", "--all", "--yes").out == f"dropped: {second}\n"
-    assert shell.run("dead", "list").err == "no capture event was given up\n"
-    assert list((stage.daemon.home / ".local/state/forged/dead").glob("*.dead")) == []
-    assert shell.run("dead", "show", second).code == 1
+def _told(stage: Stage, top: Path, session: str) -> tuple[str, ...]:
+    return stage.ask(top, "what now", mode="append", session_id=session).captured
+
+
+def test_what_was_asked_for_is_kept_or_refused_aloud_and_stands_in_captured(home, repo):
+    """Also after a restart before anybody was told, and without a secret anywhere."""
+    key = "sk-proj-" + "a1B2c3D4" * 6
+    with capturing(home) as stage:
+        shell = _shell(stage, repo)
+        stage.captured(
+            repo, "Remember this, please.", "ok", RULE, "ok", ASKED, agent="claude", kind="session_end"
+        )
+        stage.captured(repo, f"my key is {key}", session="keys", agent="codex", kind="explicit")
+        stage.daemon.stop()
+        stage.daemon.start()
+
+        sentences = _told(stage, repo, "s")
+        assert [each.split(":")[0] for each in sentences].count("not kept") == 1
+        assert any(each.startswith('not kept: "Remember this, please."') for each in sentences)
+        assert any("port 8080" in each and "takes it back" in each for each in sentences)
+        assert _told(stage, repo, "s") == ()
+        (secret,) = _told(stage, repo, "keys")
+        assert secret.startswith("not kept: ")
+
+        found = shell.run("captured", "--json").json["judged"]
+        (kept,) = [each for each in found if "8080" in each["text"]]
+        assert (kept["why"], kept["agent"], kept["session_id"], kept["kind"]) == (
+            "request",
+            "claude",
+            "s",
+            "session_end",
+        )
+        assert (kept["classifier"], kept["is_there"]) == ("builtin:rules", True)
+        assert {each["why"] for each in found if "nose2" in each["text"]} == {"rule"}
+        (refused,) = [each for each in found if each["session_id"] == "keys"]
+        assert (refused["agent"], refused["reason"] != "", refused["memory_id"]) == ("codex", True, "")
+        assert key not in str(found)
+        assert key not in str(sentences) + secret
+
+        assert shell.run("captured", "--session", "keys").out.startswith("refused  ")
+        assert shell.run("captured", "--today", "--session", "s").out.count("kept  ") == 2
+        assert "nothing that you ask for" in shell.run("captured", "--session", "nobody").err
 
 
 # --- what it costs ------------------------------------------------------------------------------------

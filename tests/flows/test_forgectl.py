@@ -91,13 +91,6 @@ def test_a_memory_goes_through_every_verb(shell):
     assert (left.code, left.out, left.err) == (0, "", "no memories\n")
 
 
-def test_text_comes_from_stdin_where_a_dash_stands(shell):
-    written = shell.run("remember", "-", "--json", stdin="two\nlines\n").json["memory_id"]
-
-    assert shell.run("show", written).out.endswith("\n\ntwo\nlines\n")
-    assert "> two\n> lines" in shell.run("retrieve", "-", stdin="lines, two of them").out
-
-
 @pytest.mark.parametrize(("key", "code"), [("y\n", 0), ("n\n", 1), ("\x03", 130), ("\x04", 130)], ids=repr)
 def test_forget_asks_a_person_and_does_only_what_was_answered(shell, key, code):
     written, _ = _remember(shell, "the walrus sings")
@@ -304,22 +297,6 @@ def test_files_that_are_no_memories_are_counted_and_named_and_are_no_problem(she
     assert [len(each["no_memories"]) for each in roots if each["root"] == str(shell.directory)] == [3]
 
 
-@pytest.mark.inotify
-def test_the_text_of_a_file_with_a_broken_header_is_found_and_its_line_is_named(shell):
-    folder = shell.directory / ".forge/memory"
-    folder.mkdir(parents=True)
-    (folder / "split.md").write_text("---\ntags: [a]\ntitle: Re: x (Split: Core)\n---\nthe walrus sings\n")
-    (folder / "rules.md").write_text("---\n\nRelease notes: never on a Friday.\n\n---\n\nSecond part.\n")
-    shell.run("rebuild", "--wait")
-
-    report = shell.run("status").out
-
-    assert f"    {folder}/split.md: line 3: `title`" in report
-    assert f"    {folder}/rules.md: its text begins like front matter that is none" in report
-    assert "split" in shell.run("search", "walrus").out
-    assert "rules" in shell.run("search", "never on a Friday").out
-
-
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
@@ -344,31 +321,6 @@ def test_disabled_is_loud_and_no_failure(home, repo, setting, reason):
     }
     assert findings.code == 0
     assert f"warn  state: disabled: {reason}\n" in findings.out
-
-
-@pytest.mark.parametrize("place", ["user", "repo"])
-def test_where_memory_is_not_enabled_no_verb_reads_sends_or_writes_anything(home, repo, place):
-    put(repo, memory("mem_a", "the walrus sings"))
-    if place == "repo":
-        (repo / ".forge/config.toml").write_text("[memory]\nenabled = false\n")
-    with ScriptedProvider() as provider:
-        config = configuration(provider, **({"enabled": False} if place == "user" else {}))
-        with running(home, config=config) as daemon:
-            shell = Shell(home, daemon.socket, repo)
-            reads = [("list",), ("show", "mem_a"), ("history", "mem_a"), ("status",), ("retrieve", "walrus")]
-            read = [shell.run(*verb) for verb in reads]
-            writes = [("remember", "x"), ("forget", "mem_a", "--yes"), ("rebuild", "--wait", "--full")]
-            written = [shell.run(*verb) for verb in writes]
-            assert [
-                root for root in shell.run("status", "--json").json["roots"] if root["scope"] == "repo"
-            ] == []
-
-    assert [each.code for each in read] == [0] * 5
-    assert all("mem_a" not in each.out for each in read)
-    assert {(each.code, each.out) for each in written} == {(69, "")}
-    assert all(each.err == "forgectl: memory is disabled: memory.enabled is false\n" for each in written)
-    assert provider.requests() == []
-    assert [path.name for path in (repo / ".forge/memory").iterdir()] == ["mem_a.md"]
 
 
 @pytest.mark.long

@@ -140,30 +140,6 @@ def test_the_next_sub_turn_of_a_late_one_gets_its_hypotheses_from_the_cache(auto
     assert len(auto.chats) == 1
 
 
-def test_explicit_hyde_that_is_late_injects_nothing_and_names_the_reason(hyde, repo):
-    written, hyde.provider.chat = _held("Shellfish are eaten.")
-
-    late = hyde.ask(repo, "any tusks?", "t1", timeout_s=0.2)
-    written.set()
-    after = _cached(hyde, repo, "any tusks?", "t1")
-
-    assert (late.status, late.reason) == ("timeout", "retrieval_timeout_s is over")
-    assert (late.text, late.memories, late.included) == ("", (), 0)
-    assert (after.status, set(ids(after))) == ("ok", {"m0", "m1"})
-    assert (len(hyde.chats), len(hyde.embeds)) == (1, 1)
-
-
-def test_a_late_model_leaves_the_words_alone_in_time_and_then_adds_to_them(words, repo):
-    written, words.provider.chat = _held("The walrus eats clams.")
-
-    late = words.ask(repo, "any tusks?", "t1", timeout_s=1.5)
-    written.set()
-    after = _cached(words, repo, "any tusks?", "t1")
-
-    assert (late.status, late.strategy, late.reason, ids(late)) == ("ok", "direct", "hyde: timeout", ["m1"])
-    assert set(ids(after)) == {"m0", "m1"}
-
-
 # --- a reply that is read while it is written ---
 
 LINES = "Shellfish is eaten.\nTusks are long.\n"

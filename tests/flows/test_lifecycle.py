@@ -79,16 +79,6 @@ def test_twenty_starts_at_once_give_one_daemon(home):
         daemon.close()
 
 
-def test_a_second_daemon_leaves_the_first_alone(daemon):
-    with _serve(daemon) as second:
-        _, told = second.communicate(timeout=PATIENCE_S)
-
-    assert second.returncode == os.EX_TEMPFAIL
-    assert str(daemon.pid) in told
-    with daemon.client(strict=True) as client:
-        assert client.ping().status == "ok"
-
-
 def test_socket_and_directory_are_closed_to_others(daemon):
     assert os.stat(daemon.socket).st_mode & 0o777 == 0o600 | (os.stat(daemon.socket).st_mode & 0o100)
     assert os.stat(daemon.socket).st_mode & 0o077 == 0

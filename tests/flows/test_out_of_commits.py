@@ -195,18 +195,3 @@ def test_refused_line_is_said_in_status_and_tried_again_when_asked(home, top):
     assert "symbolic link" in problem
     assert after == ""
     assert has_line(top) == 1
-
-
-@pytest.mark.parametrize("pointer", ["../victim/.git", "../victim/.git/worktrees/linked"])
-def test_forged_link_reaches_nothing_of_another_repository(home, tmp_path, top, pointer):
-    top.rename(tmp_path / "victim")
-    git(tmp_path / "victim", "worktree", "add", "-q", "../linked")
-    evil = tmp_path / "evil"
-    evil.mkdir()
-    (evil / ".git").write_text(f"gitdir: {pointer}\n")
-    with running(home) as daemon, daemon.client() as client:
-        client.remember(str(evil), TEXT)
-        (problem,) = [each.git_problem for each in client.status(str(evil)).roots if each.root == str(evil)]
-
-    assert has_line(tmp_path / "victim") == 0
-    assert "does not name" in problem

@@ -122,18 +122,6 @@ def test_a_query_finds_memories_of_both_languages_and_neither_language_always_wi
     assert set(found[:2]) == set(hits[:2]) == {f"en_{topic}", f"zh_{topic}"}
 
 
-def test_an_edit_of_a_chinese_memory_is_found_by_its_new_meaning_and_forgotten_at_once(scene):
-    home, client = str(scene.daemon.home), scene.client
-    made = client.remember(home, "钥匙在门口的盒子里。", scope="user")
-    edited = client.edit(home, made.memory_id, "猫在窗台上睡觉。", scope="user")
-    eventually(lambda: edited.memory_id in recalled(client, "cat")["all"][:2])
-    assert made.memory_id not in recalled(client, "cat")["all"]
-
-    client.forget(home, edited.memory_id, scope="user")
-
-    assert {made.memory_id, edited.memory_id}.isdisjoint(recalled(client, "cat")["all"])
-
-
 def test_a_session_and_an_agent_are_asked_in_both_languages_too(scene):
     home, client = scene.daemon.home, scene.client
     put(home / ".forge/agents/claude", memory("zh_cat", "猫喜欢睡觉。", scope="agent"), folder="memory")

@@ -19,8 +19,7 @@ from forged_client.protocol import (
 )
 from tests.data.memories import memory, put
 from tests.mcp.agent import started
-from tests.support.clock import PATIENCE_S, eventually
-from tests.support.daemon import Shell, running
+from tests.support.daemon import Shell
 
 KEY = "AKIA" + "QZ7RT2M4LXWB9KD3"
 HOSTILE = (
@@ -214,18 +213,6 @@ def test_status_says_what_is_in_the_way(daemon, tmp_path):
     assert doubted.splitlines()[1:] == [
         "Nothing is injected and nothing captured: cannot use /s/state.db: another daemon has it open."
     ]
-
-
-def test_a_second_daemon_on_one_state_is_not_called_a_pause(shared, repo):
-    """What Codex' server started: nobody paused, and the model is told what is in the way."""
-    with running(shared.home) as second, started(repo, second.env, "codex") as agent:
-        told = eventually(
-            lambda: told if "another daemon of yours" in (told := agent.tool("memory_status")) else "",
-            PATIENCE_S,
-        )
-
-    assert "paused" not in told
-    assert "\nNothing is injected and nothing captured: another daemon of yours " in told
 
 
 def test_what_an_agent_keeps_for_itself_is_seen_and_taken_away_by_that_agent_alone(at_work, shared, repo):

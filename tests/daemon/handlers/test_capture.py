@@ -106,6 +106,45 @@ async def test_short_turns_wait_for_no_thread_but_the_look_at_their_roots(home, 
     assert all(waiting(parts)[0].identities)
 
 
+FACT = "The harbour opens at noon on every working day."
+ASKED = "When does the harbour open?"
+
+
+def of(role: str, *texts: str, **fields: object) -> wire.Message:
+    return wire.Message(role, parts=tuple(wire.Part(text=text, **fields) for text in texts))
+
+
+async def test_what_is_said_in_the_form_of_gemini_is_captured_by_whom_it_was_said(home, repo):
+    said = (of("user", "we use pnpm", "not npm"), of("model", "Noted."), of("model", "hm", thought=True))
+    async with assembled(home) as parts:
+        reply = await parts.ask(wire.Capture(workspace=str(repo), session_id="s", messages=said))
+        assert reply.outcome == "accepted"
+        (event,) = waiting(parts)
+        assert event.window == (Utterance("user", "we use pnpm\nnot npm"), Utterance("assistant", "Noted."))
+
+
+@pytest.mark.parametrize("form", ["block", "escaped", "sentence"])
+async def test_an_echo_of_what_was_injected_is_not_learnt_from_it(home, repo, form):
+    put(repo, memory("mem_1", FACT))
+    async with assembled(home) as parts:
+        await parts.loaded(repo)
+        asked = wire.Retrieve(workspace=str(repo), session_id="s", messages=(of("user", ASKED),))
+        text = (await parts.ask(asked)).text
+        assert FACT in text
+        echo = {
+            "block": text,
+            "escaped": text.replace("<", "&lt;").replace(">", "&gt;"),
+            "sentence": f"As noted: {FACT} So there.",
+        }[form]
+        said = (of("user", ASKED), of("model", f"I know it.\n\n{echo}", "And more."))
+        await parts.ask(wire.Capture(workspace=str(repo), session_id="s", messages=said))
+        ((_, answer),) = [event.window for event in waiting(parts)]
+        assert parts.daemon.metrics.echoes_removed > 0
+    assert answer.role == "assistant"
+    assert "noon" not in answer.text
+    assert "And more." in answer.text
+
+
 # --- undo ---------------------------------------------------------------------------------------------
 
 
