@@ -133,11 +133,50 @@ def test_the_command_that_a_warning_names_is_its_remedy_and_nothing_is_said_twic
     assert mended["fix"] == capture["fix"] == "`forgectl resume --all`"
 
 
-def test_events_that_were_given_up_are_a_warning(found):
-    check = found("dead events", capture=reports.captured(dead=2))
+FAILING = EndpointReport(
+    host="llm", model="m", uses=("HyDE",), state="failing", failing_s=9.0, reason="auth", message="401"
+)
+WITHHELD = "3 memories came with this clone and are withheld; `forgectl trust` lets them be used"
 
-    assert (check["level"], check["detail"]) == ("warn", "2 capture events given up")
-    assert "`forgectl dead list`" in check["fix"]
+
+def of_root(**fields):
+    return lambda root: {"roots": (reports.root(root=str(root), **fields),)}
+
+
+def of_status(**fields):
+    return lambda root: fields
+
+
+GIVEN_UP = reports.captured(dead=2)
+WORDS_DECIDE, UNTIL = "words decide what is injected", "until everyday messages are embedded"
+NO_SUCCESS = "m at llm (HyDE): failing, no success yet, failing for 9 s; 401"
+# Name, what the daemon says, what the finding says of it, and what mends it: of a warning alone.
+FINDINGS = (
+    ("dead events", of_status(capture=GIVEN_UP), "2 capture events given up", "forgectl dead list"),
+    ("gate", of_status(gate=GateReport(state="vectors")), f"vectors and {WORDS_DECIDE}", ""),
+    ("gate", of_status(gate=GateReport(state="learning")), f"{WORDS_DECIDE} {UNTIL}", ""),
+    ("gate", of_status(gate=GateReport(state="failing", reason="refused")), f"{WORDS_DECIDE}: refused", " "),
+    ("trust", of_root(notice=WITHHELD, withheld=3), "", "`forgectl trust`"),
+    ("trust", of_root(trust="follow"), "{root}: trusted, and what its branch brings (follow)", ""),
+    ("watcher", of_root(watch="inotify"), "{root}: inotify, 1 watch", ""),
+    ("watcher", of_root(watch="polling: os error 28"), "{root}: polling: os error 28", "max_user_watches"),
+    ("secrets", of_root(redacted=1, redacted_ids=("mem_s",)), "", "`forgectl show mem_s`"),
+    ("forks", of_root(forks=2, fork_ids=("mem_f", "mem_g")), "", "`forgectl history mem_f`"),
+    ("evidence", of_root(stale=1), "{root}: 1 memory on files that changed since", "`forgectl list --stale`"),
+    ("endpoint", of_status(endpoints=(FAILING,)), NO_SUCCESS, "key"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FINDINGS, ids=lambda case: case[0])
+def test_each_finding_says_what_is_and_a_warning_what_mends_it(found, root, case):
+    name, status, detail, fix = case
+
+    check = found(name, **status(root))
+
+    assert check["level"] == ("warn" if fix else "ok")
+    assert not detail or check["detail"] == detail.format(root=root)
+    assert fix in check["fix"]
+    assert bool(check["fix"]) is bool(fix)
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "onnx"])
@@ -260,66 +299,6 @@ def test_instances_in_use_by_any_program_are_counted_and_few_left_are_a_warning(
 # --- what decides, and who is trusted ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("state", "level", "told"),
-    [
-        ("vectors", "ok", "vectors and words decide what is injected"),
-        ("learning", "ok", "words decide what is injected until everyday messages are embedded"),
-        ("failing", "warn", "words decide what is injected: unreachable"),
-    ],
-)
-def test_it_is_said_what_decides_about_an_injection_and_what_mends_it(found, state, level, told):
-    reason = "unreachable" if level == "warn" else ""
-
-    check = found("gate", gate=GateReport(state=state, reason=reason))
-
-    assert (check["level"], check["detail"]) == (level, told)
-    assert bool(check["fix"]) is (level == "warn")
-
-
-def test_memories_that_are_withheld_are_a_warning_with_the_command_that_a_person_may_say(found, root):
-    notice = "3 memories came with this clone and are withheld; `forgectl trust` lets them be used"
-
-    check = found("trust", roots=(reports.root(root=str(root), notice=notice, withheld=3),))
-
-    assert check["level"] == "warn"
-    assert check["fix"] == "`forgectl trust`"
-
-
-def test_a_trusted_repository_is_named_with_its_mode(found, root):
-    check = found("trust", roots=(reports.root(root=str(root), trust="follow"),))
-
-    assert (check["level"], check["detail"]) == (
-        "ok",
-        f"{root}: trusted, and what its branch brings (follow)",
-    )
-
-
-@pytest.mark.parametrize(
-    ("watch", "level", "told"),
-    [("inotify", "ok", "inotify, 1 watch"), ("polling: os error 28", "warn", "polling: os error 28")],
-)
-def test_a_root_that_is_polled_is_a_warning_with_the_limit_to_raise(found, root, watch, level, told):
-    check = found("watcher", roots=(reports.root(root=str(root), watch=watch),))
-
-    assert (check["level"], check["detail"]) == (level, f"{root}: {told}")
-    assert ("max_user_watches" in check["fix"]) is (level == "warn")
-
-
-@pytest.mark.parametrize(
-    ("name", "fields", "fix"),
-    [
-        ("secrets", {"redacted": 1, "redacted_ids": ("mem_s",)}, "`forgectl show mem_s`"),
-        ("forks", {"forks": 2, "fork_ids": ("mem_f", "mem_g")}, "`forgectl history mem_f`"),
-    ],
-)
-def test_secrets_and_forks_are_named_with_the_command_that_shows_them(found, root, name, fields, fix):
-    check = found(name, roots=(reports.root(root=str(root), **fields),))
-
-    assert check["level"] == "warn"
-    assert fix in check["fix"]
-
-
 # --- what lies on the machine ----------------------------------------------------------------------------
 
 
@@ -373,18 +352,6 @@ def test_the_newest_warning_of_the_log_is_told_and_how_many_there_are(tmp_path):
 
 
 # --- endpoints ----------------------------------------------------------------------------------------
-
-
-def test_an_endpoint_that_fails_is_a_finding_with_its_reason_and_what_to_do(found):
-    failing = EndpointReport(
-        host="llm", model="m", uses=("HyDE",), state="failing", failing_s=9.0, reason="auth", message="401"
-    )
-
-    check = found("endpoint", endpoints=(failing,))
-
-    assert check["level"] == "warn"
-    assert check["detail"] == "m at llm (HyDE): failing, no success yet, failing for 9 s; 401"
-    assert "key" in check["fix"]
 
 
 def test_a_real_call_to_each_endpoint_is_made_only_when_asked_for(daemon, forgectl):
@@ -486,10 +453,3 @@ def test_of_many_kinds_the_rarest_are_one_finding_together(daemon, forgectl):
         *(f"warn  file: /w/.forge/memory/bad1{at}.md: because of {letters[at]}" for at in range(4)),
         "warn  file: 16 in /w/.forge/memory: other reasons",
     ]
-
-
-def test_memories_on_files_that_changed_are_a_warning_with_what_to_do(found, root):
-    check = found("evidence", roots=(reports.root(root=str(root), stale=1),))
-    assert check["level"] == "warn"
-    assert check["detail"] == f"{root}: 1 memory on files that changed since"
-    assert "`forgectl list --stale`" in check["fix"]

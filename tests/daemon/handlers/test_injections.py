@@ -89,15 +89,6 @@ async def test_a_workspace_sees_its_own_all_repos_every_one_and_session_and_time
         assert (page.total, len(page.injections), page.injections[0].roots[0]) == (3, 1, str(repo))
 
 
-async def test_what_is_forgotten_is_in_no_injection(home, repo):
-    put(repo, PYTEST)
-    async with assembled(home, lexical=True) as parts:
-        await turn(parts, repo)
-        await parts.ask(wire.Forget(workspace=str(repo), memory_id="mem_pytest"))
-
-        assert await listed(parts, repo) == ()
-
-
 async def test_what_is_forgotten_does_not_wait_for_a_server(home, repo):
     put(repo, PYTEST)
     waits = Write(kind="fill", scope="user", owner="ada", id="mem_pytest", row=b"a row")

@@ -20,8 +20,6 @@ from tests.data.memories import memory, put
 from tests.support.clock import Clock, until
 from tests.support.provider import FakeEmbedder, vector
 
-FOUR = ("session", "user", "agent", "org")
-
 
 def put_in(root: Root, *memories: Memory) -> None:
     put(Path(root.top), *memories, folder=root.folders[0])
@@ -86,24 +84,6 @@ async def test_one_memory_of_each_scope_is_found_by_whom_it_is_meant_for_and_non
     assert contents(stranger) == ["a walrus of all"]
     assert mine.text.count("a walrus of") == 4
     assert (mine.included, mine.omitted, mine.degraded) == (4, 0, ())
-
-
-async def test_of_twenty_of_each_scope_ten_five_three_and_five_come(home):
-    for scope, put_there in (
-        ("user", lambda *them: put(home, *them)),
-        ("agent", lambda *them: in_agent(home, "claude", *them)),
-        ("org", lambda *them: put_in(org_root(str(home)), *them)),
-    ):
-        put_there(*(memory(f"mem_{scope}{n}", f"walrus {n}", scope=scope) for n in range(20)))
-    async with assembled(home) as parts:
-        for number in range(20):
-            said(parts, f"walrus {number}")
-
-        reply = await asked(parts, session_id="s1", agent_id="claude")
-
-    scopes = [each.scope for each in reply.memories]
-    assert [scopes.count(scope) for scope in FOUR] == [10, 5, 3, 5]
-    assert len({(each.root, each.id) for each in reply.memories}) == 23
 
 
 async def test_a_memory_of_a_session_is_found_by_words_before_its_vector_is_there(home):
@@ -268,24 +248,6 @@ async def test_nothing_is_recalled_while_memory_is_paused_or_off(home):
     assert "paused everywhere" in paused.reason
     assert contents(resumed) == ["a walrus"]
     assert (off.status, off.reason) == ("disabled", "memory.enabled is false")
-
-
-async def test_one_model_s_distances_are_compared_within_a_script_and_the_querys_comes_first(home):
-    """To a model a Chinese text is first of all Chinese: by distance alone one language would win."""
-    embedder = FakeEmbedder()
-    texts = {"mem_e": "tea at five", "mem_f": "test before merging", "mem_y": "下午喝茶", "mem_z": "先跑测试"}
-    put(home, *(memory(name, text, scope="user") for name, text in texts.items()))
-    async with assembled(home, embedder) as parts:
-        await parts.loaded(home)
-        replies = [await asked(parts, query) for query in ("when", "什么时候")]
-
-    for reply, first in zip(replies, ("ef", "yz"), strict=True):
-        names = [each.id[-1] for each in reply.memories]
-        assert [name in first for name in names] == [True, False, True, False]
-        of_one = {name: each.found.distance for name, each in zip(names, reply.memories, strict=True)}
-        for script in ("ef", "yz"):
-            own = [of_one[name] for name in names if name in script]
-            assert own == sorted(own)
 
 
 # --- the end of what sessions remember ------------------------------------------------------------------
