@@ -74,10 +74,12 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
 
     def edited(self, went: Sequence[Memory], came: Sequence[Memory], maker: RowMaker) -> Layout | None:
         """The layout after an edit; a memory that changed went and came."""
+        if len(self.base.memories) < _WORTH_KEEPING:
+            return None
         beside = self.beside if self.beside is not None else maker.rows((), None)
         ids = {memory.id for memory in went}
         kept = [memory for memory in beside.memories if memory.id not in ids]
-        if len(self.base.memories) < _WORTH_KEEPING or len(kept) + len(came) > _MOST_BESIDE:
+        if len(kept) + len(came) > _MOST_BESIDE:
             return None
         gone = self._gone_with(ids)
         if _MOST_GONE * np.count_nonzero(gone) > len(gone):

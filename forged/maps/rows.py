@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -110,8 +110,8 @@ def cue_rows(
     before: CueRows | None,
     *,
     lexical: bool,
-    embedded: Callable[[Memory, str], str] | None,
-    pause: Callable[[], None],
+    embedded: Embedded | None,
+    pace: Pace,
 ) -> CueRows | None:
     """The rows of the cues of `memories`; `embedded` is the text of a cue as it is embedded."""
     owners = [row for row, memory in enumerate(memories) if memory.cues and memory.counting_cues]
@@ -130,13 +130,13 @@ def cue_rows(
         np.array(owners, np.intp),
         begins,
         texts,
-        _hashes(texts, pause) if embedded is not None else (b"",) * len(texts),
-        _words(having, begins, texts, before, pause) if lexical else None,
+        _hashes(texts, pace) if embedded is not None else (b"",) * len(texts),
+        _words(having, begins, texts, before, pace) if lexical else None,
     )
 
 
-def _hashes(texts: Sequence[str], pause: Callable[[], None]) -> tuple[bytes, ...]:
-    pace, found = Pace(pause), []
+def _hashes(texts: Sequence[str], pace: Pace) -> tuple[bytes, ...]:
+    found = []
     for text in texts:
         found.append(text_hash(text))
         pace.yield_if_due()
@@ -148,16 +148,13 @@ def _words(
     begins: NDArray[np.intp],
     texts: Sequence[str],
     before: CueRows | None,
-    pause: Callable[[], None],
+    pace: Pace,
 ) -> LexicalLeg:
     """Words of the cues; those of memories whose cues stay are not looked at again."""
     kept_old, kept_new = _kept(memories, begins, before)
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
-    pace, docs = Pace(pause), []
-    for row in added:
-        docs.append(terms(texts[row]))
-        pace.yield_if_due()
+    docs = list(_tokenised((texts[row] for row in added), pace))
     leg = before.lexical if before is not None and before.lexical is not None else LexicalLeg.build(())
     return leg.splice(
         kept_old=np.array(kept_old, np.int32),
@@ -166,6 +163,12 @@ def _words(
         added=docs,
         size=len(texts),
     )
+
+
+def _tokenised(texts: Iterable[str], pace: Pace) -> Iterator[Terms]:
+    for text in texts:
+        yield terms(text)
+        pace.yield_if_due()
 
 
 def _kept(
@@ -232,36 +235,40 @@ class RowMaker:
 
     def rows(self, memories: tuple[Memory, ...], before: Rows | None) -> Rows:
         """The rows of `memories`."""
-        changes = compared(before.memories if before is not None else (), memories, Pace(self._pause))
+        pace = Pace(self._pause)
+        changes = compared(before.memories if before is not None else (), memories, pace)
         return Rows(
             memories,
-            self._hashes(memories, before, changes),
-            self._words(memories, before, changes) if self._lexical else None,
+            self._hashes(memories, before, changes, pace),
+            self._words(memories, before, changes, pace) if self._lexical else None,
             self._traits(memories, before, changes),
             cue_rows(
                 memories,
                 before.cues if before is not None else None,
                 lexical=self._lexical,
                 embedded=self._embedded_cue,
-                pause=self._pause,
+                pace=pace,
             ),
         )
 
-    def _hashes(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> tuple[bytes, ...]:
+    def _hashes(
+        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+    ) -> tuple[bytes, ...]:
         if self._embedded is None:
             return (b"",) * len(memories)
         hashes = np.full(len(memories), b"", object)
         if before is not None:
             hashes[changes.kept_new] = np.array(before.hashes, object)[changes.kept_old]
-        pace = Pace(self._pause)
         for new in changes.added.tolist():
             text = self._embedded(memories[new], memories[new].content)
             hashes[new] = text_hash(text) if text.strip() else b""
             pace.yield_if_due()
         return tuple(hashes.tolist())
 
-    def _words(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> LexicalLeg:
-        docs = self._tokenised([memories[row].content for row in changes.added.tolist()])
+    def _words(
+        self, memories: Sequence[Memory], before: Rows | None, changes: Changes, pace: Pace
+    ) -> LexicalLeg:
+        docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
             return LexicalLeg.build(docs)
         return before.lexical.splice(
@@ -271,12 +278,6 @@ class RowMaker:
             added=list(docs),
             size=len(memories),
         )
-
-    def _tokenised(self, texts: Sequence[str]) -> Iterator[Terms]:
-        pace = Pace(self._pause)
-        for text in texts:
-            yield terms(text)
-            pace.yield_if_due()
 
     def _traits(self, memories: Sequence[Memory], before: Rows | None, changes: Changes) -> Traits:
         if before is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.files import atomic
-from forged.state import tables
+from forged.state import database
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -37,8 +37,8 @@ _DECODER = msgspec.msgpack.Decoder(_Copy)
 
 def contents(names: Iterable[str], connection: Connection) -> bytes:
     """The copy of what these tables hold now."""
-    held = {name: tuple(tables.rows(connection, name)) for name in names}
-    said = msgspec.msgpack.encode({"format": tables.FORMAT, "tables": held})
+    held = {name: tuple(database.rows(connection, name)) for name in names}
+    said = msgspec.msgpack.encode({"format": database.FORMAT, "tables": held})
     return _digest(said) + said
 
 
@@ -62,7 +62,7 @@ def read(path: str) -> dict[str, Rows]:
     except (OSError, msgspec.MsgspecError) as error:
         logger.warning("copy of the state not read path=%s error=%s", path, error)
         return {}
-    return copy.tables if copy.format == tables.FORMAT else {}
+    return copy.tables if copy.format == database.FORMAT else {}
 
 
 def _digest(data: bytes) -> bytes:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from forged.state.database import Database
+from forged.state.database import Database, Row
 from forged.state.rows import Rows
-from forged.state.tables import Row
 from forged_client.protocol import DayCost
 
 if TYPE_CHECKING:

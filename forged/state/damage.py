@@ -22,10 +22,9 @@ import msgspec
 from forged.errors import StoreError
 from forged.files import atomic
 from forged.memory import utc_now
-from forged.state import daily_copy, tables
-from forged.state.database import Damaged, Registered, connect, explained, transaction
+from forged.state import daily_copy, database
+from forged.state.database import Columns, Damaged, Registered, connect, explained, transaction
 from forged.state.event_values import DeadEvent, Event, is_event_id
-from forged.state.tables import Columns
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -50,7 +49,7 @@ def open_whole(path: str, copy: str, known: Sequence[Registered]) -> Connection:
     state.finish()
     try:
         return state.opened()
-    except tables.Outdated as error:
+    except database.Outdated as error:
         logger.warning("state is set aside path=%s problem=%s", path, error)
         state.set_aside(error)
     except Damaged as error:
@@ -76,13 +75,13 @@ class _State:
         connection = connect(self._path)
         try:
             with explained(self._path):
-                tables.start(connection, self._names, expected=os.path.exists(self._copy))
+                database.start(connection, self._names, expected=os.path.exists(self._copy))
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def set_aside(self, problem: tables.Outdated) -> None:
+    def set_aside(self, problem: database.Outdated) -> None:
         """Put an empty file in the place of one of an older format, which a person is told of."""
         aside = self._aside(f"format-{problem.number}")
         with contextlib.closing(connect(self._path)) as connection, explained(self._path):
@@ -113,15 +112,15 @@ class _State:
         _remove(fresh)
         connection = connect(fresh)
         with contextlib.closing(connection), explained(self._path), transaction(connection):
-            tables.create(connection, self._names)
+            database.create(connection, self._names)
             for name in copied:
                 for filled in filling.get(name, ()):
-                    tables.put(connection, name, *filled)
+                    database.put(connection, name, *filled)
             for name, rows in found.items():
                 for row in rows:
                     _take(connection, name, row, aside)
-            tables.put(connection, "meta", NOTE, note)
-            tables.put(connection, "meta", ASIDE, aside)
+            database.put(connection, "meta", NOTE, note)
+            database.put(connection, "meta", ASIDE, aside)
 
     def _aside(self, why: str) -> str:
         number, first = 1, f"{self._path}.{why}-{time.strftime('%Y%m%d', time.gmtime())}"
@@ -134,7 +133,7 @@ class _State:
     def _swap(self) -> None:
         fresh = f"{self._path}.fresh"
         with contextlib.closing(connect(fresh)) as connection:
-            aside = tables.value_of(connection, ASIDE)
+            aside = database.value_of(connection, ASIDE)
         with atomic.explained(f"cannot set {self._path} aside"):
             for suffix in reversed(_BESIDE):
                 if os.path.lexists(self._path + suffix):
@@ -151,7 +150,7 @@ class _State:
         if not os.path.exists(fresh):
             return
         with contextlib.closing(connect(fresh)) as connection:
-            is_whole = not tables.is_new(connection)
+            is_whole = not database.is_new(connection)
         if is_whole:
             self._swap()
         else:
@@ -167,7 +166,7 @@ class _State:
                 if mended:
                     self._mend_first_page(scratch)
                 with contextlib.closing(connect(scratch)) as connection, explained(scratch):
-                    there = tables.names_in(connection)
+                    there = database.names_in(connection)
                     if "meta" in there and "events" in there:
                         return {name: _rows(connection, name) for name in self._names if name in there}
             except (OSError, StoreError) as error:
@@ -181,7 +180,7 @@ class _State:
         pattern = f"{scratch}-empty"
         _remove(pattern)
         with contextlib.closing(connect(pattern)) as connection, transaction(connection):
-            tables.create(connection, self._names)
+            database.create(connection, self._names)
         with open(pattern, "rb") as file:
             page = bytearray(file.read(_PAGE))
         _remove(pattern)
@@ -192,7 +191,7 @@ class _State:
 
 def _counted(connection: Connection) -> str:
     counts = []
-    for name in sorted(tables.names_in(connection) - {"meta"}):
+    for name in sorted(database.names_in(connection) - {"meta"}):
         (count,) = connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()  # noqa: S608
         if count:
             counts.append(f"{count} of {name}")
@@ -201,14 +200,14 @@ def _counted(connection: Connection) -> str:
 
 def _take(connection: Connection, table: str, row: Columns, aside: str) -> None:
     """Write a row as it was; of one that is not whole only what can be told from its key."""
-    if tables.is_whole(table, row):
-        tables.put(connection, table, *row[:-1])
+    if database.is_whole(table, row):
+        database.put(connection, table, *row[:-1])
         return
     event_id = str(row[0])
     if table in ("events", "dead") and is_event_id(event_id):
         reason = f"unreadable since state.db was damaged; {aside} has its bytes"
         lost = DeadEvent(Event(id=event_id, received_at=""), reason, utc_now())
-        tables.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
+        database.put(connection, "dead", event_id, 0.0, msgspec.msgpack.encode(lost))
 
 
 def _rows(connection: Connection, table: str) -> list[Columns]:
@@ -217,7 +216,7 @@ def _rows(connection: Connection, table: str) -> list[Columns]:
     found: dict[object, Columns] = {}
     for order in ("ASC", "DESC"):
         with contextlib.suppress(sqlite3.Error):
-            for row in tables.unchecked(connection, table, order):
+            for row in database.unchecked(connection, table, order):
                 found[row[0]] = row
     return list(found.values())
 

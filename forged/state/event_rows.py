@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from forged.state.cutting import CutCount, cut
-from forged.state.database import Database
+from forged.state.database import Database, Table
 from forged.state.event_values import DeadEvent, Document, Event
-from forged.state.tables import Table
 from forged.text.forgetting import Words
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from secrets import token_hex
 import msgspec
 from msgspec.structs import replace
 
-from forged.state.database import Database
+from forged.state.database import Database, Row
 from forged.state.rows import Rows
-from forged.state.tables import Row
 from forged.text.forgetting import without_sentences, words_of
 from forged.text.injected_text import one_line
 from forged.text.redaction import redact

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from forged.errors import StoreError
 from forged.state.damage import NOTE
-from forged.state.database import Database
-from forged.state.tables import Table, put, remove, value_of
+from forged.state.database import Database, Table, put, remove, value_of
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from forged.errors import StoreError
-from forged.state.database import Database
-from forged.state.tables import Table
+from forged.state.database import Database, Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -21,9 +21,8 @@ import msgspec
 from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
 from forged.errors import StoreError
 from forged.state.attributes import Attributes
-from forged.state.database import Change, Database
+from forged.state.database import Change, Database, Table
 from forged.state.rows import key_of
-from forged.state.tables import Table
 from forged.state.trust import OwnFile, TrustRecords
 
 if TYPE_CHECKING:

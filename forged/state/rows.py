@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from forged.errors import StoreError
-from forged.state.database import Change, Database
-from forged.state.tables import Row, Table
+from forged.state.database import Change, Database, Row, Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from forged.state.database import Database, WriteOnly
+from forged.state.database import Database, Row, Table, WriteOnly
 from forged.state.pauses import Pauses
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
-from forged.state.tables import Row, Table
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -37,7 +37,7 @@ from forged.conversation import Utterance
 from forged.counters import Metrics
 from forged.memory import Memory
 from forged.models.budget import Governor
-from forged.state import Document, Event, State, tables
+from forged.state import Document, Event, State, database
 from forged.state.database import connect, transaction
 from forged.state.event_values import encoded
 from forged_client.protocol import CaptureReport
@@ -234,12 +234,12 @@ class Capture:
     def leave(self, *events: Event, decided: Mapping[str, tuple[Document, ...]] = NOTHING) -> None:
         """What an earlier daemon left; to be called before this one begins."""
         with contextlib.closing(connect(self.disk.path)) as connection:
-            tables.start(connection, [table.name for table in self.disk.tables], expected=False)
+            database.start(connection, [table.name for table in self.disk.tables], expected=False)
             with transaction(connection):
                 for event in events:
-                    tables.put(connection, "events", event.id, 0.0, encoded(event))
+                    database.put(connection, "events", event.id, 0.0, encoded(event))
                 for event_id, documents in decided.items():
-                    tables.put(connection, "journal", event_id, 0.0, encoded(documents))
+                    database.put(connection, "journal", event_id, 0.0, encoded(documents))
 
     # --- events ---
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from forged.state import tables
+from forged.state import database
 from forged_client.protocol import Hook
 from tests.data.memories import memory, put
 from tests.mcp.agent import started
@@ -59,7 +59,7 @@ def a_pipe(state: Path, home: Path) -> Iterator[str]:
 def newer(state: Path, home: Path) -> Iterator[str]:
     with contextlib.closing(sqlite3.connect(state / "state.db")) as connection, connection:
         connection.isolation_level = None
-        tables.put(connection, "meta", "version", "999")
+        database.put(connection, "meta", "version", "999")
     yield "newer"
 
 
@@ -67,7 +67,7 @@ def newer(state: Path, home: Path) -> Iterator[str]:
 def older(state: Path, home: Path) -> Iterator[str]:
     with contextlib.closing(sqlite3.connect(state / "state.db")) as connection, connection:
         connection.isolation_level = None
-        tables.put(connection, "meta", "version", str(tables.FORMAT - 1))
+        database.put(connection, "meta", "version", str(database.FORMAT - 1))
     yield "state.db is of an older forged"
 
 

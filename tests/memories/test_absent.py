@@ -202,7 +202,7 @@ def _names(top: Path) -> set[str]:
 
 
 def _rows(connection) -> dict[str, str]:
-    from forged.state import tables as sql
+    from forged.state import database as sql
 
     return {each: str(list(sql.unchecked(connection, each))) for each in names()}
 

@@ -14,7 +14,7 @@ from forged.files.roots import Root
 from forged.memories.removal import forgotten_elsewhere
 from forged.memory import Scope, utc_now
 from forged.state import Document, Given, InjectedEntry, InjectedSet, InjectedTurn, Judgement, SetKey, Write
-from forged.state import tables as sql
+from forged.state import database as sql
 from forged.writing.trash import TRASH_S
 from forged_client import protocol as wire
 from tests.daemon.handlers.test_capture import captured

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from forged.attributes import UNCHANGED, UNKNOWN, Facts, FactsPatch
 from forged.errors import StoreError
-from forged.state import Begun, Known, OwnFile, State, attributes, tables
+from forged.state import Begun, Known, OwnFile, State, attributes, database
 from tests.state.conftest import opened, raw
 
 TOP = "/home/me/.forge/agents/claude"
@@ -37,7 +37,7 @@ async def test_attributes_are_on_disk_with_the_write_they_are_of(tmp_path):
 
 
 async def test_a_write_that_is_not_on_record_has_no_attributes(tmp_path, monkeypatch):
-    real = tables.put
+    real = database.put
 
     def failing(connection, table, *values):
         if table == "requests":
@@ -46,7 +46,7 @@ async def test_a_write_that_is_not_on_record_has_no_attributes(tmp_path, monkeyp
 
     async with opened(tmp_path) as state:
         with monkeypatch.context() as patched:
-            patched.setattr(tables, "put", failing)
+            patched.setattr(database, "put", failing)
             with pytest.raises(StoreError, match="no space left"):
                 await wrote(state, write("mem_1", said=PATCH), key="a")
         assert state.attributes.of(TOP, "mem_1") == UNKNOWN
@@ -79,7 +79,7 @@ async def test_what_nobody_says_anything_of_takes_no_row(tmp_path):
     async with opened(tmp_path) as state:
         await wrote(state, write("mem_unsaid"))
         await state.attributes.put(TOP, {"mem_unsaid_too": UNKNOWN})
-        rows = await state._database.run(lambda connection: tuple(tables.rows(connection, "attributes")))
+        rows = await state._database.run(lambda connection: tuple(database.rows(connection, "attributes")))
     assert rows == ()
 
 

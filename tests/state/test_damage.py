@@ -41,9 +41,8 @@ from forged.state import (
     SetKey,
     Write,
 )
-from forged.state.database import connect, transaction
+from forged.state.database import FORMAT, connect, put, transaction
 from forged.state.forgotten import digest
-from forged.state.tables import FORMAT, put
 from forged.state.trust import Exclude
 from tests.state.conftest import a_governor, documents, event, names, opened, raw
 from tests.state.stepped import killed_at_every_call

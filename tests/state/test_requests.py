@@ -37,9 +37,9 @@ async def test_the_first_row_of_a_key_stands_and_no_other_file_is_on_record(tmp_
 
 
 async def test_a_row_and_its_own_file_are_one_transaction(tmp_path, monkeypatch):
-    from forged.state import tables
+    from forged.state import database
 
-    real = tables.put
+    real = database.put
 
     def failing(connection, table, *values):
         if table == "requests":
@@ -48,7 +48,7 @@ async def test_a_row_and_its_own_file_are_one_transaction(tmp_path, monkeypatch)
 
     async with opened(tmp_path) as state:
         with monkeypatch.context() as patched:
-            patched.setattr(tables, "put", failing)
+            patched.setattr(database, "put", failing)
             with pytest.raises(StoreError, match="no space left"):
                 await put(state.requests, begun("a", "mem_1"))
         assert not state.trust.own(HERE)

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from forged.errors import StoreError
-from forged.state import tables
-from forged.state.database import Database, WriteOnly, connect
+from forged.state.database import Database, WriteOnly, connect, put, start
 from forged.state.removal import Absence, Absences
 from forged.state.rows import MemoryRows, Rows
 from tests.support.clock import PATIENCE_S, Clock
@@ -48,7 +47,7 @@ class File:
 def _made(database):
     def prepare(path):
         connection = connect(path)
-        tables.start(connection, [table.name for table in database.tables], expected=False)
+        start(connection, [table.name for table in database.tables], expected=False)
         return connection
 
     return prepare
@@ -228,7 +227,7 @@ async def test_a_row_is_in_memory_once_it_is_in_the_file_though_nobody_waits_any
 async def test_a_row_that_is_not_what_was_written_is_damage(tmp_path):
     async with opened(tmp_path, "colors", durable=True) as (file, colors):
         await colors.store({"a": RED})
-        await file.database.run(lambda connection: tables.put(connection, "colors", "b", 1.0, b"?"))
+        await file.database.run(lambda connection: put(connection, "colors", "b", 1.0, b"?"))
     with pytest.raises(StoreError, match="a row of colors cannot be read"):
         async with opened(tmp_path, "colors"):
             pass
