@@ -23,7 +23,7 @@ from forged.errors import ForgedError, ProviderError
 from forged.fair_queue import retrieved
 from forged.files import Root
 from forged.map import VectorMap
-from forged.maps.builder import Builder, Draft
+from forged.maps.builder import Builder, MapDraft
 from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
 from forged.models import LONGEST_ASKED_S
 from forged.trust import TrustRegistry
@@ -301,7 +301,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         waits = next(iter(errors.values()), None)
         return None if waits is None or waits.reason == "held" else waits
 
-    async def _draft(self, index: RootIndex, files: frozenset[str]) -> Draft | None:
+    async def _draft(self, index: RootIndex, files: frozenset[str]) -> MapDraft | None:
         draft = await asyncio.to_thread(index.builder.draft, files)
         if self.trust is not None:
             await self.trust.save()
@@ -309,7 +309,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
             asyncio.get_running_loop().call_later(_UNSETTLED_S, index.mark)
         return draft
 
-    async def _embed_and_swap(self, index: RootIndex, draft: Draft) -> Errors:
+    async def _embed_and_swap(self, index: RootIndex, draft: MapDraft) -> Errors:
         goal = index.generations.building
         index.progress.embedded, index.progress.to_embed = 0, len(draft.missing)
         obstacles = {each: await each.obstacle((index.root.top,)) for each in draft.lacking}
@@ -361,7 +361,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
 
         return progressed
 
-    async def _serve_meanwhile(self, index: RootIndex, draft: Draft, run: Run, *, shows: bool) -> Draft:
+    async def _serve_meanwhile(self, index: RootIndex, draft: MapDraft, run: Run, *, shows: bool) -> MapDraft:
         """Keep the map as good as it can be until a run is over; returns the draft to show then.
 
         `shows`: a map without the vectors of this run is worth showing.
@@ -384,7 +384,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
                 await self._swap(index, draft)
         return draft
 
-    async def _follow(self, index: RootIndex, draft: Draft) -> Draft:
+    async def _follow(self, index: RootIndex, draft: MapDraft) -> MapDraft:
         """Show what changed on disk while texts are on their way: removals, and new memories by words."""
         before = index.builder.snapshot
         newer = await self._draft(index, index.take_marks())
@@ -395,7 +395,7 @@ class Builds(msgspec.Struct, frozen=True, eq=False):
         await self._swap(index, newer)
         return newer
 
-    async def _swap(self, index: RootIndex, draft: Draft) -> Errors:
+    async def _swap(self, index: RootIndex, draft: MapDraft) -> Errors:
         """Replace the map, by one assignment."""
         goal = index.generations.building
         new = await asyncio.to_thread(index.builder.finish, draft, goal)

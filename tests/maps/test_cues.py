@@ -8,7 +8,7 @@ import pytest
 
 from forged.files import Root, hashed
 from forged.map import search_maps, weigh
-from forged.maps import layout
+from forged.maps import builder
 from forged.memory import Evidence, Scope
 from tests.data.memories import memory
 from tests.maps.test_edits import DIMENSION, Bench
@@ -40,7 +40,7 @@ def places(home, **how):
 
 @pytest.fixture
 def large(monkeypatch):
-    monkeypatch.setattr(layout, "_WORTH_KEEPING", 1)
+    monkeypatch.setattr(builder, "_WORTH_KEEPING", 1)
 
 
 @pytest.mark.parametrize("count", [10, 60])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from forged.files.roots import Root
 from forged.files.store import MemoryStore
 from forged.map import Baseline, newest, search_maps, threshold, verdicts, weigh
-from forged.maps import layout
+from forged.maps import builder
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue
 from forged.memory import Scope
@@ -58,9 +58,9 @@ class Bench:
 @pytest.fixture
 def small(monkeypatch):
     """Rows stand beside however few; more than six are laid out with the others."""
-    monkeypatch.setattr(layout, "_WORTH_KEEPING", 1)
-    monkeypatch.setattr(layout, "_MOST_BESIDE", 6)
-    monkeypatch.setattr(layout, "_MOST_GONE", 1)
+    monkeypatch.setattr(builder, "_WORTH_KEEPING", 1)
+    monkeypatch.setattr(builder, "_MOST_BESIDE", 6)
+    monkeypatch.setattr(builder, "_MOST_GONE", 1)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def histories(draw):
 def test_a_map_that_was_edited_answers_like_one_made_from_scratch(tmp_path_factory, states):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("_WORTH_KEEPING", 1), ("_MOST_BESIDE", 6), ("_MOST_GONE", 1)):
-            patch.setattr(layout, name, value)
+            patch.setattr(builder, name, value)
         top = tmp_path_factory.getbasetemp()
         edited = Bench(top)
         for state in states:
