@@ -52,6 +52,7 @@ class MemoryStore:
         """No link may lead out of the root's top; `clock` gives seconds since the epoch."""
         self.root = root
         self._clock = clock
+        self._folder = root.directories[0]  # of new memories
         # The top and the directory of new memories, as they were entered last.
         self._known: tuple[tuple[int, int], tuple[int, int]] | None = None
 
@@ -70,7 +71,7 @@ class MemoryStore:
 
     def path_of(self, memory_id: str) -> str:
         """Where the file of a new memory will be."""
-        return os.path.join(self.root.top, self.root.folders[0], f"{memory_id}.md")
+        return f"{self._folder}/{memory_id}.md"
 
     def checked(self, memory: Memory) -> bytes:
         """The bytes of a new memory's file. Raises StoreError for what could not be read back."""
@@ -184,7 +185,7 @@ class MemoryStore:
             return -1, None
         try:
             top = os.stat(self.root.top)
-            directory = os.open(os.path.join(self.root.top, self.root.folders[0]), atomic.DIRECTORY)
+            directory = os.open(self._folder, atomic.DIRECTORY)
         except OSError:
             return -1, None
         if (_place(top), _place(os.fstat(directory))) == self._known:

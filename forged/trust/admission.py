@@ -40,6 +40,7 @@ from forged.memory import (
     Memory,
     Origin,
     Problem,
+    Related,
     Relation,
     Scope,
     one_form,
@@ -60,6 +61,9 @@ _LOWERING = frozenset({Origin.IMPORT, Origin.MODEL, Origin.AGENT})
 
 # What nearly every file has: no secret, but longer than any word of prose, so that all would be looked at.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+
+# Front matter that may hold a secret as it is.
+_TEXTS = ("category", "session_id", "trigger", "created_at", "updated_at")
 
 Own = Callable[[str], OwnFile | None]
 """What is on record of the file that this daemon wrote for an id."""
@@ -158,27 +162,19 @@ def _speaking(source: Memory, shown: Callable[[str], str]) -> Memory:
 
 
 def _without(source: Memory, public: str, found: tuple[str, ...], origin: str) -> Memory:
+    def clean(text: str) -> str:
+        return redact(text).text
+
     cut = (PRIVATE,) if public != source.content else ()
     return msgspec.structs.replace(
-        _speaking(source, lambda text: redact(text).text),
-        content=redact(public).text,
-        category=redact(source.category).text,
-        session_id=redact(source.session_id).text,
-        trigger=redact(source.trigger).text,
-        created_at=redact(source.created_at).text,
-        updated_at=redact(source.updated_at).text,
-        supersedes=redact(source.supersedes).text if source.supersedes else None,
-        related=tuple(
-            msgspec.structs.replace(
-                edge, id=redact(edge.id).text, relationship=redact(edge.relationship).text
-            )
-            for edge in source.related
-        ),
+        _speaking(source, clean),
+        **{name: clean(getattr(source, name)) for name in _TEXTS},
+        content=clean(public),
+        supersedes=clean(source.supersedes) if source.supersedes else None,
+        related=tuple(Related(clean(edge.id), clean(edge.relationship)) for edge in source.related),
         origin=origin,
-        cues=tuple(redact(cue).text for cue in source.cues),
-        evidence=tuple(
-            Evidence(redact(each.path).text, redact(each.lines).text, each.hash) for each in source.evidence
-        ),
+        cues=tuple(map(clean, source.cues)),
+        evidence=tuple(Evidence(clean(each.path), clean(each.lines), each.hash) for each in source.evidence),
         redacted=cut + found,
     )
 
