@@ -10,7 +10,7 @@ import re
 
 from forged.entities.names import technology
 from forged.memory import Entity
-from forged.text.word_lists import words
+from forged.text.word_lists import lists
 
 # Without `log`: who writes `console.log` means no file.
 _EXTENSIONS = (
@@ -44,7 +44,7 @@ _NO_HUMPS = frozenset(
     ("GiB", "KiB", "MiB", "TiB", "PhD", "MSc", "BSc", "kHz", "MHz", "GHz", "kWh", "mAh", "McDonald")
 )
 # What languages and their programs call things: named in backticks they are no thing of anybody's.
-_OWN_WORDS = frozenset(words("code_words"))
+_OWN_WORDS = frozenset(lists("code")["words"].split())
 
 
 def named_by_word(word: str, *, begins: bool) -> Entity | None:

@@ -17,8 +17,7 @@ import msgspec
 
 from forged.entities.graph import EntityGraph, Tie
 from forged.entities.names import entity_id
-from forged.text.english import STOP_WORDS
-from forged.text.everyday import WORDS
+from forged.text.english import EVERYDAY_WORDS, STOP_WORDS
 
 MOST_HOPS = 2
 # What a step is worth along no relation: one memory speaks of both, or links join two of them.
@@ -153,7 +152,7 @@ _PAIRED = "\u3005-\u3007\u3041-\u309f\u30a1-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac
 _WORD = re.compile(rf"[{_PAIRED}]+|(?:(?![{_PAIRED}])[\w@./~$+#-])+")
 _UNSPACED = re.compile(f"[{_PAIRED}]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
-_COMMON = frozenset(WORDS) | STOP_WORDS
+_COMMON = STOP_WORDS.union(EVERYDAY_WORDS)
 
 
 def named_in(graphs: Sequence[EntityGraph], question: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibrat
 from forged.map.lexical import Matches
 from forged.map.search import Candidate, Found
 from forged.models import Vectors
-from forged.text.everyday import MESSAGES, WORDS
+from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
 from forged.text.terms import Terms, are_stems, distinct, terms
 
 UNGATED = float("inf")
@@ -309,8 +309,8 @@ def _prior_of(wanted: Terms) -> NDArray[np.float64]:
 
 @cache
 def _prior() -> tuple[Terms, NDArray[np.float64]]:
-    said, counts = np.unique(_stems(MESSAGES), return_counts=True)
-    common = _stems(WORDS)
+    said, counts = np.unique(_stems(EVERYDAY_MESSAGES), return_counts=True)
+    common = _stems(EVERYDAY_WORDS)
     known = distinct(np.concatenate((said, common)))
     share = np.zeros(len(known))
     share[np.searchsorted(known, common)] = _COMMON

@@ -26,7 +26,7 @@ from forged.fair_queue import Rank, Slots, logged, retrieved
 from forged.map import LEAST_DIMENSION, Baseline
 from forged.maps.identity import Identity, ModelReplacedError, Remembered
 from forged.models import Embedder, Health, Kind, Purpose, Vectors
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 
 logger = logging.getLogger(__name__)
 
@@ -500,5 +500,5 @@ class BaselineLearner:
 
 async def _embedded(identity: Identity, kind: Kind) -> Vectors:
     size = _MESSAGES_AT_ONCE
-    parts = (list(MESSAGES[at : at + size]) for at in range(0, len(MESSAGES), size))
+    parts = (list(EVERYDAY_MESSAGES[at : at + size]) for at in range(0, len(EVERYDAY_MESSAGES), size))
     return np.concatenate([await identity.embedder.embed(part, kind, purpose=_GATE) for part in parts])

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from forged.text.word_lists import words
+from forged.text.english import STOP_WORDS
+from forged.text.word_lists import lists
 
 MAX_TOLD = 1_000  # judged by patterns, which take their time over 64 kB
 KEY = "[key]"
@@ -29,7 +30,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _MODEL = re.compile(r"\bmodels?\b[\s=:/`'\"‘“]{1,4}([\w./:@-]+)")
 # Lower case. No names of things: an error that names what a memory is about repeats it.
-_OF_ERRORS = frozenset((*words("errors"), *words("stop")))
+_OF_ERRORS = STOP_WORDS.union(lists("errors")["of_endpoints"].split())
 
 
 class Unsaid(msgspec.Struct, frozen=True):

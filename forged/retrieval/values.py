@@ -19,13 +19,14 @@ from forged.conversation import Utterance, last_user_text
 from forged.models import ChatModel, Embedder, Health, RetryBudget
 from forged.stores import Ranked, SecondModel, Stayed, Store, View
 from forged.text.linear import CJK
-from forged.text.word_lists import lines, words
+from forged.text.word_lists import lists
 
-_ALONG = frozenset(words("along"))
-_ALONG_CJK = frozenset(lines("along_cjk"))
-_GOES_ON = frozenset(words("goes_on"))
-_LEADS_ON = frozenset(words("leads_on"))
-_CJK_LEADS = tuple(words("leads_on_cjk"))
+_LISTS = {name: text.split() for name, text in lists("follow_ups").items()}
+_ALONG = frozenset(_LISTS["along"])
+_ALONG_CJK = frozenset(_LISTS["along_cjk"])
+_GOES_ON = frozenset(_LISTS["goes_on"])
+_LEADS_ON = frozenset(_LISTS["leads_on"])
+_CJK_LEADS = tuple(_LISTS["leads_on_cjk"])
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NAMED = re.compile(r"\w[./_:\\]\w|\d{2,}|[a-z][A-Z]|[(){}<>=`]")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)

@@ -20,8 +20,7 @@ from itertools import chain, count, zip_longest
 import msgspec
 import Stemmer
 
-from forged.text import word_lists
-from forged.text.english import STOP_WORDS
+from forged.text.english import STOP_WORDS, TURNING
 from forged.text.unseen import UNSEEN
 
 # --- the same but for typography ------------------------------------------------------------------------
@@ -113,8 +112,8 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 _TAIL = re.compile(r"(?<=[\w)\]}%+#`])[.,;:!?]+$")
 _SENTENCE_END = re.compile(r"(?<=[.!?;:]) ")
 
-# Words that turn a sentence, narrow it or count; one of them on top is news. Shorter ones are news anyway.
-_TURNING = STOP_WORDS | frozenset(word_lists.words("turning"))
+# One of these on top is news. Shorter ones are news anyway.
+_TURNING = STOP_WORDS | TURNING
 
 # Most pieces of text are met again; the long ones are not, and would fill memory.
 _CACHED_CHUNKS = 16_384

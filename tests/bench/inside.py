@@ -46,7 +46,7 @@ try:
     from forged.memory import Memory, Scope
     from forged.models import Purpose
     from forged.models.local import local_embedder
-    from forged.text.everyday import MESSAGES
+    from forged.text.english import EVERYDAY_MESSAGES
     from forged.text.terms import terms
     from forged_client import Observer
 except ImportError as error:
@@ -100,7 +100,7 @@ def dense_part(count: str, judged: str) -> Probe:
     """Six queries by their vectors alone: the search, or (`judged` is 1) also the gate and what it cuts."""
     memories = _memories(int(count))
     maps = [_map(memories, corpus.vectors([memory.content for memory in memories]), words=False)]
-    everyday = corpus.vectors(MESSAGES)
+    everyday = corpus.vectors(EVERYDAY_MESSAGES)
     baseline = Baseline.of("bench", everyday, everyday)
     texts = corpus.hypotheses(7, 6)
     vectors = corpus.vectors(texts)

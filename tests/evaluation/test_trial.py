@@ -11,7 +11,7 @@ import pytest
 
 from forged.cli.demo.stage import NotStarted, daemon
 from forged.maps.identity import SENTENCES
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 from tests.evaluation import loading, settings, stores, trial
 from tests.evaluation.settings import Subject
 from tests.evaluation.trial import MeasurementFailed
@@ -124,7 +124,7 @@ GATED = Subject("configured", "direct", (("retrieval_min_score", "0.95"),))
 
 
 def everyday(request):
-    return sum(text.removeprefix("ask: ") in MESSAGES for text in request.inputs)
+    return sum(text.removeprefix("ask: ") in EVERYDAY_MESSAGES for text in request.inputs)
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_nothing_is_asked_before_the_gate_knows_the_model(scratch, env, provider
 
     asked = provider.requests()
     first = next(place for place, one in enumerate(asked) if is_query(one) and not everyday(one))
-    assert sum(map(everyday, asked[:first])) == 2 * len(MESSAGES)
+    assert sum(map(everyday, asked[:first])) == 2 * len(EVERYDAY_MESSAGES)
 
 
 def test_a_gate_that_cannot_learn_the_model_is_no_measurement(scratch, env, provider):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 from tests.data.memories import memory, put
 from tests.support.clock import eventually
 from tests.support.daemon import Shell, staged
@@ -31,7 +31,7 @@ def test_until_the_gate_knows_the_model_at_most_two_memories_come_and_by_words(h
     free = threading.Event()
 
     def slow(provider, request):
-        held = request.inputs[0] in MESSAGES
+        held = request.inputs[0] in EVERYDAY_MESSAGES
         answer = well_behaved(provider, request)
         return Answer(answer.json, hold=free) if held else answer
 

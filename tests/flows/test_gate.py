@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 from forged_client import Client
 from forged_client.protocol import RELOADING, Retrieved
 from tests.data.memories import memory, put
@@ -104,7 +104,7 @@ def test_a_search_is_never_gated_and_why_says_what_is_held_back(daemon, filled):
 
 
 def everyday(provider: ScriptedProvider) -> int:
-    return sum(text in MESSAGES for request in provider.requests() for text in request.inputs)
+    return sum(text in EVERYDAY_MESSAGES for request in provider.requests() for text in request.inputs)
 
 
 def with_vectors(scene: Scene) -> None:
@@ -155,7 +155,7 @@ def test_a_gate_asked_for_by_hand_works_with_any_model(home, filled):
 
 
 def refusing(provider: ScriptedProvider, request) -> Answer:
-    if any(text in MESSAGES for text in request.inputs):
+    if any(text in EVERYDAY_MESSAGES for text in request.inputs):
         return Answer({"error": {"message": "no such thing"}}, status=400)
     return Answer({"data": items(provider, request)})
 

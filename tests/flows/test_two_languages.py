@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from forged.maps.identity import SENTENCES
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 from forged_client import Client
 from tests.data.memories import memory, put
 from tests.support.clock import PATIENCE_S, eventually
@@ -67,7 +67,7 @@ def of_model(scene: Scene, model: str) -> list[Request]:
 def sent(scene: Scene, model: str) -> list[str]:
     """All texts that this model was asked for, but what is public and our own."""
     requests = of_model(scene, model)
-    ours = {*MESSAGES, *SENTENCES, *(ZH_PREFIX + each for each in MESSAGES)}
+    ours = {*EVERYDAY_MESSAGES, *SENTENCES, *(ZH_PREFIX + each for each in EVERYDAY_MESSAGES)}
     return [text for request in requests for text in request.inputs if text not in ours]
 
 
@@ -75,7 +75,7 @@ def both_know(scene: Scene, top: Path) -> None:
     """Wait until both models have vectors of what is there."""
     scene.load(top)
     eventually(lambda: recalled(scene.client, "zebra")["cjk"])
-    eventually(lambda: any(MESSAGES[-1] in each.inputs for each in of_model(scene, CHINESE)))
+    eventually(lambda: any(EVERYDAY_MESSAGES[-1] in each.inputs for each in of_model(scene, CHINESE)))
 
 
 def recalled(client: Client, query: str, **scopes: str) -> dict[str, list[str]]:

@@ -24,7 +24,7 @@ from forged.map.gate import Odds
 from forged.map.lexical import LexicalLeg, match
 from forged.map.search import search_maps
 from forged.maps.vectors import VectorCache
-from forged.text.everyday import MESSAGES, WORDS
+from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
 from forged.text.terms import are_stems, terms
 from tests.data.maps import cone, rows_of, unit, vector_map
 from tests.data.memories import memory
@@ -179,8 +179,8 @@ def naive_odds(docs, text):
         found = terms(each)
         return found[are_stems(found)].tolist()
 
-    said = Counter(stem for each in MESSAGES for stem in stems(each))
-    common = {stem for each in WORDS for stem in stems(each)}
+    said = Counter(stem for each in EVERYDAY_MESSAGES for stem in stems(each))
+    common = {stem for each in EVERYDAY_WORDS for stem in stems(each)}
     share = {stem: count / said.total() for stem, count in said.items()}
     share = {stem: max(share.get(stem, 0), 5e-4 if stem in common else 1e-4) for stem in {*said, *common}}
     wanted = set(stems(text))
@@ -530,8 +530,8 @@ def test_with_the_local_model_one_unrelated_message_in_twenty_passes(engine, cac
         try:
             baseline = Baseline.of(
                 embedder.key,
-                await embedder.embed(list(MESSAGES), "query", purpose=QUERY),
-                await embedder.embed(list(MESSAGES), "passage", purpose=QUERY),
+                await embedder.embed(list(EVERYDAY_MESSAGES), "query", purpose=QUERY),
+                await embedder.embed(list(EVERYDAY_MESSAGES), "passage", purpose=QUERY),
             )
             rows = await embedder.embed([each.content for each in memories], "passage", purpose=QUERY)
             asked = await embedder.embed(

@@ -20,7 +20,7 @@ from forged.memory import Scope
 from forged.models import Health
 from forged.state import State
 from forged.stores import FileStore
-from forged.text.everyday import MESSAGES
+from forged.text.english import EVERYDAY_MESSAGES
 from forged.trust import TrustRegistry
 from tests.data.memories import memory, put
 from tests.maps.indexing import built, embedding, indexing, opened, soon
@@ -395,7 +395,7 @@ def model():
 
 def everyday(embedder):
     """How many everyday messages were asked for; 128 are one background."""
-    return sum(text in MESSAGES for text in embedder.texts)
+    return sum(text in EVERYDAY_MESSAGES for text in embedder.texts)
 
 
 @contextlib.asynccontextmanager
@@ -416,7 +416,7 @@ async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patie
 
     class Picky(Limiting):
         async def embed(self, texts, kind="passage", *, purpose, deadline=None):
-            self.asked_s = 120.0 if texts[0] in MESSAGES else None
+            self.asked_s = 120.0 if texts[0] in EVERYDAY_MESSAGES else None
             return await super().embed(texts, kind, purpose=purpose)
 
     picky = Picky(dimension=64)
@@ -445,7 +445,7 @@ async def test_roots_that_are_built_at_once_and_edits_share_one_background(repo,
 async def test_a_background_that_was_refused_is_warned_of_once_and_tried_again_by_the_next_build(
     repo, root, model, caplog
 ):
-    model.poison = dict.fromkeys(MESSAGES, "bad_input")
+    model.poison = dict.fromkeys(EVERYDAY_MESSAGES, "bad_input")
     async with learning(model, root) as (indexer, index):
         for number in range(3):
             await until(indexer.learner._learning.done)

@@ -10,7 +10,7 @@ import re
 import string
 
 from forged.text.redaction.looks import PLACEHOLDER, is_chosen, is_code, is_filler, is_random, is_reference
-from forged.text.word_lists import words
+from forged.text.word_lists import lists
 
 _NAMES = "pass pw secret token key credential _auth kennwort contrase clave 密码 密碼 пароль パスワード"
 NAMES = tuple(_NAMES.split())
@@ -53,14 +53,15 @@ ASSIGNMENT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
+LISTS = {name: text.split() for name, text in lists("secrets").items()}
 # With one of these at its end a name speaks of a secret, and is none.
-_ABOUT = frozenset(words("about_a_secret"))
+_ABOUT = frozenset(LISTS["about_a_secret"])
 # A key of these finds something and opens nothing.
-_KEYS_OF_DATA = frozenset(words("key_of_data"))
+_KEYS_OF_DATA = frozenset(LISTS["key_of_data"])
 _COMMON = frozenset({"token", "key", "credential", "credentials", "_auth"})
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 # What a key has to be of.
-_OWNERS = words("owner_of_a_key")
+_OWNERS = tuple(LISTS["owner_of_a_key"])
 _SIGNS = frozenset({"=", ":", ":=", "=>", "==", "!=", "===", "!==", "|", ">"})
 _NAME_CHARACTERS = string.ascii_letters + string.digits + "_-"
 # White space and quotes end a raw value; so do what stands for a line end in JSON, the next parameter of a

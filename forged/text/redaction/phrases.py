@@ -14,9 +14,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from forged.text.redaction.assignments import ASSIGNMENT, NAMES, assigned
+from forged.text.redaction.assignments import ASSIGNMENT, LISTS, NAMES, assigned
 from forged.text.redaction.looks import is_chosen, is_code, is_filler, is_random, is_reference
-from forged.text.word_lists import words
 
 Span = tuple[int, int]
 Judge = Callable[[re.Match[str]], Span | None]
@@ -157,7 +156,7 @@ TOKENS = (
 
 _BLOCK = re.compile(r"[A-Za-z0-9+/]{16}")
 # What stands in examples, where the name of the user or of the thing is put for the thing.
-_STAND_INS = frozenset(words("stand_in"))
+_STAND_INS = frozenset(LISTS["stand_in"])
 
 
 def _block(found: re.Match[str]) -> Span | None:

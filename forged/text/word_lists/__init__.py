@@ -1,20 +1,17 @@
-"""Lists of words and of sentences, as plain files: NAME.txt holds nothing else.
+"""Lists of words and of sentences, as plain files: in NAME.txt each list follows a line `[its name]`.
 
-Read once, by the module that uses a list, while it is imported. What a list is for, and what is missing in it
-on purpose, stands in that module.
+The module that uses a file reads it once, while it is imported. That module says for what a list is, and
+what is missing in it on purpose.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 
-def lines(name: str) -> tuple[str, ...]:
-    """Return the lines of a list."""
+def lists(name: str) -> dict[str, str]:
+    """Return the lists of a file by name, each as a text: `split()` gives its words."""
     with open(os.path.join(os.path.dirname(__file__), f"{name}.txt"), encoding="utf-8") as file:
-        return tuple(file.read().splitlines())
-
-
-def words(name: str) -> tuple[str, ...]:
-    """Return the words of a list, however they stand on its lines."""
-    return tuple(" ".join(lines(name)).split())
+        _, *parts = re.split(r"^\[(\w+)\]\n", file.read(), flags=re.MULTILINE)
+    return {each: text.strip() for each, text in zip(parts[::2], parts[1::2], strict=True)}
