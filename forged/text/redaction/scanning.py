@@ -1,0 +1,290 @@
+"""Scan a text for secrets and take them out, also those that are broken in two.
+
+Everything typed passes here before a model, the disk or a memory file has it. Best effort: the shapes in the
+tables are what is promised. Scanners from outside bring a network library or a binary of 56 MB, and fire on
+prose. It runs on the event loop, so a literal anchor is looked for before any expression, and no expression
+goes over the same text once for each anchor in it.
+
+`"ghp_..." + "..."` has its shape only without the break, as has a word over two lines. So the surroundings of
+a break are read once more without it; most texts have none.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from forged.text.redaction.assignments import NAMES, kind
+from forged.text.redaction.looks import PLACEHOLDER
+from forged.text.redaction.phrases import PHRASES, TOKENS, Shape
+
+# Characters that may be looked through on an event loop, 1 to 2 ms; more belongs in a thread.
+INLINE_LENGTH = 16_000
+
+# Characters. No vendor's token is shorter, and few words of prose are longer.
+_LONG = 20
+# A secret that is gone can bare another one beside it, which the next round takes. Two rounds are rare; the
+# bound keeps a text that was built for it from holding up the event loop.
+_ROUNDS = 8
+
+_PLAIN = tuple((shape, anchor) for shape in PHRASES if not shape.is_told for anchor in shape.anchors)
+_TOLD = tuple((shape, anchor) for shape in PHRASES if shape.is_told for anchor in shape.anchors)
+_VENDORS = tuple((shape, anchor) for shape in TOKENS for anchor in shape.anchors)
+_BARE = tuple(shape for shape in TOKENS if not shape.anchors)
+
+
+class Redacted(msgspec.Struct, frozen=True):
+    """A text without its secrets, how many there were, and of which shapes, in the words of a person."""
+
+    text: str
+    count: int
+    shapes: tuple[str, ...] = ()
+
+
+class _Hit(msgspec.Struct, frozen=True, order=True):
+    start: int
+    stop: int
+    shape: str
+    is_token: bool = False
+
+
+def redact(text: str) -> Redacted:
+    """Return `text` with each secret's value replaced; redacting again changes nothing."""
+    count, shapes = 0, dict[str, None]()
+    for _ in range(_ROUNDS):
+        hits = _hits(text)
+        if not hits:
+            break
+        shapes.update(dict.fromkeys(hit.shape for hit in hits))
+        spans = _merged(hits)
+        kept, end = [], 0
+        for start, stop in spans:
+            kept.append(text[end:start])
+            end = stop
+        text = PLACEHOLDER.join([*kept, text[end:]])
+        count += len(spans)
+    return Redacted(text, count, tuple(shapes))
+
+
+def shapes_in(text: str) -> tuple[str, ...]:
+    """The shapes of the secrets in a text, in the words of a person; none if there is no secret."""
+    return tuple(dict.fromkeys(hit.shape for hit in _hits(text)))
+
+
+def _merged(hits: list[_Hit]) -> list[tuple[int, int]]:
+    """The stretches in order; those that touch are one."""
+    merged: list[tuple[int, int]] = []
+    for hit in hits:
+        if merged and hit.start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(hit.stop, merged[-1][1]))
+        else:
+            merged.append((hit.start, hit.stop))
+    return merged
+
+
+def _hits(text: str) -> list[_Hit]:
+    """What is found in a text and over its breaks, in order."""
+    hits, cuts = list(_found(text)), tuple(_cuts(text))
+    # A word that begins a line is read together with the line before, and without it.
+    readings = dict.fromkeys((cuts, tuple(cut for cut in cuts if not cut.is_before_word)))
+    broken = [hit for each in readings if each for hit in _across(_without(text, each), hits)]
+    return sorted(hits + broken)
+
+
+def _across(whole: _Joined, found: list[_Hit]) -> Iterator[_Hit]:
+    """What is a secret only, or a longer one, without a break in it."""
+    complete = {hit.start for hit in found}
+    for hit in _found(whole.text):
+        cuts = whole.crossed(hit.start, hit.stop)
+        if not cuts or not all(cut.is_firm or (hit.is_token and not cut.stand_in) for cut in cuts):
+            continue
+        start = whole.behind(hit.start)
+        # A token at the end of its line, and the word that the next one begins with.
+        if cuts[-1].is_firm or not (start in complete and _is_word(whole.tail(hit.stop))):
+            yield _Hit(start, whole.before(hit.stop), hit.shape)
+
+
+def _found(text: str) -> Iterator[_Hit]:
+    # İ is the only letter whose lower case is longer than itself, which would shift all that follows.
+    folded = text.replace("İ", "i").lower()
+    for shape, anchor in _PLAIN:
+        if anchor in folded:
+            yield from _matches(shape, anchor, text, folded)
+    if [name for name in NAMES if name in folded]:
+        for shape, anchor in _TOLD:
+            if anchor in folded:
+                yield from _matches(shape, anchor, text, folded)
+    long_words = " ".join([word for word in text.split() if len(word) >= _LONG])
+    for shape, anchor in _VENDORS if long_words else ():
+        if anchor in long_words:
+            yield from _matches(shape, anchor, text, text, is_token=True)
+    for shape in _BARE if long_words else ():
+        if shape.regex.search(long_words):
+            spans = filter(None, map(shape.secret, shape.regex.finditer(text)))
+            yield from (_Hit(*span, shape.name, is_token=True) for span in spans)
+
+
+def _matches(
+    shape: Shape, anchor: str, text: str, haystack: str, *, is_token: bool = False
+) -> Iterator[_Hit]:
+    at = haystack.find(anchor)
+    while at >= 0:
+        end = at + 1
+        found = shape.regex.match(text, at)
+        span = shape.secret(found) if found else None
+        if found and span and PLACEHOLDER not in text[span[0] : span[1]]:
+            yield _Hit(*span, shape.name or kind(found), is_token)
+            end = max(end, span[1])
+        at = haystack.find(anchor, end)
+
+
+# --- breaks ---------------------------------------------------------------------------------------------
+
+_OPERATOR = r"(?:\+|\.\.?|&|\|\||<>|\^)?"
+# A closing quote, what joins two strings in some language, an opening quote.
+_STRINGS = re.compile(
+    rf"""["'`][ \t]*+{_OPERATOR}[ \t]*+(?>(?:(?:\\{{1,2}}|_)?\r?\n[ \t]*+)*){_OPERATOR}[ \t]*+"""
+    r"""(?:[fbruFBRUL]{1,2}(?=["'\\]))?\\{0,3}["'`]"""
+)
+# An apostrophe is no quote.
+_SINGLE = ("' ", "'+", "'.", "'\n", "'\\")
+# A line's end near something that no plain word has: only there one value may go on.
+_INDENT = r"[ \t]*+(?:(?:[>|#*]|//)[ \t>]++)?"
+_AHEAD = r"(?=[a-z+/=-]{0,3}[0-9A-Z_])"
+
+
+def _line_ends(end: str) -> re.Pattern[str]:
+    behind = "|".join(rf"(?<=[0-9A-Z_]{'.' * gap}{end})" for gap in range(5))
+    return re.compile(
+        rf"{end}(?<=[\w+/=\\\t\r -]{end})(?:(?:{behind}){_INDENT}(?=[\w+/=-])|{_INDENT}{_AHEAD})"
+    )
+
+
+_LINES = _line_ends(r"\n")
+_ESCAPED_LINES = _line_ends(r"\\n")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_ODD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]")
+# Characters: two pieces shorter than that are no secret together; no piece is longer; what around a break is
+# read again.
+_LEAST, _PIECE, _REACH = 16, 120, 160
+_INSIDE = frozenset("-_+/=.")
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """A stretch that is left out, and what stands for it: nothing for a break, a line end for a far stretch.
+
+    `is_firm`: what is on both sides surely is one value. `is_before_word`: a line begins with plain prose.
+    """
+
+    start: int
+    stop: int
+    is_firm: bool = False
+    is_before_word: bool = False
+    stand_in: str = ""
+
+
+class _Joined(msgspec.Struct, frozen=True):
+    """What is around the breaks of a text, without them. `places` are those of the cuts in `text`."""
+
+    text: str
+    cuts: tuple[_Cut, ...]
+    places: tuple[int, ...]
+
+    def crossed(self, start: int, stop: int) -> tuple[_Cut, ...]:
+        """The cuts strictly within a stretch of the joined text."""
+        return self.cuts[bisect_right(self.places, start) : bisect_left(self.places, stop)]
+
+    def tail(self, stop: int) -> str:
+        """What stands between the last break before a place and that place."""
+        return self.text[self.places[bisect_left(self.places, stop) - 1] : stop]
+
+    def before(self, place: int) -> int:
+        """Where in the broken text a place of the joined one is; at a break, the end of the first piece."""
+        return self._origin(place, bisect_left(self.places, place) - 1)
+
+    def behind(self, place: int) -> int:
+        """The same; at a break, the beginning of the second piece."""
+        return self._origin(place, bisect_right(self.places, place) - 1)
+
+    def _origin(self, place: int, last: int) -> int:
+        if last < 0:
+            return place
+        cut = self.cuts[last]
+        return place - self.places[last] - len(cut.stand_in) + cut.stop
+
+
+def _is_word(piece: str) -> bool:
+    return _WORD.fullmatch(piece) is not None
+
+
+def _without(text: str, breaks: Sequence[_Cut]) -> _Joined:
+    cuts = tuple(_with_far_stretches(breaks, len(text)))
+    pieces, places, size, end = [], [], 0, 0
+    for cut in cuts:
+        pieces += [text[end : cut.start], cut.stand_in]
+        places.append(size + cut.start - end)
+        size = places[-1] + len(cut.stand_in)
+        end = cut.stop
+    return _Joined("".join([*pieces, text[end:]]), cuts, tuple(places))
+
+
+def _with_far_stretches(breaks: Sequence[_Cut], size: int) -> Iterator[_Cut]:
+    end = 0
+    for cut in breaks:
+        far = cut.start - _REACH
+        if far > end + (_REACH if end else 0):
+            yield _Cut(end + _REACH if end else 0, far, stand_in="\n")
+        yield cut
+        end = cut.stop
+    if end + _REACH < size:
+        yield _Cut(end + _REACH, size, stand_in="\n")
+
+
+def _cuts(text: str) -> Iterator[_Cut]:
+    has_strings = (
+        '"' in text or "`" in text or ("'" in text and [quote for quote in _SINGLE if quote in text])
+    )
+    found = list(_between_strings(text)) if has_strings else []
+    found += _between_lines(text, _LINES)
+    if "\\n" in text:
+        found += _between_lines(text, _ESCAPED_LINES)
+    end = 0
+    for cut in sorted(found, key=lambda cut: cut.start):
+        if cut.start > end:  # a line may end where a string does
+            yield cut
+            end = cut.stop
+
+
+def _between_strings(text: str) -> Iterator[_Cut]:
+    for found in _STRINGS.finditer(text):
+        start, stop = found.span()
+        while start and text[start - 1] == "\\":
+            start -= 1
+        if start and _is_inside(text[start - 1]) and _is_inside(text[stop : stop + 1]):
+            yield _Cut(start, stop, is_firm=True)
+
+
+def _between_lines(text: str, ends: re.Pattern[str]) -> Iterator[_Cut]:
+    for found in ends.finditer(text):
+        start, stop = found.span()
+        line = text[max(0, start - _PIECE) : start]
+        left = line.rstrip(" \t\\" if text[start] == "\n" else " \t").removesuffix("\\r").rstrip("\r\\")
+        if not left or not _is_inside(left[-1]):
+            continue
+        before, after = left.rsplit(None, 1)[-1], text[stop : stop + _PIECE].split(None, 1)[0]
+        if len(before) + len(after) >= _LEAST and _is_odd(before, after):
+            rest = text[stop + len(after) : stop + len(after) + 1]
+            is_firm = rest in ("", "\n", "\r") and len(_ODD.findall(after)) > 1 < len(_ODD.findall(before))
+            yield _Cut(start - len(line) + len(left), stop, is_firm, _is_word(after))
+
+
+def _is_odd(before: str, after: str) -> bool:
+    """One of them is no word, or they are capitals alone, as in some keys."""
+    return bool(_ODD.search(before) or _ODD.search(after) or (before + after).isupper())
+
+
+def _is_inside(character: str) -> bool:
+    return character.isalnum() or character in _INSIDE if character else False
