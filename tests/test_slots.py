@@ -126,10 +126,10 @@ class _Failing:
 
     async def in_all_stores(self):
         searches = {"one": self.fail(), "other": self.fail()}
-        await search._until(self.deadline, searches, None, says_why=True)
+        await search.gathered(self.deadline, searches, says_why=True)
 
     async def beside_a_search(self):
-        await search._until(self.deadline, {"one": self.fail()}, self.fail(), says_why=False)
+        await search.gathered(self.deadline, {"one": self.fail()}, self.fail())
 
     async def together(self):
         await Together(self.fail, 9).ask(1)

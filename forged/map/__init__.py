@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from forged.map.gate import (
         UNGATED,
         Reading,
-        Verdict,
         is_hopeless,
-        is_near,
         leads,
+        rated,
         room,
         threshold,
         verdicts,
         weigh,
     )
     from forged.map.lexical import LexicalLeg
-    from forged.map.search import CANDIDATES, Candidate, Cosines, Found, Waiting, joined, search_maps
-    from forged.map.vector_map import Cues, Part, Traits, VectorMap, newest
+    from forged.map.parts import Cues, Part, Traits
+    from forged.map.postings import build_leg, splice_leg
+    from forged.map.search import CANDIDATES, Cosines, Found, Ranked, compared, search_maps
+    from forged.map.vector_map import VectorMap, newest
 
 __all__ = [
     "CANDIDATES",
     "LEAST_DIMENSION",
     "UNGATED",
     "Baseline",
-    "Candidate",
     "Chains",
     "Cosines",
     "Cues",
@@ -40,23 +40,24 @@ __all__ = [
     "Found",
     "LexicalLeg",
     "Part",
+    "Ranked",
     "Reading",
     "Traits",
     "VectorMap",
-    "Verdict",
-    "Waiting",
     "are_cjk",
+    "build_leg",
     "carried",
+    "compared",
     "hops",
     "is_hopeless",
-    "is_near",
-    "joined",
     "leads",
     "link",
     "newest",
+    "rated",
     "replaced_by",
     "room",
     "search_maps",
+    "splice_leg",
     "thinned",
     "threshold",
     "verdicts",
@@ -68,10 +69,12 @@ __getattr__ = door(
     baseline=("Baseline", "LEAST_DIMENSION", "carried", "thinned"),
     dense=("DenseLeg", "are_cjk"),
     gate=(
-        *("Reading", "UNGATED", "Verdict", "is_hopeless", "is_near", "leads", "room", "threshold"),
+        *("Reading", "UNGATED", "is_hopeless", "leads", "rated", "room", "threshold"),
         *("verdicts", "weigh"),
     ),
     lexical=("LexicalLeg",),
-    search=("CANDIDATES", "Candidate", "Cosines", "Found", "Waiting", "joined", "search_maps"),
-    vector_map=("Cues", "Part", "Traits", "VectorMap", "newest"),
+    parts=("Cues", "Part", "Traits"),
+    postings=("build_leg", "splice_leg"),
+    search=("CANDIDATES", "Cosines", "Found", "Ranked", "compared", "search_maps"),
+    vector_map=("VectorMap", "newest"),
 )

@@ -146,15 +146,15 @@ class Calibration(msgspec.Struct, frozen=True, eq=False):
         return Calibration(self.baseline, products, scales, best, holders)
 
 
-# Weak: a calibration goes with its leg.
-_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
+kept_calibrations: WeakKeyDictionary[DenseLeg, Calibration] = WeakKeyDictionary()
+"""The calibration of each leg that has one; weak, so that it goes with its leg."""
 
 
 def calibrated(leg: DenseLeg, baseline: Baseline) -> Calibration:
     """The calibration of a leg, computed once. `leg` has at least one vector."""
     known = _known(leg, baseline)
     if known is None:
-        known = _calibrations[leg] = Calibration.of(leg, baseline)
+        known = kept_calibrations[leg] = Calibration.of(leg, baseline)
     return known
 
 
@@ -180,9 +180,9 @@ def _calibrate(
     if known is None:
         calibrated(leg, baseline)
     else:
-        _calibrations[leg] = derive(known)
+        kept_calibrations[leg] = derive(known)
 
 
 def _known(leg: DenseLeg, baseline: Baseline) -> Calibration | None:
-    known = _calibrations.get(leg)
+    known = kept_calibrations.get(leg)
     return known if known is not None and known.baseline is baseline else None

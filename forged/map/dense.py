@@ -11,6 +11,7 @@ that a question finds its answer in another language (own set: recall@10 of 10 s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from weakref import WeakKeyDictionary, ref
 
 import msgspec
@@ -35,7 +36,7 @@ _SAME = 1e-6
 _NONE = np.empty(0, np.intp)
 
 
-class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
+class DenseLeg(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     """Vectors of one map, made by one model.
 
     `key` is the embedder's; `blocks` float32 (b, d, 64) holds row i as column i % 64 of block i // 64, of
@@ -61,7 +62,7 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
     def __len__(self) -> int:
         return len(self.missing)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         return int(self.blocks.shape[1])
 
@@ -100,7 +101,7 @@ class DenseLeg(msgspec.Struct, frozen=True, eq=False, weakref=True):
         total = self.total - self.some(rows).sum(axis=0, dtype=np.float64)
         return DenseLeg(self.key, self.blocks, self.missing | gone, total, rows)
 
-    @property
+    @cached_property
     def present(self) -> int:
         """Number of rows that hold a vector."""
         return len(self) - int(np.count_nonzero(self.missing))

@@ -21,11 +21,12 @@ from statistics import NormalDist
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibrated
+from forged.map.baseline import LEAST_DIMENSION, Baseline, Calibration, calibrated, kept_calibrations
 from forged.map.lexical import Matches
-from forged.map.search import Candidate, Found
+from forged.map.search import Found, Ranked
 from forged.models import Vectors
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
 from forged.text.terms import Terms, are_stems, distinct, terms
@@ -148,7 +149,7 @@ def _of_both(
         return float(heights.sum() / len(heights))
     words = _weighed(found, limited(odds.best()))
     evidence = float((heights + _NAT_WEIGHT * (words - LEAST)).mean())
-    homes = [place for place, _ in found.homes]
+    homes = [place for place, home in enumerate(found.maps) for _ in home.parts]
     known = {homes[number] for number in calibrations}
     # A map whose vectors are still on their way has words to say, and no height to be held against it.
     bare = [number for number, home in enumerate(homes) if home not in known]
@@ -184,10 +185,14 @@ def _calibrations_of(found: Found, baseline: Baseline | None) -> dict[int, Calib
     if found.cosines is None or baseline is None:
         return {}
     dimension = baseline.messages.shape[1]
+    legs = zip(found.cosines.places, found.cosines.legs, strict=True)
+    fit = ((n, leg) for n, leg in legs if leg.key == baseline.key and leg.dimension == dimension)
     return {
-        place: calibrated(leg, baseline)
-        for place, leg in zip(found.cosines.places, found.cosines.legs, strict=True)
-        if leg.key == baseline.key and leg.dimension == dimension and leg.present
+        n: known
+        if (known := kept_calibrations.get(leg)) is not None and known.baseline is baseline
+        else calibrated(leg, baseline)
+        for n, leg in fit
+        if leg.present
     }
 
 
@@ -363,42 +368,26 @@ _FEWEST = 3
 FAINT, FAR, FULL = "faint", "far", "full"
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """Decision about a candidate, by its evidence.
-
-    `came` is strong, near or weak, "" where nothing was decided; `stayed` is faint (too little evidence), far
-    (too little beside the best) or full (others came before it), "" if it was let in.
-    """
-
-    candidate: Candidate
-    evidence: float
-    came: str = ""
-    stayed: str = ""
-
-
 def is_hopeless(reading: Reading, least: float, *, turn: int = 0) -> bool:
     """Whether nothing can be let in, so that nobody needs to look for candidates."""
     return reading.evidence < least - _bar(reading, turn).weak_at(turn)
 
 
 def verdicts(
-    reading: Reading, candidates: Sequence[Candidate], least: float, *, turn: int = 0, most: int
-) -> list[Verdict]:
-    """What becomes of the candidates, of which `most` may come.
+    reading: Reading, candidates: Sequence[Ranked], least: float, *, turn: int = 0, most: int
+) -> list[Ranked]:
+    """The candidates with their evidence and why each came or stayed; at most `most` come.
 
     `least` is the evidence of a strong request; `turn` the number of a session's turn, 0 without a session.
     """
     if reading.evidence == UNGATED:
-        return [Verdict(each, UNGATED, stayed="" if n < most else FULL) for n, each in enumerate(candidates)]
-    bar = _bar(reading, turn)
+        return [each if n < most else replace(each, stayed=FULL) for n, each in enumerate(candidates)]
     judged = list(_judged(reading, candidates, least, turn))
-    few = _few(bar, turn, most)
-    enough = sorted((each for each in judged if not each.stayed), key=lambda each: -each.evidence)
-    full = {each.candidate for each in enough[few:]}
-    return [
-        Verdict(each.candidate, each.evidence, stayed=FULL) if each.candidate in full else each
-        for each in judged
-    ]
+    enough = [n for n, each in enumerate(judged) if not each.stayed]
+    enough.sort(key=lambda n: -judged[n].evidence)
+    for n in enough[_few(_bar(reading, turn), turn, most) :]:
+        judged[n] = replace(judged[n], came="", stayed=FULL)
+    return judged
 
 
 def room(*, turn: int, most: int, by_vectors: bool) -> int:
@@ -412,24 +401,39 @@ def _few(bar: Bar, turn: int, most: int) -> int:
     return min(most, bar.most, max(_FEWEST, 2 * most // (turn + 1)) if turn else bar.most)
 
 
-def _judged(reading: Reading, candidates: Sequence[Candidate], least: float, turn: int) -> Iterator[Verdict]:
+def _judged(reading: Reading, candidates: Sequence[Ranked], least: float, turn: int) -> Iterator[Ranked]:
     """Each candidate by itself, however many may come."""
     bar = _bar(reading, turn)
     evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
     best = max(evidence, default=0.0)
     lowest, hopeless = bar.lowest(least, best), is_hopeless(reading, least, turn=turn)
     for each, own in zip(candidates, evidence, strict=True):
+        came = stayed = ""
         if hopeless or own < least - bar.short:
-            yield Verdict(each, own, stayed=FAINT)
+            stayed = FAINT
         elif own < lowest:
-            yield Verdict(each, own, stayed=FAR)
-        elif own >= least:
-            yield Verdict(each, own, "strong")
+            stayed = FAR
         else:
-            yield Verdict(each, own, "near" if reading.evidence >= least else "weak")
+            came = "strong" if own >= least else "near" if reading.evidence >= least else "weak"
+        yield replace(each, evidence=own, came=came, stayed=stayed)
 
 
-def is_near(evidence: float, least: float) -> bool:
+def rated(reading: Reading, candidates: Sequence[Ranked], strong: float) -> list[Ranked]:
+    """The candidates with a word for their evidence, as people read it; none where nothing is compared."""
+    if reading.evidence == UNGATED:
+        return list(candidates)
+    evidence = reading.evidences([(each.map_index, each.row) for each in candidates])
+    return [replace(each, came=word(own, strong)) for each, own in zip(candidates, evidence, strict=True)]
+
+
+def word(evidence: float, strong: float) -> str:
+    """Evidence in a word for people."""
+    if evidence >= strong:
+        return "strong"
+    return "near" if _is_near(evidence, strong) else "weak"
+
+
+def _is_near(evidence: float, least: float) -> bool:
     """Whether so much speaks for a memory as a weak request that stands alone may be given."""
     return evidence >= least - _ALONE.short
 
@@ -438,7 +442,7 @@ def leads(reading: Reading, source: tuple[int, int], target: tuple[int, int], le
     """Return True if a link leads on: weak evidence of the target, or a source beyond doubt."""
     if reading.evidence == UNGATED:
         return True
-    has_some = is_near(reading.evidence_of(*target), least)
+    has_some = _is_near(reading.evidence_of(*target), least)
     return has_some or reading.evidence_of(*source) >= _DOUBTLESS * least
 
 

@@ -8,38 +8,35 @@ unrelated one crowd in, and an edit could not splice its own postings and leave 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, pairwise
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.map.postings import Ints, Postings
-from forged.text.terms import Terms, are_stems, distinct
+from forged.text.terms import Terms, are_stems, distinct, terms
 
+Ints = NDArray[np.int32]
 Scores = NDArray[np.float32]
 _Value = TypeVar("_Value", np.int32, np.uint8)
 
 # The usual BM25 constants; on LoCoMo every pair in 0.9-1.5 x 0.5-0.75 stays within 0.4 points of these.
 _K1 = 1.2
 _B = 0.75
-# Rows that are renumbered at once: their indices, 8 bytes each, fit the processor's cache.
-_RENUMBERED_AT_ONCE = 1 << 17
-# Between fewer cuts than one in so many postings whole stretches are copied, in a quarter of the time.
-_STRETCH = 64
 _NO_TERMS = np.empty(0, np.uint32)
 _NOWHERE = np.empty(0, np.intp)
 # What the beginnings of words count beside their stems; 0.1-0.4 are alike.
 _BEGINNINGS = 0.2
 
 
-class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
+class LexicalLeg(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Postings of one map: `rows[offsets[i]:offsets[i + 1]]` are the memories that hold `terms[i]`.
 
-    The arrays are those of `Postings`, and `offsets` int32 (t + 1,). `gone` bool (n,) are memories that count
-    nowhere any more, None if there are none; their postings stay, shared with the leg that this came of.
+    The arrays are those of `postings.Postings`, and `offsets` int32 (t + 1,). `gone` bool (n,) are memories
+    that count nowhere any more, None if there are none; their postings stay, shared with the leg before.
     """
 
     terms: Terms
@@ -53,12 +50,12 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         """Count the rows, those without a single term and those that are gone included."""
         return len(self.lengths)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of memories that count."""
         return len(self) - (int(np.count_nonzero(self.gone)) if self.gone is not None else 0)
 
-    @property
+    @cached_property
     def stems(self) -> int:
         """Number of stems of all memories that count."""
         return int(self.lengths.sum() - (self.lengths[self.gone].sum() if self.gone is not None else 0))
@@ -67,66 +64,11 @@ class LexicalLeg(msgspec.Struct, frozen=True, eq=False):
         """The leg with these memories gone, and no others."""
         return msgspec.structs.replace(self, gone=gone)
 
-    @classmethod
-    def build(cls, docs: Iterable[Terms]) -> LexicalLeg:
-        """Assemble the leg of memories 0 to n - 1 from their terms, which are asked for one by one."""
-        of = Postings.of(docs)
-        return cls(of.terms, _offsets(of.frequency), of.rows, of.counts, of.lengths)
-
-    def splice(
-        self, *, kept_old: Ints, kept_new: Ints, added_new: Ints, added: Sequence[Terms], size: int
-    ) -> LexicalLeg:
-        """Return the leg after an edit; equal, array by array, to one built from scratch.
-
-        Rows `kept_old` of this leg go to `kept_new`, both strictly ascending. `added_new` are the rows of new
-        and changed memories, in any order, `added` their terms. `size` is the number of rows afterwards.
-        """
-        ascending = np.argsort(added_new)
-        new = Postings.of([added[number] for number in ascending.tolist()])
-        found, fresh = np.repeat(new.terms, new.frequency), added_new[ascending][new.rows]
-        names, frequency, rows, counts = self._renumbered(kept_old, kept_new)
-        unknown = new.terms[_find(names, new.terms) < 0]
-        place = np.searchsorted(names, unknown)
-        names, frequency = np.insert(names, place, unknown), np.insert(frequency, place, 0)
-
-        term = np.searchsorted(names, found)
-        ends = np.cumsum(frequency)
-        at = _insertion_points(rows, ends[term] - frequency[term], ends[term], fresh)
-        frequency += np.bincount(term, minlength=len(names))
-        used = frequency > 0
-
-        lengths = np.zeros(size, np.int32)
-        lengths[kept_new] = self.lengths[kept_old]
-        lengths[added_new[ascending]] = new.lengths
-        return LexicalLeg(
-            names[used],
-            _offsets(frequency[used]),
-            _with(rows, at, fresh),
-            _with(counts, at, new.counts),
-            lengths,
-        )
-
     def spans(self, wanted: Terms) -> tuple[Ints, Ints]:
         """Where the postings of each wanted term start, and how many they are; none of an unknown term."""
-        at = _find(self.terms, wanted)
+        at = find_terms(self.terms, wanted)
         start = self.offsets[at]
         return start, np.where(at < 0, 0, self.offsets[at + 1] - start)
-
-    def _renumbered(
-        self, kept_old: Ints, kept_new: Ints
-    ) -> tuple[Terms, NDArray[np.int64], Ints, NDArray[np.uint8]]:
-        """Terms, frequencies, rows and counts of the memories that stay."""
-        target = np.full(len(self), -1, np.int32)
-        target[kept_old] = kept_new
-        rows = np.empty_like(self.rows)
-        for start in range(0, len(rows), _RENUMBERED_AT_ONCE):
-            part = slice(start, start + _RENUMBERED_AT_ONCE)
-            target.take(self.rows[part], out=rows[part], mode="wrap")  # "raise" would buffer
-        frequency = np.diff(self.offsets).astype(np.int64)
-        gone = np.flatnonzero(rows < 0)
-        term = np.searchsorted(self.offsets, gone, side="right") - 1
-        frequency -= np.bincount(term, minlength=len(self.terms))
-        return self.terms, frequency, _without(rows, gone), _without(self.counts, gone)
 
 
 NO_WORDS = LexicalLeg(
@@ -180,19 +122,26 @@ class Matches(msgspec.Struct, frozen=True, eq=False):
         return np.sum(legs, axis=0, dtype=np.intp) if legs else np.zeros(len(self.terms), np.intp)
 
 
-def match(legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> Matches:
+def match(legs: Sequence[LexicalLeg], queries: Sequence[str]) -> Matches:
     """Look up the distinct terms of all queries in all legs."""
-    unique = [distinct(query) for query in queries]
-    stems = [are_stems(query) for query in unique]
-    ordered = [part for query, own in zip(unique, stems, strict=True) for part in (query[own], query[~own])]
+    ordered = list[Terms]()
+    for query in queries:
+        found = distinct(terms(query))
+        stems = are_stems(found)
+        ordered += found[stems], found[~stems]
     ends = tuple(accumulate(map(len, ordered), initial=0))
-    wanted = np.concatenate([*ordered, _NO_TERMS])
+    return _looked_up(legs, np.concatenate([*ordered, _NO_TERMS]), ends[::2], ends[1::2])
+
+
+def _looked_up(
+    legs: Sequence[LexicalLeg], wanted: Terms, begins: tuple[int, ...], stem_ends: tuple[int, ...]
+) -> Matches:
     spans = np.array([leg.spans(wanted) for leg in legs], np.int32).reshape(len(legs), 2, len(wanted))
     hits = tuple(
-        tuple(Hits.of(leg, own[:, first:last]) for first, last in pairwise(ends[::2]))
+        tuple(Hits.of(leg, own[:, first:last]) for first, last in pairwise(begins))
         for leg, own in zip(legs, spans, strict=True)
     )
-    return Matches(tuple(legs), wanted, ends[::2], ends[1::2], spans, hits)
+    return Matches(tuple(legs), wanted, begins, stem_ends, spans, hits)
 
 
 def _gathered(postings: NDArray[_Value], spans: Ints) -> NDArray[_Value]:
@@ -212,9 +161,9 @@ def scores(matches: Matches) -> list[Scores]:
     return [_leg_scores(matches, number, weight, average) for number in range(len(matches.legs))]
 
 
-def scores_beside(matches: Matches, legs: Sequence[LexicalLeg], queries: Sequence[Terms]) -> list[Scores]:
+def scores_beside(matches: Matches, legs: Sequence[LexicalLeg]) -> list[Scores]:
     """The same for rows of legs beside those searched, by whose frequencies, of at least 1, terms count."""
-    beside = match(legs, queries)
+    beside = _looked_up(legs, matches.terms, matches.begins, matches.stem_ends)
     known = np.maximum(matches.frequency, beside.frequency > 0)
     weight = _weights(matches, known)
     average = max(1.0, sum(leg.stems for leg in legs) / max(1, sum(leg.size for leg in legs)))
@@ -256,45 +205,9 @@ def _leg_scores(matches: Matches, number: int, weight: NDArray[np.float64], aver
     return sums
 
 
-def _find(names: Terms, wanted: Terms) -> NDArray[np.int64]:
+def find_terms(names: Terms, wanted: Terms) -> NDArray[np.int64]:
     """Position of each wanted term in the ascending `names`, -1 where it is unknown."""
     if not len(names):
         return np.full(len(wanted), -1)
     at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
     return np.where(names[at] == wanted, at, -1)
-
-
-def _offsets(frequency: NDArray[np.integer]) -> Ints:
-    """Where the postings of each term begin, and behind the last of them."""
-    return np.append(0, np.cumsum(frequency)).astype(np.int32)
-
-
-def _insertion_points(
-    rows: Ints, low: NDArray[np.int64], high: NDArray[np.int64], wanted: Ints
-) -> NDArray[np.int64]:
-    """Bisect many ascending stretches `rows[low:high]` at once, each for its own wanted row."""
-    low, high = low.copy(), high.copy()
-    while len(unsure := np.flatnonzero(low < high)):
-        middle = (low[unsure] + high[unsure]) // 2
-        after = rows[middle] < wanted[unsure]
-        low[unsure[after]] = middle[after] + 1
-        high[unsure[~after]] = middle[~after]
-    return low
-
-
-def _without(postings: NDArray[_Value], gone: NDArray[np.intp]) -> NDArray[_Value]:
-    """`np.delete`, for ascending places."""
-    if _STRETCH * len(gone) > len(postings):
-        return np.delete(postings, gone)
-    gaps: list[int] = gone.tolist()
-    stretches = zip([0, *(gap + 1 for gap in gaps)], [*gaps, len(postings)], strict=True)
-    return np.concatenate([postings[start:stop] for start, stop in stretches])
-
-
-def _with(postings: NDArray[_Value], at: NDArray[np.int64], fresh: NDArray[_Value]) -> NDArray[_Value]:
-    """`np.insert`, for ascending places."""
-    if _STRETCH * len(at) > len(postings):
-        return np.insert(postings, at, fresh)
-    cuts = pairwise([0, *at.tolist(), len(postings)])
-    pieces = ((postings[start:stop], fresh[i : i + 1]) for i, (start, stop) in enumerate(cuts))
-    return np.concatenate(list(chain.from_iterable(pieces)))

@@ -13,8 +13,7 @@ occasion +1.9/+1.6 and 1.8/1.4 (0/0, 0/0). Eight searches compared together take
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -25,10 +24,11 @@ from numpy.typing import NDArray
 from forged.map import lexical
 from forged.map.dense import Centre, DenseLeg, are_cjk, cosines_into, joint_centre
 from forged.map.lexical import NO_WORDS, Matches
-from forged.map.vector_map import Cues, Part, VectorMap
+from forged.map.parts import Cues, Part
+from forged.map.vector_map import VectorMap
+from forged.memory import Memory
 from forged.models import Vectors
 from forged.text.dates import A_TIME, Seconds, of_named_time
-from forged.text.terms import terms
 
 Scores = NDArray[np.float32]
 Columns = NDArray[np.intp]
@@ -69,7 +69,7 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         usable = [
             (place, leg, own)
             for place, (each, own) in enumerate(zip(parts, columns, strict=True))
-            if (leg := each.leg(key)) is not None and len(each) and leg.dimension == queries.shape[1]
+            if (leg := _leg_of(each, key)) is not None and each.memories and leg.dimension == queries.shape[1]
         ]
         if not usable:
             return None
@@ -98,6 +98,12 @@ class Cosines(msgspec.Struct, frozen=True, eq=False):
         )
 
 
+def _leg_of(part: Part, key: str | None) -> DenseLeg | None:
+    """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
+    legs = (part.dense,) if key is None else (part.dense, part.second)
+    return next((each for each in legs if each is not None and key in {None, each.key}), None)
+
+
 def _cued(cues: Cues | None, beside: DenseLeg, columns: slice, queries: Vectors) -> Cued | None:
     """The cues of a part compared, if their vectors are of the model of the others."""
     leg = cues.dense if cues is not None else None
@@ -120,77 +126,58 @@ def compared(
     return tuple(found.some(first, last) for first, last in pairwise(ends))
 
 
-# Queries of one product: with more the next ping would wait longer, and little more is saved.
-_MOST_TOGETHER = 16
-
-
-class Waiting:
-    """One question's vectors among those that wait for their turn, and the cosines found for it.
-
-    Whoever has its turn first compares all that see the same maps; who gives up takes no further part.
-    """
-
-    def __init__(
-        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
-    ) -> None:
-        self.vectors = vectors
-        self.found: tuple[Cosines | None] | None = None
-        self._among = among
-        self._alike = maps, key, vectors.shape[1]
-
-    def cosines(self) -> Cosines | None:
-        """Compared now, with those that wait and ask the same maps, unless one of them has done it."""
-        if self.found is None:
-            group = self._group()
-            maps, key, _ = self._alike
-            results = compared(maps, [each.vectors for each in group], key)
-            for each, result in zip(group, results, strict=True):
-                each.found = (result,)
-        assert self.found is not None, "its own is in the group"
-        return self.found[0]
-
-    def _group(self) -> list[Waiting]:
-        group, queries = [self], len(self.vectors)
-        for other in self._among:
-            waits = other is not self and other.found is None and self._alike == other._alike
-            if waits and queries + len(other.vectors) <= _MOST_TOGETHER:
-                group.append(other)
-                queries += len(other.vectors)
-        return group
-
-
-@contextlib.contextmanager
-def joined(
-    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
-) -> Iterator[Waiting]:
-    """Wait among others until the end of the block."""
-    waiting = Waiting(among, maps, vectors, key)
-    among.append(waiting)
-    try:
-        yield waiting
-    finally:
-        among.remove(waiting)
-
-
 def _parts_of(maps: Sequence[VectorMap]) -> tuple[tuple[Part, ...], tuple[slice, ...]]:
     """The parts of all maps, and the rows of each in one numbering of all of them."""
     parts = tuple(part for each in maps for part in each.parts)
-    return parts, tuple(slice(*own) for own in pairwise(accumulate(map(len, parts), initial=0)))
+    sizes = accumulate((len(part.memories) for part in parts), initial=0)
+    return parts, tuple(slice(*own) for own in pairwise(sizes))
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A row of a map, as the map numbers it; `query` found it.
+class Ranked(msgspec.Struct, frozen=True):
+    """One memory that was found, the head of its chain, with its older versions, newest first.
 
-    `cosine` is its best raw cosine, None without a vector; `lexical` its best BM25 as a share of what is
-    attainable, None where no word matches.
+    `cosine` is the best raw one, None without a vector; `lexical` the best BM25 as a share of what is
+    attainable, None where no word matches. Both and `score` are of the best version: `row` of a map, as the
+    map numbers it. Scores of two sources are in different units. `root` is the top of its file root: an id
+    means something there only. `rivals` are heads of the same chain that nobody has said anything about.
+
+    `via` is how it was found: "search" or "hop" (or, in a session, "standing", "heard", "correction"). `came`
+    is why it was let in: strong, near the best, weak (the best of a weak request), hop (a link leads to it)
+    or standing (it is in every session). `stayed` is why it was not: faint (too little evidence), far (too
+    little beside the best), full (others came before it) or given (it is in context). Both are "" where
+    nothing was decided. `evidence` is what speaks for it, infinite where there is nothing to compare with.
     """
 
-    map_index: int
-    row: int
+    memory: Memory
     score: float
-    cosine: float | None
-    lexical: float | None
-    query: int
+    cosine: float | None = None
+    lexical: float | None = None
+    via: str = "search"
+    older: tuple[Memory, ...] = ()
+    root: str = ""
+    rivals: tuple[Memory, ...] = ()
+    came: str = ""
+    model: str = ""
+    path: str = ""
+    stayed: str = ""
+    evidence: float = float("inf")
+    map_index: int = 0
+    row: int = 0
+
+    @property
+    def distance(self) -> float | None:
+        """Cosine distance to the query, smaller is nearer; None without a vector."""
+        return None if self.cosine is None else 1.0 - self.cosine
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """Equal for two finds of one memory, in a file and on a server."""
+        return self.memory.scope, self.memory.id
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Tells this memory from any other: two roots may hold one id."""
+        return self.root, self.memory.id
 
 
 def search_maps(
@@ -227,9 +214,18 @@ def search_maps(
         message=message,
         lexical_weight=lexical_weight,
         cosines=cosines,
-        matches=lexical.match(legs, [terms(text) for text in texts]) if lexical_weight else None,
-        continued=continued,
+        matches=lexical.match(legs, texts) if lexical_weight else None,
+        shares=_shares(len(texts), message, continued),
     )
+
+
+def _shares(count: int, message: int | None, continued: int | None) -> Vectors | None:
+    """The share of each query, (queries,), where one is what the message goes on from; else None."""
+    if continued is None or message is None:
+        return None
+    shares = np.zeros(count, np.float32)
+    shares[[message, continued]] = 1 - _CONTINUED, _CONTINUED
+    return shares
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -249,30 +245,21 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     lexical_weight: float
     cosines: Cosines | None
     matches: Matches | None
-    continued: int | None = None
+    shares: Vectors | None = None
 
-    @cached_property
-    def shares(self) -> Vectors | None:
-        """What each query counts, (queries,), where one is what the message goes on from; else None."""
-        if self.continued is None or self.message is None:
-            return None
-        shares = np.zeros(len(self.texts), np.float32)
-        shares[[self.message, self.continued]] = 1 - _CONTINUED, _CONTINUED
-        return shares
-
-    def best(self, k: int) -> list[Candidate]:
-        """The best k memories of all maps, best first; of equal ones the stale last, then by id."""
+    def best(self, k: int) -> list[Ranked]:
+        """The best k rows of all maps, best first; of equal ones the stale last, then by id."""
         if k < 1 or not len(self._totals):
             return []
         if self.matches is None:
             columns = reaching(self._totals, k)
             columns, scores = self._ordered(columns, self._totals[columns])
-            return self._candidates(columns[:k], scores[:k])
+            return self._ranked(columns[:k], scores[:k])
         columns = self._foremost(max(CANDIDATES, 2 * k))
         scores = self._totals[columns]
         scores = smoothed(scores, self._rows(columns), self._occasions(columns))
         columns, scores = self._ordered(columns, scores)
-        return self._candidates(columns[:k], scores[:k])
+        return self._ranked(columns[:k], scores[:k])
 
     def column(self, map_index: int, row: int) -> int:
         """The column of a row of a map."""
@@ -300,7 +287,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return self._bm25
         legs = [cues.lexical if cues.lexical is not None else NO_WORDS for cues, _ in cued]
         best = self._bm25.copy()
-        found = lexical.scores_beside(self.matches, legs, [terms(text) for text in self.texts])
+        found = lexical.scores_beside(self.matches, legs)
         for (cues, own), ours in zip(cued, found, strict=True):
             cues.lift(best[:, own], ours)
         return best
@@ -429,17 +416,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return list(zip(places.tolist(), (columns - starts[places]).tolist(), strict=True))
 
     @cached_property
-    def homes(self) -> tuple[tuple[int, int], ...]:
-        """The map of each part, and the row where the part begins there."""
-        pairs = ((place, each.starts[:-1]) for place, each in enumerate(self.maps))
-        return tuple((place, start) for place, starts in pairs for start in starts)
-
-    @cached_property
     def _starts(self) -> Columns:
         """The first column of each map, and behind them the number of columns."""
         return np.cumsum([0, *(each.starts[-1] for each in self.maps)])
 
-    def _candidates(self, columns: Columns, scores: Scores) -> list[Candidate]:
+    def _ranked(self, columns: Columns, scores: Scores) -> list[Ranked]:
         cosines, bm25 = self.cosines, self._bm25
         nothing: list[None] = [None] * len(columns)
         best = nothing if cosines is None else cosines.raw[:, columns].max(axis=0).tolist()
@@ -447,11 +428,22 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if bm25 is not None and self.shares is not None:
             bm25 = bm25[[self.message or 0]]  # the other query is what the message goes on from
         words = nothing if bm25 is None else bm25[:, columns].max(axis=0).tolist()
-        queries = self._scores[:, columns].argmax(axis=0).tolist()
+        rows = self.where(columns)
+        heads = [
+            iter(home.heads_of([row for at, row in rows if at == n])) for n, home in enumerate(self.maps)
+        ]
         return [
-            Candidate(place, row, score, None if absent else cosine, match or None, query)
-            for (place, row), score, cosine, absent, match, query in zip(
-                self.where(columns), scores.tolist(), best, missing, words, queries, strict=True
+            Ranked(
+                next(heads[place]),
+                score,
+                None if absent else cosine,
+                match or None,
+                root=self.maps[place].root,
+                map_index=place,
+                row=row,
+            )
+            for (place, row), score, cosine, absent, match in zip(
+                rows, scores.tolist(), best, missing, words, strict=True
             )
         ]
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.map.chains import Chains
-from forged.map.dense import DenseLeg, are_cjk
-from forged.map.lexical import LexicalLeg
-from forged.map.postings import Ints
+from forged.map.dense import DenseLeg
+from forged.map.lexical import Ints
+from forged.map.parts import Part
 from forged.memory import Memory, time_ns
 from forged.text.dates import Seconds
 
@@ -29,133 +29,6 @@ _GAP_S = 3600
 _CROWD = 50
 _LOOKED_AT = 256
 _NONE = np.empty(0, np.int64)
-
-
-class Traits(msgspec.Struct, frozen=True, eq=False):
-    """What a search asks about the memories of a part beside their words and vectors: two arrays (n,).
-
-    `created` int64, seconds since the epoch, 0 if unknown; `is_cjk` bool, Chinese, Japanese or Korean.
-    """
-
-    created: Seconds
-    is_cjk: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, memories: Sequence[Memory]) -> Traits:
-        """Look at all of `memories`."""
-        created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
-        return cls(created, are_cjk(memory.content for memory in memories))
-
-    def edited(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
-        """Traits of `memories`: rows `kept_new` were `kept_old` here, and rows `fresh` are looked at."""
-        created, is_cjk = np.zeros(len(memories), np.int64), np.zeros(len(memories), np.bool_)
-        created[kept_new], is_cjk[kept_new] = self.created[kept_old], self.is_cjk[kept_old]
-        looked = Traits.of([memories[row] for row in fresh.tolist()])
-        created[fresh], is_cjk[fresh] = looked.created, looked.is_cjk
-        return Traits(created, is_cjk)
-
-
-def _seconds(created_at: str) -> int:
-    return max(0, time_ns(created_at) // 1_000_000_000)
-
-
-def occasions(created: Seconds) -> Ints:
-    """A number for each memory, shared in a chain by those made within an hour of one another.
-
-    They are mostly about one thing. Memories without a date, and those of a run of more than 50, are alone.
-    """
-    order = np.argsort(created, kind="stable")
-    begins = np.ones(len(created), np.bool_)
-    begins[1:] = np.diff(created[order]) > _GAP_S
-    number = np.cumsum(begins) - 1
-    alone = (np.bincount(number, minlength=1)[number] > _CROWD) | (created[order] <= 0)
-    found = np.empty(len(created), np.int32)
-    found[order] = np.where(alone, len(created) + np.arange(len(created)), number)
-    return found
-
-
-class Cues(msgspec.Struct, frozen=True, eq=False):
-    """The cues of a part's memories, one row each; they rank their memory and are counted nowhere.
-
-    `owners` intp (m,), ascending, are the rows of the memories that have any, `begins` intp (m,) their first.
-    """
-
-    owners: NDArray[np.intp]
-    begins: NDArray[np.intp]
-    is_cjk: NDArray[np.bool_]
-    lexical: LexicalLeg | None
-    dense: DenseLeg | None = None
-
-    def without(self, gone: NDArray[np.bool_]) -> Cues:
-        """The same rows, of which those of memories that are gone count no more."""
-        lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
-        return msgspec.structs.replace(
-            self,
-            lexical=self.lexical.without(lost) if self.lexical is not None else None,
-            dense=self.dense.without(lost) if self.dense is not None else None,
-        )
-
-    def lift(
-        self, values: NDArray[np.float32], ours: NDArray[np.float32], fixed: NDArray[np.bool_] | None = None
-    ) -> None:
-        """Raise `values` (queries, rows) to the best of each row's cues in `ours` (queries, c).
-
-        Rows that are `fixed` stay as they are.
-        """
-        free = slice(None) if fixed is None else np.flatnonzero(~fixed[self.owners])
-        best = np.maximum.reduceat(ours, self.begins, axis=1)[:, free]
-        owners = self.owners[free]
-        values[:, owners] = np.maximum(values[:, owners], best)
-
-
-class Part(msgspec.Struct, frozen=True, eq=False):
-    """Memories whose rows were laid out together.
-
-    `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
-    legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
-    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row, as it
-    does for no `cues`. `second` are vectors by another model than the map's own.
-    """
-
-    memories: tuple[Memory, ...]
-    lexical: LexicalLeg | None
-    dense: DenseLeg | None
-    traits: Traits
-    gone: NDArray[np.bool_] | None = None
-    cues: Cues | None = None
-    second: DenseLeg | None = None
-
-    def __len__(self) -> int:
-        """Count the rows, also those that are gone."""
-        return len(self.memories)
-
-    def without(self, gone: NDArray[np.bool_]) -> Part:
-        """The same rows, of which these are gone, and no others; nothing large is copied."""
-        return Part(
-            self.memories,
-            self.lexical.without(gone) if self.lexical is not None else None,
-            self.dense.without(gone) if self.dense is not None else None,
-            self.traits,
-            gone,
-            self.cues.without(gone) if self.cues is not None else None,
-            self.second.without(gone) if self.second is not None else None,
-        )
-
-    def leg(self, key: str | None) -> DenseLeg | None:
-        """The vectors by the model of a key, the map's own or the second; None stands for the map's own."""
-        legs = (self.dense,) if key is None else (self.dense, self.second)
-        return next((each for each in legs if each is not None and key in {None, each.key}), None)
-
-    def row_of(self, memory_id: str) -> int | None:
-        """The row of an id, if it is here and not gone."""
-        row = bisect_left(self.memories, memory_id, key=_ID)
-        there = row < len(self.memories) and self.memories[row].id == memory_id
-        return row if there and (self.gone is None or not self.gone[row]) else None
-
-    def numbered(self) -> Iterator[tuple[int, Memory]]:
-        """The rows that are not gone, with their memories."""
-        rows = enumerate(self.memories)
-        return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])
 
 
 class Heads(msgspec.Struct, frozen=True, eq=False):
@@ -197,12 +70,12 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     def __len__(self) -> int:
         return len(self.memories)
 
-    @property
+    @cached_property
     def has_words(self) -> bool:
         """Whether it can be searched by words."""
         return any(part.lexical is not None for part in self.parts)
 
-    @property
+    @cached_property
     def dense(self) -> tuple[DenseLeg, ...]:
         """Its dense legs, none before there are vectors."""
         return tuple(part.dense for part in self.parts if part.dense is not None)
@@ -210,12 +83,40 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The first row of each part, and behind them the number of rows."""
-        return tuple(accumulate(map(len, self.parts), initial=0))
+        return tuple(accumulate((len(part.memories) for part in self.parts), initial=0))
 
     def find(self, memory_id: str) -> Memory | None:
         """The memory of an id, by bisection: a dict of all of them would make an edit a fifth slower."""
         row = self.row_of(memory_id)
         return self.at(row) if row is not None else None
+
+    def head(self, memory_id: str) -> Memory | None:
+        """The head of a memory's chain, the memory itself where it has none."""
+        return self.find(self.chains.head_of.get(memory_id, memory_id))
+
+    def heads_of(self, rows: Iterable[int]) -> list[Memory]:
+        """The head of the chain of each row; no row is gone."""
+        starts, head_of = self.starts, self.chains.head_of
+        places = [(bisect_right(starts, row) - 1, row) for row in rows]
+        found = [self.parts[place].memories[row - starts[place]] for place, row in places]
+        return [self.find(head_of[each.id]) or each if each.id in head_of else each for each in found]
+
+    def led_to(self, memory_id: str) -> list[Memory]:
+        """The heads that a memory's `related` edges lead to; edges into nothing are left out."""
+        memory = self.find(memory_id)
+        edges = memory.related if memory is not None else ()
+        return [head for each in edges if self.find(each.id) and (head := self.head(each.id)) is not None]
+
+    def chain(self, memory_id: str) -> tuple[Memory, ...]:
+        """The chain of a memory, oldest first."""
+        return tuple(memory for memory in map(self.find, self.chains.chain(memory_id)) if memory is not None)
+
+    def versions(self, head: str) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
+        """The older versions of a chain's head, newest first, and its rivals, also newest first."""
+        beside = self.chains.beside(head)
+        others = [each for each in reversed(self.chain(head)) if each.id != head]
+        older = tuple(each for each in others if each.id not in beside)
+        return older, tuple(each for each in others if each.id in beside)
 
     def versions(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
         """Return the memory of each id and the head of its chain, of a fork the greatest, if there."""
@@ -231,8 +132,9 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         if known is not None:
             return known
         for start, part in zip(self.starts, self.parts, strict=False):
-            row = part.row_of(memory_id)
-            if row is not None:
+            row = bisect_left(part.memories, memory_id, key=_ID)
+            there = row < len(part.memories) and part.memories[row].id == memory_id
+            if there and (part.gone is None or not part.gone[row]):
                 self._rows[memory_id] = start + row
                 return start + row
         return None
@@ -272,6 +174,21 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
     def occasions(self) -> Ints:
         """The occasion of each row, looked for when it is asked for first: an edit may move any of them."""
         return occasions(np.concatenate([_NONE, *map(_visibly_created, self.parts)]))
+
+
+def occasions(created: Seconds) -> Ints:
+    """A number for each memory, shared in a chain by those made within an hour of one another.
+
+    They are mostly about one thing. Memories without a date, and those of a run of more than 50, are alone.
+    """
+    order = np.argsort(created, kind="stable")
+    begins = np.ones(len(created), np.bool_)
+    begins[1:] = np.diff(created[order]) > _GAP_S
+    number = np.cumsum(begins) - 1
+    alone = (np.bincount(number, minlength=1)[number] > _CROWD) | (created[order] <= 0)
+    found = np.empty(len(created), np.int32)
+    found[order] = np.where(alone, len(created) + np.arange(len(created)), number)
+    return found
 
 
 def _visibly_created(part: Part) -> Seconds:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forged.files import Pace
-from forged.map import Cues, DenseLeg, LexicalLeg, Part, Traits, are_cjk
+from forged.map import Cues, DenseLeg, LexicalLeg, Part, Traits, are_cjk, build_leg, splice_leg
 from forged.maps.embedding import text_hash
 from forged.memory import Memory, unchanged_ends
 from forged.text.terms import Terms, terms
@@ -155,8 +155,9 @@ def _words(
     known = set(kept_new)
     added = [row for row in range(len(texts)) if row not in known]
     docs = list(_tokenised((texts[row] for row in added), pace))
-    leg = before.lexical if before is not None and before.lexical is not None else LexicalLeg.build(())
-    return leg.splice(
+    leg = before.lexical if before is not None and before.lexical is not None else build_leg(())
+    return splice_leg(
+        leg,
         kept_old=np.array(kept_old, np.int32),
         kept_new=np.array(kept_new, np.int32),
         added_new=np.array(added, np.int32),
@@ -270,8 +271,9 @@ class RowMaker:
     ) -> LexicalLeg:
         docs = _tokenised((memories[row].content for row in changes.added.tolist()), pace)
         if before is None or before.lexical is None:
-            return LexicalLeg.build(docs)
-        return before.lexical.splice(
+            return build_leg(docs)
+        return splice_leg(
+            before.lexical,
             kept_old=changes.kept_old,
             kept_new=changes.kept_new,
             added_new=changes.added,

@@ -37,6 +37,7 @@ from forged.stores import (
     CjkSource,
     Limits,
     Question,
+    RecallSearch,
     Rows,
     SearchedStore,
     Store,
@@ -83,6 +84,7 @@ class Pipeline:
             thread=self._thread,
             second=self._second if models.cjk is not None else None,
         )
+        self._recall = RecallSearch(self._stores, self._thread)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -284,7 +286,7 @@ class Pipeline:
             key=key,
             limits=limits,
         )
-        rows = await self._stores.search(stores, question, tops=tops, until=deadline)
+        rows = await self._recall.search(stores, question, tops=tops, until=deadline)
         missing = tuple(filter(None, (lacks, *rows.missing)))
         return msgspec.structs.replace(rows, missing=missing), embedding_ms
 
@@ -336,7 +338,7 @@ class Pipeline:
     def _dense_problem(self, view: View, vectors: Vectors | None) -> str:
         """Why the dense leg could not take part as it should, or nothing."""
         if vectors is None:
-            is_wanted = self._embedder is not None and len(view) and not self._is_all_cjk(view)
+            is_wanted = self._embedder is not None and view.size and not self._is_all_cjk(view)
             lacks = is_wanted and "dense" not in view.legs
             return self._no_vectors(view) if lacks else ""
         # A model was replaced behind its name: some map cannot be compared with the queries.
@@ -359,7 +361,7 @@ class Pipeline:
 
     def _held_back(self, rows: Rows, question: Question) -> str:
         """Why the gate lets nothing through, or nothing."""
-        stayed = any(each.why != GIVEN for each in rows.stayed)
+        stayed = any(each.stayed != GIVEN for each in rows.stayed)
         if rows.ranked or (rows.evidence >= question.least_evidence and not stayed):
             return ""
         return f"{BESIDE_THE_POINT} (too little evidence for any memory: memory.retrieval_min_score)"
@@ -377,12 +379,12 @@ def _with_before(ask: Ask, queries: tuple[str, ...]) -> tuple[str, ...]:
 
 def _holds_nothing(view: View, min_generation: int) -> bool:
     """Whether every root is known to be empty: then neither a model nor an endpoint is asked."""
-    return not (len(view) or view.waiting or view.problem) and view.generation >= min_generation
+    return not (view.size or view.waiting or view.problem) and view.generation >= min_generation
 
 
 def _nothing_found(view: View) -> str:
     """Return the reason for an empty answer where the gate held nothing back."""
-    if not len(view):
+    if not view.size:
         return _none_usable(view)
     return "; ".join(filter(None, ("no memory matches", view.left_out())))
 
@@ -395,7 +397,7 @@ def _none_usable(view: View) -> str:
 
 def _given(rows: Rows, ask: Ask) -> str:
     """Name the turns that brought the fitting memories which are in context already, or nothing."""
-    fit = dict.fromkeys((each.root, each.memory.id) for each in rows.stayed if each.why == GIVEN)
+    fit = dict.fromkeys((each.root, each.memory.id) for each in rows.stayed if each.stayed == GIVEN)
     if not fit:
         return ""
     turns = list(dict.fromkeys(filter(None, (ask.heard.get(key) for key in fit))))

@@ -17,7 +17,7 @@ import msgspec
 
 from forged.conversation import Utterance, last_user_text
 from forged.models import ChatModel, Embedder, Health, RetryBudget
-from forged.stores import Ranked, SecondModel, Stayed, Store, View
+from forged.stores import Ranked, SecondModel, Store, View
 from forged.text.linear import CJK
 from forged.text.word_lists import lists
 
@@ -144,7 +144,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     ranked: tuple[Ranked, ...] = ()
-    stayed: tuple[Stayed, ...] = ()
+    stayed: tuple[Ranked, ...] = ()
     strategy: str = ""
     legs: tuple[str, ...] = ()
     hypotheses: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         """Let no memory be among `ranked` and `stayed` at once."""
         if self.stayed:
             came = {each.key for each in self.ranked}
-            stayed = {(each.root, each.memory.id): each for each in reversed(self.stayed)}
+            stayed = {each.key: each for each in reversed(self.stayed)}
             left = [each for key, each in reversed(stayed.items()) if key not in came]
             msgspec.structs.force_setattr(self, "stayed", tuple(left))
 

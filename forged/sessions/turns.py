@@ -19,7 +19,7 @@ from forged.retrieval import Answer, KeptAnswer
 from forged.sessions.block import Injection
 from forged.sessions.transcript import is_said, newest_typed, text_of, window_start
 from forged.state import InjectedSet
-from forged.stores import Ranked, Stayed, Workplace
+from forged.stores import Ranked, Workplace
 from forged_client import protocol as wire
 
 # Open turns of all sessions, and lists of messages of one whose newest prompt is known.
@@ -100,7 +100,7 @@ class OpenTurn:
         if (reply := self.reply) is None:
             return
 
-        def is_left(each: Ranked | Stayed) -> bool:
+        def is_left(each: Ranked) -> bool:
             return each.root != root or each.memory.id not in ids
 
         answer, included = reply.answer, reply.block.included

@@ -1,22 +1,13 @@
 """Stores: what a request may search, and the one search over all of them."""
 
-from forged.stores.file_search import FileSource
-from forged.stores.search import FIRST_BUILD, Source, StoreSearch
+from forged.map import Ranked
+from forged.stores.recall import RecallSearch, compared_by, is_asked_for
+from forged.stores.search import FileSource, Source, StoreSearch
 from forged.stores.second_model import CjkSource, SecondModel
 from forged.stores.session_memories import SessionMemories, SessionMemory, in_session
 from forged.stores.session_views import SessionViews, root_of_session
 from forged.stores.store import FileStore, Resolver, SearchedStore, Store, Workplace, facts_in_session
-from forged.stores.values import (
-    GIVEN,
-    Limits,
-    Question,
-    Ranked,
-    Rows,
-    Stayed,
-    View,
-    compared_by,
-    is_asked_for,
-)
+from forged.stores.values import FIRST_BUILD, GIVEN, Limits, Question, Rows, View
 
 __all__ = [
     "FIRST_BUILD",
@@ -27,6 +18,7 @@ __all__ = [
     "Limits",
     "Question",
     "Ranked",
+    "RecallSearch",
     "Resolver",
     "Rows",
     "SearchedStore",
@@ -35,7 +27,6 @@ __all__ = [
     "SessionMemory",
     "SessionViews",
     "Source",
-    "Stayed",
     "Store",
     "StoreSearch",
     "View",

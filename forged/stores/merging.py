@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from forged.map import room
-from forged.stores.values import Question, Ranked, Rows
+from forged.map import Ranked, room
+from forged.stores.values import Question, Rows
 from forged.text.terms import is_cjk
 
 # So many that were followed over what memories speak of come.

@@ -1,43 +1,66 @@
-"""One search over stores: one deadline, one list of memories, and a few words for each missing store.
+"""The search of a retrieval: of the maps of a view as one store, and of other stores at the same time.
 
-In: stores and a `Question`; out: `Rows`. The roots of a workspace are one view, searched as one store; any
-other store is searched at the same time, and `merging` makes one list of all. A store that is late or fails
-is named: it neither delays an answer beyond the deadline nor fails it.
+In: stores and a `Question`; out: `Rows` of the best heads, each chain once, gated where asked for, then those
+that links lead to, and those that stayed out. A long search runs in the given thread, so that other requests
+are answered meanwhile. A store that is late or fails is named: it neither delays an answer beyond the
+deadline nor fails it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import msgspec
-import numpy as np
+from msgspec.structs import replace
 
 from forged import fair_queue
-from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
 from forged.errors import ForgedError
 from forged.fair_queue import retrieved
-from forged.map import Part, VectorMap, Waiting
-from forged.stores.file_search import FileSource
-from forged.stores.merging import MOST_REACHED, all_stores, best_led, both_models, recalled, searched
+from forged.map import (
+    CANDIDATES,
+    Cosines,
+    Found,
+    Ranked,
+    Reading,
+    VectorMap,
+    compared,
+    hops,
+    is_hopeless,
+    leads,
+    rated,
+    search_maps,
+    verdicts,
+    weigh,
+)
+from forged.models import Vectors
+from forged.stores.merging import all_stores, both_models
 from forged.stores.store import SearchedStore, Store
-from forged.stores.values import Limits, Question, Ranked, Rows, View, compared_by
+from forged.stores.values import GIVEN, Question, Rows, View
 
 logger = logging.getLogger(__name__)
 
-FIRST_BUILD = "first build is running"
 # A store shows its memories within such a moment; its first build is not waited for.
 MOMENT_S = 0.05
-_UNREAD = f"is not read yet: {FIRST_BUILD}"
-_NO_LEGS = frozenset[str]()
-_ENTITIES = "over entities"
-_MOST_LED = 64  # looked at in a graph
+# Multiply-adds that are searched on the event loop, some milliseconds; more goes to the thread.
+_INLINE_WORK = 20_000_000
+# Candidates that are looked at for each one that may come: by evidence the order is another.
+_POOL = 2
+# So many cost no more than fewer. Memories in context seldom take the first places of a large store.
+_FREE = CANDIDATES // 2
+
+Id = tuple[str, str]
+"""A memory by the top of its root and the id of its newest version."""
+
+Place = tuple[int, int]
+"""A row of a map, by the map's place."""
 
 
 class Source(Protocol):
@@ -51,17 +74,17 @@ Second = Callable[[View, tuple[str, ...]], tuple[Source, str] | None]
 """A second model's source of a view under some roots, and its key; None where it knows nothing."""
 
 
-class _Brought(msgspec.Struct, frozen=True):
-    """The result of one store; `missing` is why that is not all of it."""
+class Brought(msgspec.Struct, frozen=True):
+    """The result of one store; `missing` is why that is not all of it, `legs` are those that answered."""
 
     lists: tuple[Rows, ...] = ()
     missing: str = ""
-    legs: frozenset[str] = _NO_LEGS
+    legs: frozenset[str] = frozenset()
     held: int = 0
     unread: bool = False
 
 
-_Searches = dict[str, Coroutine[Any, Any, _Brought]]
+Searches = dict[str, Coroutine[Any, Any, Brought]]
 
 
 class StoreSearch:
@@ -70,8 +93,7 @@ class StoreSearch:
     def __init__(self, *, lexical_weight: float, thread: Executor, second: Second | None = None) -> None:
         self._lexical_weight = lexical_weight
         self._thread = thread
-        self._second = second
-        self._entities = OverEntities(thread)
+        self.second = second
         self._among: list[Waiting] = []
 
     async def search(
@@ -81,27 +103,18 @@ class StoreSearch:
         *,
         own: View | None = None,
         tops: tuple[str, ...] = (),
-        until: float | None = None,
     ) -> Rows:
         """Search stores, and `own`, the view that a request is about.
 
-        `own` has no limit, and what its search raises is raised; the rest has until the question's deadline,
-        or `until`. `tops` are the roots of whoever asks.
+        `own` has no limit, and what its search raises is raised; the rest has until the question's deadline.
+        `tops` are the roots of whoever asks.
         """
-        second = self._second(own, tops) if self._second is not None and own is not None else None
-        searches: _Searches = {} if second is None else {"cjk": _of_second(second, question)}
-        searches |= self._searches(stores, question, tops)
-        whole = None if own is None else self._files(own, self._lexical_weight).search(question)
-        first, found = await _until(
-            question.deadline if until is None else until,
-            searches,
-            whole,
-            says_why=question.limits is not None,
-        )
-        places = (each for each in found.items() if not each[0].endswith(_ENTITIES))
-        told = tuple(f"{name} {each.missing}" for name, each in places if each.missing)
-        if question.limits is not None:
-            return self._recalled(found, question, question.limits, told)
+        second = self.second(own, tops) if self.second is not None and own is not None else None
+        searches: Searches = {} if second is None else {"cjk": _of_second(second, question)}
+        searches |= self._searches(stores, question, tops) if stores else {}
+        whole = None if own is None else self.files(own).search(question)
+        first, found = await gathered(question.deadline, searches, whole)
+        missing = tuple(f"{name} {each.missing}" for name, each in found.items() if each.missing)
         in_cjk = _only(found.get("cjk"))
         if first is not None and in_cjk is not None:
             first = both_models(first, in_cjk, question)
@@ -110,139 +123,60 @@ class StoreSearch:
             in_second = _only(found.get(f"{store.name} (cjk)"))
             by_store += [both_models(rows, in_second, question) for rows in found[store.name].lists]
         if not by_store:
-            return Rows(missing=told)
+            return Rows(missing=missing)
         rows = by_store[0] if first is not None and not stores else all_stores(by_store, question)
-        return msgspec.structs.replace(rows, missing=told) if told else rows
+        return replace(rows, missing=missing) if missing else rows
 
-    def _searches(self, stores: Sequence[Store], question: Question, tops: tuple[str, ...]) -> _Searches:
-        """A search for each store and for what else is asked, by name; nearer ones come before servers."""
+    def _searches(self, stores: Sequence[Store], question: Question, tops: tuple[str, ...]) -> Searches:
+        """A search for each store, by name; nearer ones come before servers."""
         here = [each for each in stores if not isinstance(each, SearchedStore)]
         there = [each for each in stores if isinstance(each, SearchedStore)]
-        recalls = question.limits is not None
-        searches: _Searches = {each.name: self._in_store(each, question) for each in here}
-        if self._second is not None:
+        searches: Searches = {each.name: self._in_store(each, question) for each in here}
+        if self.second is not None:
             searches |= {f"{each.name} (cjk)": self._in_second(each, question, tops) for each in here}
-        searches |= {each.name: _nearest(each, question) for each in there}
-        if recalls:
-            searches[_ENTITIES] = self._over_entities(here, question)
-            searches |= {f"{each.name} {_ENTITIES}": _nearest(each, question, led=True) for each in there}
-        return searches
+        return searches | {each.name: _nearest(each, question) for each in there}
 
-    async def _in_store(self, store: Store, question: Question) -> _Brought:
-        if question.limits is not None:
-            return await self._nearest_in(store, question, question.limits)
-        view = await store.view(question.generation, min(time.monotonic() + MOMENT_S, question.deadline))
-        if not len(view):
-            return _Brought(missing="is read for the first time" if view.waiting else "")
-        return _Brought((await self._files(view, self._lexical_weight).search(question),))
+    async def _in_store(self, store: Store, question: Question) -> Brought:
+        view = await store.view(question.generation, _moment(question))
+        if not view.size:
+            return Brought(missing="is read for the first time" if view.waiting else "")
+        return Brought((await self.files(view).search(question),))
 
-    async def _nearest_in(self, store: Store, question: Question, limits: Limits) -> _Brought:
-        """By distance alone where all that it holds has a vector of the model that answers; else by words."""
-        view = await store.view(question.generation, question.deadline)
-        if not len(view):
-            return _Brought(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
-        vectors = question.vectors
-        parts, routes = (part for home in view.maps for part in home.parts), self._second is not None
-        is_near = vectors is not None and all(
-            _is_whole(part, view.key, vectors.shape[1], routes=routes) for part in parts
-        )
-        source = self._files(view, 0.0 if is_near else self._lexical_weight)
-        question = msgspec.structs.replace(question, top_k=limits.of.get(store.scope, 0))
-        scripts = view.scripts if is_near else ()
-        questions = [question]
-        if len(scripts) > 1:
-            admits = [view.of_script(script, question.admits) for script in scripts]
-            questions = [msgspec.structs.replace(question, admits=each) for each in admits]
-        found = [_by_model(await source.search(each), view.key) for each in questions]
-        legs = {"dense"} if vectors is not None and "dense" in view.legs else set[str]()
-        legs |= set() if is_near else {"lexical"}
-        return _Brought(tuple(found), view.problem, frozenset(legs), len(view))
-
-    async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> _Brought:
+    async def _in_second(self, store: Store, question: Question, tops: tuple[str, ...]) -> Brought:
         """Search a store by the second model."""
-        limits, until = question.limits, question.deadline
-        until = until if limits else min(time.monotonic() + MOMENT_S, until)
-        view = await store.view(question.generation, until)
-        second = self._second(view, tops) if self._second is not None else None
-        if second is None:
-            return _Brought()
-        if limits is not None:
-            question = msgspec.structs.replace(question, top_k=limits.of.get(store.scope, 0))
-        return await _of_second(second, question)
+        view = await store.view(question.generation, _moment(question))
+        second = self.second(view, tops) if self.second is not None else None
+        return Brought() if second is None else await _of_second(second, question)
 
-    async def _over_entities(self, stores: Sequence[Store], question: Question) -> _Brought:
-        """Follow the query over what the memories of all stores speak of."""
-        views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
-        homes = [home for view in views for home in view.maps]
-        rows, admits = list[Ranked](), question.admits
-        for each in await self._entities.search(homes, question.message):
-            home, memory_id = homes[each.place[0]], each.place[1]
-            memory = home.find(memory_id)
-            if memory is not None and (admits is None or admits(home.root, memory_id)):
-                rows.append(Ranked(memory, each.strength, via="entity", root=home.root, path=each.path))
-        return _Brought((Rows(tuple(rows[:MOST_REACHED])),))
-
-    def _recalled(
-        self, found: Mapping[str, _Brought], question: Question, limits: Limits, missing: tuple[str, ...]
-    ) -> Rows:
-        """One list of a recall, with no memory twice and as many of each scope as may come."""
-        led = [rows.ranked for name, each in found.items() if name.endswith(_ENTITIES) for rows in each.lists]
-        places = [each for name, each in found.items() if not name.endswith(_ENTITIES)]
-        lists = [searched(rows) for each in places for rows in each.lists]
-        ordered = recalled(lists, best_led(led), question.message)
-        return Rows(
-            tuple(limits.within(ordered)),
-            missing=missing,
-            legs=_NO_LEGS.union(*(each.legs for each in places)),
-            held=sum(each.held for each in places),
-            unread=any(each.unread for each in places),
-        )
-
-    def _files(self, view: View, lexical_weight: float) -> FileSource:
-        return FileSource(view, lexical_weight=lexical_weight, thread=self._thread, among=self._among)
+    def files(self, view: View, *, by_distance: bool = False) -> FileSource:
+        """The search of a view, by words and vectors or by distance alone."""
+        weight = 0.0 if by_distance else self._lexical_weight
+        return FileSource(view, lexical_weight=weight, thread=self._thread, among=self._among)
 
 
-def _only(brought: _Brought | None) -> Rows | None:
+def _moment(question: Question) -> float:
+    return min(time.monotonic() + MOMENT_S, question.deadline)
+
+
+def _only(brought: Brought | None) -> Rows | None:
     return brought.lists[0] if brought and brought.lists else None
 
 
-async def _of_second(second: tuple[Source, str], question: Question) -> _Brought:
-    source, key = second
-    rows = await source.search(question)
-    rows = _by_model(rows, key) if question.limits is not None else rows
-    return _Brought((rows,), legs=frozenset({"dense"}))
+async def _of_second(second: tuple[Source, str], question: Question) -> Brought:
+    return Brought((await second[0].search(question),))
 
 
-async def _nearest(store: SearchedStore, question: Question, *, led: bool = False) -> _Brought:
-    if led:
-        return _Brought((Rows(tuple(await store.reached(question))),))
-    if question.limits is not None and question.vectors is None:
-        return _Brought(missing="was not asked: there is no vector of the query")
-    return _Brought(tuple(await store.nearest(question)), legs=frozenset({"dense"}))
+async def _nearest(store: SearchedStore, question: Question) -> Brought:
+    return Brought(tuple(await store.nearest(question)))
 
 
-def _by_model(rows: Rows, key: str | None) -> Rows:
-    """Rows that can be compared with others by their distance."""
-    replace = msgspec.structs.replace
-    return Rows(tuple(replace(each, model=compared_by(key, each.memory.content)) for each in rows.ranked))
-
-
-def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
-    """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
-    lacks = np.ones(len(part), np.bool_)
-    leg = part.dense
-    if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
-        lacks = leg.missing.copy()
-    if part.gone is not None:
-        lacks &= ~part.gone
-    if routes:
-        lacks &= ~part.traits.is_cjk
-    return not lacks.any()
-
-
-async def _until(
-    deadline: float, searches: _Searches, whole: Coroutine[Any, Any, Rows] | None, *, says_why: bool
-) -> tuple[Rows | None, dict[str, _Brought]]:
+async def gathered(
+    deadline: float,
+    searches: Searches,
+    whole: Coroutine[Any, Any, Rows] | None = None,
+    *,
+    says_why: bool = False,
+) -> tuple[Rows | None, dict[str, Brought]]:
     """Wait for `whole`, and until a deadline for each search: its result, or that it was late or failed."""
     tasks = {name: asyncio.ensure_future(search) for name, search in searches.items()}
     for task in tasks.values():
@@ -257,41 +191,264 @@ async def _until(
     return first, {name: _brought(name, task, says_why=says_why) for name, task in tasks.items()}
 
 
-def _brought(name: str, task: asyncio.Future[_Brought], *, says_why: bool) -> _Brought:
+def _brought(name: str, task: asyncio.Future[Brought], *, says_why: bool) -> Brought:
     if not task.done() or task.cancelled():
         logger.warning("store left out store=%s reason=late", name)
-        return _Brought(missing="was late")
+        return Brought(missing="was late")
     error = task.exception()
     if error is None:
         return task.result()
     logger.warning("store left out store=%s reason=%s", name, type(error).__name__)
-    return _Brought(missing=f"failed ({error})" if says_why and isinstance(error, ForgedError) else "failed")
+    return Brought(missing=f"failed ({error})" if says_why and isinstance(error, ForgedError) else "failed")
 
 
-class OverEntities:
-    """Searches over what memories speak of; one for the daemon.
+# --- one view ------------------------------------------------------------------------------------------
 
-    A map's graph of its heads is made in a thread when a query first needs it, and lives as long as the map.
+
+class FileSource:
+    """A view as a source: its maps are searched as if they were one store. Raises nothing."""
+
+    def __init__(
+        self, view: View, *, lexical_weight: float, thread: Executor, among: list[Waiting] | None = None
+    ) -> None:
+        """`lexical_weight` is the share of words in a score; `among` are the searches that wait."""
+        self._view = view
+        self._lexical_weight = lexical_weight
+        self._thread = thread
+        self._among = [] if among is None else among
+
+    async def search(self, question: Question) -> Rows:
+        """The heads that answer best, each once, with the best score of its chain; then what hops reach."""
+        vectors = question.vectors
+        if vectors is None:
+            await fair_queue.turn()
+            return self._rows(question)
+        if self._view.size * vectors.size >= _INLINE_WORK:
+            return await fair_queue.in_thread(self._thread, partial(self._rows, question))
+        with joined(self._among, self._view.maps, vectors, self._view.key) as waiting:
+            await fair_queue.turn()
+            cosines = waiting.cosines()
+        return self._rows(question, cosines)
+
+    def _rows(self, question: Question, cosines: Cosines | None = None) -> Rows:
+        if question.least_evidence == float("-inf") or not self._view.size:
+            return self._ungated(question, cosines)
+        found, reading = self._weighed(question, cosines)
+        least, turn, most = question.least_evidence, question.turn, _POOL * question.top_k
+        if not question.explains and is_hopeless(reading, least, turn=turn):
+            return Rows(evidence=reading.evidence)
+        candidates = self._candidates(found, question, most + len(question.beside))
+        judged = self._judged(reading, candidates, question)
+        kept = self._kept(reading, [each for each in judged if not each.stayed], question)
+        came = {(each.root, each.memory.id) for each in kept}
+        out = (each for each in judged if each.stayed and (each.root, each.memory.id) not in came)
+        fit = self._given(found, question, most)
+        if fit:
+            words = verdicts(reading, fit, least, turn=turn, most=len(fit))
+            fit = [replace(each, came="", stayed=GIVEN) for each in words if not each.stayed]
+        return Rows(kept, (*fit, *islice(out, question.top_k)), reading.evidence)
+
+    def _judged(
+        self, reading: Reading, candidates: Mapping[Id, Ranked], question: Question
+    ) -> Sequence[Ranked]:
+        """Judge each; one that comes anyhow takes no place of others."""
+        least, turn = question.least_evidence, question.turn
+        anyhow = [key for key in candidates if key in question.beside]
+        others = [each for key, each in candidates.items() if key not in anyhow]
+        judged = verdicts(reading, others, least, turn=turn, most=question.top_k)
+        if not anyhow:
+            return judged
+        beside = [candidates[key] for key in anyhow]
+        found = dict(zip(anyhow, verdicts(reading, beside, least, turn=turn, most=len(beside)), strict=True))
+        rest = iter(judged)
+        return [found[key] if key in found else next(rest) for key in candidates]
+
+    def _ungated(self, question: Question, cosines: Cosines | None) -> Rows:
+        """The best, of which nothing is held back; with a word for each where that is asked for."""
+        found = self._found(question, cosines)
+        given = [replace(each, stayed=GIVEN) for each in self._given(found, question, question.top_k)]
+        candidates = list(self._candidates(found, question, question.top_k).values())
+        if question.strong is not None:
+            candidates = rated(weigh(found, self._view.baseline), candidates, question.strong)
+        return Rows(self._ranked(candidates, question), tuple(given))
+
+    def _weighed(self, question: Question, cosines: Cosines | None) -> tuple[Found, Reading]:
+        """A message that is strong by itself speaks for itself; any other goes on from what was said."""
+        if question.continued is not None:
+            vectors = None if question.vectors is None else question.vectors[:1]
+            by_itself = replace(question, texts=question.texts[:1], vectors=vectors, continued=None)
+            alone = self._found(by_itself, None if cosines is None else cosines.some(0, 1))
+            own = weigh(alone, self._view.baseline)
+            if own.evidence >= question.least_evidence:
+                return alone, own
+        found = self._found(question, cosines)
+        return found, weigh(found, self._view.baseline)
+
+    def _kept(self, reading: Reading, let_in: Sequence[Ranked], question: Question) -> tuple[Ranked, ...]:
+        """Return the memories that may be injected, and those that links lead to for a reason."""
+        maps, reached = self._view.maps, dict[Place, None]()
+        for each in let_in:
+            heads = maps[each.map_index].led_to(each.memory.id) if each.memory.related else ()
+            rows = (maps[each.map_index].row_of(head.id) for head in heads)
+            reached |= {(each.map_index, row): None for row in rows if row is not None}
+        if reached:  # at once: one by one that takes as long as a search
+            reading.evidences(list(reached))
+        may_lead = partial(leads, reading, least=question.least_evidence)
+        return self._ranked(let_in, question, leads=may_lead)
+
+    def _given(self, found: Found, question: Question, places: int) -> list[Ranked]:
+        """Those of the first `places` memories that the session has in context."""
+        if not question.heard:
+            return []
+        best = found.best(places + len(question.heard))
+        first = _first_of_chains(best, question, lets_in_heard=True)
+        return [each for key, each in islice(first.items(), places) if key in question.heard]
+
+    def _ranked(self, candidates: Sequence[Ranked], question: Question, **how: Any) -> tuple[Ranked, ...]:
+        """Answers, without those that a link leads to and that are in context or not wanted."""
+        top_k = question.top_k + len(question.beside)
+        ranked = rank(self._view.maps, candidates, top_k=top_k, hop_depth=question.hop_depth, **how)
+        return tuple(_first_of_chains(ranked, question).values())
+
+    def _found(self, question: Question, cosines: Cosines | None) -> Found:
+        texts, message = question.texts, question.message
+        return search_maps(
+            self._view.maps,
+            texts=texts,
+            vectors=question.vectors,
+            lexical_weight=self._lexical_weight,
+            message=texts.index(message) if message in texts else None,
+            key=self._view.key,
+            cosines=cosines,
+            continued=question.continued,
+        )
+
+    def _candidates(self, found: Found, question: Question, count: int) -> dict[Id, Ranked]:
+        """The best of `count` chains: versions of one memory may take all first places."""
+        superseded = sum(len(each.chains.head_of) for each in self._view.maps)
+        few = count + min(superseded, 3 * count)
+        most = few + len(question.heard)
+        k = min(most, max(few, _FREE))
+        while True:
+            best = found.best(k)
+            candidates = _first_of_chains(best, question)
+            if len(best) < k or len(candidates) >= count:
+                return dict(islice(candidates.items(), count))
+            # What a filter wants is rare or it is not: then all rows are looked through, once.
+            more = 4 * k if question.admits is None else sum(each.starts[-1] for each in self._view.maps)
+            k = most if k < most else max(k + 1, more)
+
+
+# Queries of one product: with more the next ping would wait longer, and little more is saved.
+_MOST_TOGETHER = 16
+
+
+class Waiting:
+    """One question's vectors among those that wait for their turn, and the cosines found for it.
+
+    Whoever has its turn first compares all that see the same maps; who gives up takes no further part.
     """
 
-    def __init__(self, thread: Executor) -> None:
-        self._thread = thread
-        self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
+    def __init__(
+        self, among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+    ) -> None:
+        self.vectors = vectors
+        self.found: tuple[Cosines | None] | None = None
+        self._among = among
+        self._alike = maps, key, vectors.shape[1]
 
-    async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
-        """The best first; `place` of each is the map's among `maps`, and the memory's id."""
-        if not any(map(len, maps)):
-            return ()
-        return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
+    def cosines(self) -> Cosines | None:
+        """Compared now, with those that wait and ask the same maps, unless one of them has done it."""
+        if self.found is None:
+            group = self._group()
+            maps, key, _ = self._alike
+            results = compared(maps, [each.vectors for each in group], key)
+            for each, result in zip(group, results, strict=True):
+                each.found = (result,)
+        assert self.found is not None, "its own is in the group"
+        return self.found[0]
 
-    def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
-        graphs = [self._graph(home) for home in maps]
-        named = named_in(graphs, query)
-        return two_hops(graphs, named, _MOST_LED) if named else ()
+    def _group(self) -> list[Waiting]:
+        group, queries = [self], len(self.vectors)
+        for other in self._among:
+            waits = other is not self and other.found is None and self._alike == other._alike
+            if waits and queries + len(other.vectors) <= _MOST_TOGETHER:
+                group.append(other)
+                queries += len(other.vectors)
+        return group
 
-    def _graph(self, home: VectorMap) -> EntityGraph:
-        graph = self._graphs.get(home)
-        if graph is None:
-            graph = graph_of(each for each in home.memories if home.chains.is_head(each.id))
-            self._graphs[home] = graph
-        return graph
+
+@contextlib.contextmanager
+def joined(
+    among: list[Waiting], maps: tuple[VectorMap, ...], vectors: Vectors, key: str | None
+) -> Iterator[Waiting]:
+    """Wait among others until the end of the block."""
+    waiting = Waiting(among, maps, vectors, key)
+    among.append(waiting)
+    try:
+        yield waiting
+    finally:
+        among.remove(waiting)
+
+
+def _first_of_chains(
+    found: Iterable[Ranked], question: Question, *, lets_in_heard: bool = False
+) -> dict[Id, Ranked]:
+    """The best of each memory, whichever version it is; none that may not come, or that was heard."""
+    first: dict[Id, Ranked] = {}
+    heard, admits = frozenset[Id]() if lets_in_heard else question.heard, question.admits
+    for each in found:
+        key = each.root, each.memory.id
+        if key not in first and key not in heard and (admits is None or admits(*key)):
+            first[key] = each
+    return first
+
+
+def rank(
+    maps: Sequence[VectorMap],
+    candidates: Iterable[Ranked],
+    *,
+    top_k: int,
+    hop_depth: int,
+    leads: Callable[[Place, Place], bool] = lambda _source, _target: True,
+) -> tuple[Ranked, ...]:
+    """Candidates to answers: a chain's head once, with the best score of the chain; then what hops reach.
+
+    `leads` says whether a hop may go from one head to another.
+    """
+    best: dict[tuple[int, str], Ranked] = {}
+    for each in candidates:
+        key = each.map_index, each.memory.id
+        if key not in best:
+            best[key] = _with_versions(maps, each)
+        if len(best) == top_k:
+            break
+    if not any(each.memory.related for each in best.values()):
+        return tuple(best.values())
+
+    def led_to(key: tuple[int, str]) -> Iterator[tuple[int, str]]:
+        place, memory_id = key
+        home = maps[place]
+        source = home.row_of(memory_id)
+        for head in home.led_to(memory_id):
+            row = home.row_of(head.id)
+            if source is not None and row is not None and leads((place, source), (place, row)):
+                yield place, head.id
+
+    reached = hops(tuple(best), led_to, depth=hop_depth, limit=top_k)
+    found = ((place, maps[place].find(memory_id)) for place, memory_id in reached)
+    led = (
+        Ranked(memory, 0.0, via="hop", root=maps[place].root, came="hop", map_index=place)
+        for place, memory in found
+        if memory is not None
+    )
+    return (*best.values(), *(_with_versions(maps, each) for each in led))
+
+
+def _with_versions(maps: Sequence[VectorMap], head: Ranked) -> Ranked:
+    """The head of a chain with its older versions and its rivals."""
+    home = maps[head.map_index]
+    if head.memory.id not in home.chains.head_of:
+        return head
+    older, rivals = home.versions(head.memory.id)
+    return replace(head, older=older, rivals=rivals)

@@ -16,7 +16,7 @@ import numpy as np
 
 from forged.maps import EmbeddingQueue
 from forged.models import Purpose, RetryBudget, Vectors
-from forged.stores.file_search import FileSource
+from forged.stores.search import FileSource
 from forged.stores.values import Question, Rows, View
 
 # A recall asks for one query in several scopes at once.
@@ -84,7 +84,7 @@ class CjkSource:
 
         def admits(root: str, memory_id: str) -> bool:
             """Let in what has a version that is this model's: links lead to others too."""
-            is_theirs = any(self._model.takes(each.content) for each in beside.chain(homes[root], memory_id))
+            is_theirs = any(self._model.takes(each.content) for each in homes[root].chain(memory_id))
             return is_theirs and (question.admits is None or question.admits(root, memory_id))
 
         wanted = msgspec.structs.replace(question, vectors=np.stack(rows), admits=admits)

@@ -26,13 +26,13 @@ from forged.attributes import Facts
 from forged.config import Config, MemoryConfig, RepoConfig
 from forged.errors import WorkspaceError
 from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_of_agent
-from forged.map import VectorMap
+from forged.map import Ranked, VectorMap
 from forged.maps import Indexer, RootIndex
 from forged.memory import Scope
 from forged.state import State
 from forged.stores.session_memories import SessionMemories
 from forged.stores.session_views import SessionViews, root_of_session
-from forged.stores.values import Question, Ranked, Rows, View, nobody
+from forged.stores.values import Question, Rows, View, nobody
 from forged_client.envelope import identity_of
 
 KEPT_S = 5.0

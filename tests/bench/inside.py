@@ -31,12 +31,12 @@ try:
     from forged.files.scan import scan as look
     from forged.map import (
         Baseline,
-        Candidate,
         DenseLeg,
-        LexicalLeg,
         Part,
+        Ranked,
         Traits,
         VectorMap,
+        build_leg,
         search_maps,
         threshold,
         verdicts,
@@ -69,7 +69,7 @@ def search(count: str, dimension: str) -> Probe:
     maps = [_map(_memories(len(rows), alike=True), rows, words=False)]
     del rows
 
-    def ask() -> list[Candidate]:
+    def ask() -> list[Ranked]:
         return search_maps(maps, texts=(), vectors=queries, lexical_weight=0).best(_TOP)
 
     found = {candidate.row for candidate in ask()}
@@ -217,7 +217,7 @@ def _memories(count: int, *, alike: bool = False) -> tuple[Memory, ...]:
 
 
 def _map(memories: tuple[Memory, ...], rows: np.ndarray, *, words: bool) -> VectorMap:
-    lexical = LexicalLeg.build([terms(memory.content) for memory in memories]) if words else None
+    lexical = build_leg([terms(memory.content) for memory in memories]) if words else None
     return VectorMap(
         root="/bench",
         scope="repo",

@@ -9,14 +9,16 @@ import numpy as np
 from forged.map.chains import link
 from forged.map.dense import DenseLeg
 from forged.map.lexical import LexicalLeg
-from forged.map.vector_map import Part, Traits, VectorMap
+from forged.map.parts import Part, Traits
+from forged.map.postings import build_leg
+from forged.map.vector_map import VectorMap
 from forged.memory import Memory
 from forged.models import Vectors
 from forged.text.terms import terms
 
 
 def lexical_leg(memories: Sequence[Memory]) -> LexicalLeg:
-    return LexicalLeg.build([terms(memory.content) for memory in memories])
+    return build_leg([terms(memory.content) for memory in memories])
 
 
 def unit(rows: Sequence[Sequence[float]] | Vectors) -> Vectors:

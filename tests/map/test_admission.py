@@ -40,12 +40,12 @@ def request(baseline, heights):
 
 def let_in(reading, candidates, least=NEEDED, **how):
     found = verdicts(reading, candidates, least, **{"most": 10, **how})
-    assert [each.candidate for each in found] == list(candidates), "each is judged, in their order"
+    assert [each.row for each in found] == [each.row for each in candidates], "each is judged, in their order"
     return [each for each in found if not each.stayed]
 
 
 def came(reading, candidates, **how):
-    return [(each.candidate.row, each.came) for each in let_in(reading, candidates, **how)]
+    return [(each.row, each.came) for each in let_in(reading, candidates, **how)]
 
 
 def evidence(reading, candidates):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forged.map import lexical
-from forged.map.lexical import LexicalLeg
+from forged.map.postings import build_leg, splice_leg
 from forged.text.terms import terms
 from tests.faults.amount import times
 
@@ -23,7 +23,7 @@ def scores(legs, queries):
 
 
 def leg_of(*texts):
-    return LexicalLeg.build([terms(text) for text in texts])
+    return build_leg([terms(text) for text in texts])
 
 
 WORDS = ["lint", "ruff", "test", "pytest", "socket", "daemon", "config", "configuration", "main", "branch"]
@@ -54,7 +54,8 @@ def test_spliced_leg_equals_one_built_from_scratch(edit):
     kept = [i for i in new_ids if old.get(i) == new[i]]
     added = [i for i in new_ids if i not in kept]
 
-    spliced = leg_of(*(old[i] for i in old_ids)).splice(
+    spliced = splice_leg(
+        leg_of(*(old[i] for i in old_ids)),
         kept_old=np.array([old_ids.index(i) for i in kept], np.int32),
         kept_new=np.array([new_ids.index(i) for i in kept], np.int32),
         added_new=np.array([new_ids.index(i) for i in added], np.int32),
@@ -78,7 +79,8 @@ def test_an_edit_of_a_few_among_many_equals_a_leg_built_from_scratch(gone, new_a
     after = dict(zip(kept_new.tolist(), [docs[row] for row in kept_old], strict=True))
     after |= dict(zip(new_at, fresh, strict=True))
 
-    spliced = LexicalLeg.build(docs).splice(
+    spliced = splice_leg(
+        build_leg(docs),
         kept_old=kept_old,
         kept_new=kept_new,
         added_new=np.array(new_at[::-1], np.int32),
@@ -86,14 +88,15 @@ def test_an_edit_of_a_few_among_many_equals_a_leg_built_from_scratch(gone, new_a
         size=size,
     )
 
-    assert_same(spliced, LexicalLeg.build([after[row] for row in range(size)]))
+    assert_same(spliced, build_leg([after[row] for row in range(size)]))
 
 
 def test_splice_leaves_the_old_leg_alone():
     leg = leg_of("ruff lints", "pytest tests")
     before = [getattr(leg, name).copy() for name in ARRAYS]
 
-    leg.splice(
+    splice_leg(
+        leg,
         kept_old=np.array([1], np.int32),
         kept_new=np.array([0], np.int32),
         added_new=np.array([1], np.int32),
@@ -119,7 +122,7 @@ def test_a_leg_of_half_a_million_words_holds_every_one_of_them():
         np.stack([np.concatenate(docs), np.repeat(np.arange(5000), 100)]), axis=1, return_counts=True
     )
 
-    leg = LexicalLeg.build(docs)
+    leg = build_leg(docs)
 
     np.testing.assert_array_equal(np.repeat(leg.terms, np.diff(leg.offsets)), pairs[0])
     np.testing.assert_array_equal(leg.rows, pairs[1])
@@ -152,7 +155,7 @@ def test_scores_are_the_textbook_formula_of_stems_and_a_fifth_of_that_of_beginni
         bm25([of_kind(text, kind) for text in texts], of_kind(query, kind), lengths) for kind in (0, 1)
     )
 
-    (row,) = scores([leg_of(*texts)], [terms(query)])
+    (row,) = scores([leg_of(*texts)], [query])
 
     np.testing.assert_allclose(row, of_stems + 0.2 * of_beginnings, rtol=1e-5, atol=1e-6)
 
@@ -160,7 +163,7 @@ def test_scores_are_the_textbook_formula_of_stems_and_a_fifth_of_that_of_beginni
 @given(DOCS, DOCS, st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join))
 @settings(deadline=None)
 def test_legs_are_scored_as_if_they_were_one(first, second, query):
-    apart = scores([leg_of(*first), leg_of(*second)], [terms(query)])
-    together = scores([leg_of(*first, *second)], [terms(query)])
+    apart = scores([leg_of(*first), leg_of(*second)], [query])
+    together = scores([leg_of(*first, *second)], [query])
 
     np.testing.assert_allclose(apart, together, rtol=1e-5, atol=1e-6)

@@ -21,7 +21,8 @@ from forged.map import gate
 from forged.map.baseline import Baseline, calibrated, carried
 from forged.map.dense import DenseLeg
 from forged.map.gate import Odds
-from forged.map.lexical import LexicalLeg, match
+from forged.map.lexical import match
+from forged.map.postings import build_leg
 from forged.map.search import search_maps
 from forged.maps.vectors import VectorCache
 from forged.text.english import EVERYDAY_MESSAGES, EVERYDAY_WORDS
@@ -102,7 +103,7 @@ def by_vectors(maps, vectors, baseline, *, words=False, texts=None):
 
 
 def log_odds(legs, text):
-    return Odds.of(match(legs, [terms(text)])).best().item()
+    return Odds.of(match(legs, [text])).best().item()
 
 
 # --- the threshold ------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ LONG = " ".join(["production frozen", *(f"strange{n}" for n in range(40))])
 )
 @example([*FACTS, "quokka"], LONG)
 def test_log_odds_are_those_of_a_naive_computation(docs, text):
-    leg = LexicalLeg.build([terms(doc) for doc in docs])
+    leg = build_leg([terms(doc) for doc in docs])
 
     assert log_odds([leg], text) == pytest.approx(naive_odds(docs, text), abs=1e-6)
 

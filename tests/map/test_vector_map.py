@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forged.map.vector_map import Traits, occasions
+from forged.map.parts import Traits
+from forged.map.vector_map import occasions
 from forged.memory import Memory
 
 START = 1_715_083_200  # noon of 7 May 2024

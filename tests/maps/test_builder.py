@@ -13,7 +13,7 @@ import pytest
 from forged.files.roots import Root
 from forged.files.scan import Pace
 from forged.files.store import MemoryStore
-from forged.map.vector_map import Traits
+from forged.map.parts import Traits
 from forged.maps import rows
 from forged.maps.builder import Builder
 from forged.maps.embedding import EmbeddingQueue

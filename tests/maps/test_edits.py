@@ -78,7 +78,7 @@ def told(home, baseline, text, *, words, vectors):
     found = search_maps([home], texts=(text,), vectors=asked, lexical_weight=words, message=0)
     reading, best = weigh(found, baseline), found.best(8)
     hits = [(home.at(each.row).id, each.score, each.cosine or 0.0, each.lexical or 0.0) for each in best]
-    return hits, reading.evidence, [home.at(each.candidate.row).id for each in _let_in(reading, best)]
+    return hits, reading.evidence, [home.at(each.row).id for each in _let_in(reading, best)]
 
 
 def _let_in(reading, best):

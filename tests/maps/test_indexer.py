@@ -119,10 +119,10 @@ async def test_generations_of_all_roots_are_one_sequence(root, other):
 async def test_what_nobody_handed_out_is_not_waited_for_nor_what_nobody_asked_for(root, embedder):
     async with indexing(embedder, lexical=False) as indexer:
         index = await opened(indexer, root)
-        assert len(await seen(indexer, [root], 10**30)) == 2
+        assert (await seen(indexer, [root], 10**30)).size == 2
         embedder.hold = asyncio.Event()
         index.mark()
-        assert len(await asyncio.wait_for(seen(indexer, [root]), PATIENCE_S)) == 2
+        assert (await asyncio.wait_for(seen(indexer, [root]), PATIENCE_S)).size == 2
 
 
 async def test_a_first_build_that_is_late_is_waited_for_until_the_deadline(root, embedder):
@@ -131,7 +131,7 @@ async def test_a_first_build_that_is_late_is_waited_for_until_the_deadline(root,
         embedder.hold.set()
         there = await seen(indexer, [root])
         assert (late.maps, late.waiting) == ((), True)
-        assert (len(there), there.waiting) == (2, False)
+        assert (there.size, there.waiting) == (2, False)
 
 
 # --- words first, vectors later -----------------------------------------------------------------------
@@ -349,7 +349,7 @@ async def test_a_root_unused_for_a_day_is_unloaded_and_unwatched_until_it_is_ask
         assert [index.root for index in indexer.indexes()] == [other]
         assert watched[-1] == frozenset({other})
         view = await seen(indexer, [root], idle.generations.visible)
-        assert len(view) == 2
+        assert view.size == 2
         assert view.generation > idle.generations.visible
 
 
@@ -519,7 +519,7 @@ async def test_a_map_is_calibrated_before_it_is_served(repo, root, model):
         background = await learned(indexer, root)
         edit(repo)
         await built(index)
-        assert baseline._calibrations[index.map.parts[0].dense].baseline is background
+        assert baseline.kept_calibrations[index.map.parts[0].dense].baseline is background
 
 
 async def test_what_was_held_back_gets_its_vectors_when_text_may_leave_again(root, embedder):

@@ -398,7 +398,7 @@ def test_of_a_small_store_only_what_is_near_the_best_is_injected_but_all_is_list
 
     assert ids(injected) == ["c"]
     assert {each.memory.id for each in injected.stayed} == set("abdef")
-    assert {each.why for each in injected.stayed} <= {"faint", "far"}
+    assert {each.stayed for each in injected.stayed} <= {"faint", "far"}
     assert (listed.stayed, ungated.stayed) == ((), ())
     assert set(ids(listed)) == set("abcdef")
     assert set(ids(ungated)) == set("abcdef")

@@ -12,7 +12,7 @@ from forged.sessions import Session
 from forged.sessions.block import Injection
 from forged.sessions.session import Shared
 from forged.sessions.turns import OPEN_TURNS, OpenTurn, OpenTurns, TurnReply
-from forged.stores import Ranked, Stayed
+from forged.stores import Ranked
 from tests.data.memories import memory
 
 ROOTS, OTHERS = ("/repo", "/home"), ("/other", "/home")
@@ -98,7 +98,7 @@ def test_forgetting_takes_these_memories_of_this_root_out_of_each_record_and_no_
     shown = min(count, len(rows))
     rows, others = rows[:3], rows[3:]
     shown = min(shown, len(rows))
-    stayed = tuple(Stayed(each.memory, each.root, "faint", 0.0) for each in others)
+    stayed = tuple(Ranked(each.memory, 0.0, root=each.root, stayed="faint", evidence=0.0) for each in others)
     answer = Answer(status="ok", ranked=tuple(rows), stayed=stayed)
     turn = noted(turns, "s", answer=answer, included=shown, contents=("a text in context",))
 

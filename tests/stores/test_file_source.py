@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.map import Candidate, threshold
+from forged.map import Ranked, threshold
 from forged.stores import GIVEN, FileSource, Question, View
-from forged.stores.file_search import rank
+from forged.stores.search import rank
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -43,21 +43,24 @@ def test_an_id_that_two_maps_hold_is_two_memories_and_a_scope_tells_which(scope,
 
 
 def test_edges_lead_to_heads_of_their_own_map_and_never_into_nothing():
-    assert list(VIEW.heads_led_to((0, "both"))) == [(0, "v2")]
-    assert list(VIEW.heads_led_to((1, "u1"))) == []
-    assert list(VIEW.heads_led_to((0, "gone"))) == []
+    assert [each.id for each in REPO.led_to("both")] == ["v2"]
+    assert USER.led_to("u1") == []
+    assert REPO.led_to("gone") == []
 
 
 # --- chains and hops in an answer ---------------------------------------------------------
 
 
-def candidates(view: View, *scored: tuple[str, float]) -> list[Candidate]:
-    found = []
-    for name, score in scored:
-        place, memory = next((i, m.find(name)) for i, m in enumerate(view.maps) if m.find(name))
-        row = view.maps[place].memories.index(memory)
-        found.append(Candidate(place, row, score, score, None, 0))
-    return found
+def found(view: View, place: int, row: int, score: float) -> Ranked:
+    """A row of a map, as a search finds it."""
+    home = view.maps[place]
+    (head,) = home.heads_of([row])
+    return Ranked(head, score, score, root=home.root, map_index=place, row=row)
+
+
+def candidates(view: View, *scored: tuple[str, float]) -> list[Ranked]:
+    places = {name: next(i for i, home in enumerate(view.maps) if home.find(name)) for name, _ in scored}
+    return [found(view, places[name], view.maps[places[name]].row_of(name), score) for name, score in scored]
 
 
 def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
@@ -69,7 +72,9 @@ def test_a_chain_is_returned_once_as_its_head_with_its_best_score():
         )
     )
 
-    ranked = rank(view, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0)
+    ranked = rank(
+        view.maps, candidates(view, ("v1", 0.9), ("other", 0.5), ("v2", 0.1)), top_k=10, hop_depth=0
+    )
 
     assert [(r.memory.id, r.score, [m.id for m in r.older]) for r in ranked] == [
         ("v2", 0.9, ["v1"]),
@@ -81,9 +86,9 @@ def test_a_repositorys_memory_of_the_same_id_takes_neither_the_place_nor_the_cha
     repo = vector_map([memory("u1", "x"), memory("r2", "x", supersedes="u1", version=9)])
     user = vector_map([memory("u1", "x"), memory("u2", "x", related=["u1"])], root="/home", scope="user")
     view = View((repo, user))
-    scored = [Candidate(1, 0, 0.9, 0.9, None, 0), Candidate(0, 0, 0.8, 0.8, None, 0)]
+    scored = [found(view, 1, 0, 0.9), found(view, 0, 0, 0.8)]
 
-    ranked = rank(view, [*scored, Candidate(1, 1, 0.7, 0.7, None, 0)], top_k=5, hop_depth=2)
+    ranked = rank(view.maps, [*scored, found(view, 1, 1, 0.7)], top_k=5, hop_depth=2)
 
     assert [r.key for r in ranked] == [("/home", "u1"), ("/repo", "r2"), ("/home", "u2")]
 
@@ -115,7 +120,7 @@ def test_no_superseded_memory_and_none_twice_whatever_the_links(store, random, t
     order = random.sample(sorted(everyone), len(everyone))
     scored = [(name, 1 - place / 10) for place, name in enumerate(order)]
 
-    ranked = rank(view, candidates(view, *scored), top_k=top_k, hop_depth=depth)
+    ranked = rank(view.maps, candidates(view, *scored), top_k=top_k, hop_depth=depth)
 
     found = [r.memory.id for r in ranked]
     home = {name: next(m for m in maps if m.find(name)) for name in everyone}
@@ -190,7 +195,7 @@ def test_what_stayed_out_is_told_of_a_hopeless_question_only_where_it_is_explain
     silent, explained = (rows_of(texts=(message,), message=message, explains=each) for each in (False, True))
 
     assert (silent.ranked, silent.stayed, explained.ranked) == ((), (), ())
-    assert [(each.memory.id, each.why) for each in explained.stayed] == [("lamp", "faint")]
+    assert [(each.memory.id, each.stayed) for each in explained.stayed] == [("lamp", "faint")]
 
 
 def test_what_a_session_has_heard_takes_no_place_however_much_it_is():
@@ -214,6 +219,6 @@ def test_what_fits_comes_or_is_named_as_given_and_never_both(least, heard):
         alone = {each.memory.id for each in rows_of(store, **fields).ranked}
         found = rows_of(store, **fields, heard=keys)
         came = {each.memory.id for each in found.ranked}
-        given_before = {each.memory.id for each in found.stayed if each.why == GIVEN}
+        given_before = {each.memory.id for each in found.stayed if each.stayed == GIVEN}
         assert given_before == alone & {f"m{number}" for number in heard}
         assert not came & {each.memory.id for each in found.stayed}

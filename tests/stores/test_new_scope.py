@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from forged.attributes import Facts
-from forged.stores import Limits, Question, StoreSearch, View
+from forged.stores import Limits, Question, RecallSearch, StoreSearch, View
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -35,5 +35,9 @@ async def test_a_new_scope_is_searched_and_missed_like_any_other(newer, expected
     fields = {"vectors": None, "top_k": 3, "hop_depth": 0, "generation": newer, "limits": limits}
     question = Question(texts=("deploy",), message="deploy", deadline=until, **fields)
     with ThreadPoolExecutor(1) as thread:
-        found = await StoreSearch(lexical_weight=0.3, thread=thread).search((Team(),), question)
+        search = StoreSearch(lexical_weight=0.3, thread=thread)
+        if limits is None:
+            found = await search.search((Team(),), question)
+        else:
+            found = await RecallSearch(search, thread).search((Team(),), question, until=until)
     assert ([each.memory.id for each in found.ranked], found.missing) == expected

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from forged.attributes import Facts
 from forged.errors import ProviderError
 from forged.memory import Scope
-from forged.stores import Limits, Question, Ranked, Rows, Stayed, StoreSearch, View, is_asked_for
+from forged.stores import Limits, Question, Ranked, Rows, StoreSearch, View, is_asked_for
 from forged.stores.merging import all_stores, both_models, in_order, recalled
 from tests.data.maps import vector_map
 from tests.data.memories import memory
@@ -97,7 +97,9 @@ TEXTS = {"e1": "deploy", "e2": "test", "e3": "tea", "z1": "部署", "z2": "测�
 
 def told(*names: str, via: str = "search", stayed: tuple[str, ...] = (), evidence: float = 1.0) -> Rows:
     ranked = tuple(Ranked(memory(name, TEXTS[name]), 1.0, via=via, root="/r") for name in names)
-    out = tuple(Stayed(memory(name, TEXTS[name]), "/r", "faint", 0.0) for name in stayed)
+    out = tuple(
+        Ranked(memory(name, TEXTS[name]), 0.0, root="/r", stayed="faint", evidence=0.0) for name in stayed
+    )
     return Rows(ranked, out, evidence)
 
 

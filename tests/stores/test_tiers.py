@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forged.map import threshold
-from forged.stores.file_search import word
+from forged.map.gate import word
 from forged_client import protocol as wire
 from tests.daemon.parts import assembled
 from tests.data.memories import memory, put

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from forged.fair_queue import FairQueue, QueueClient
-from forged.map import Waiting
-from forged.map.search import compared
+from forged.map import compared
 from forged.stores import FileSource, Question, View
+from forged.stores.search import Waiting
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 
@@ -38,7 +38,7 @@ def products(monkeypatch):
         sizes.append(sum(map(len, asked)))
         return compared(maps, asked, key)
 
-    monkeypatch.setattr("forged.map.search.compared", counting)
+    monkeypatch.setattr("forged.stores.search.compared", counting)
     return sizes
 
 

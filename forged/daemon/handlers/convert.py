@@ -19,7 +19,7 @@ from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
 from forged.memory import TYPES, Memory, Origin, Scope
-from forged.stores import Ranked, Stayed
+from forged.stores import Ranked
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
 from forged_client.private import without_private
@@ -104,9 +104,9 @@ def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
     )
 
 
-def stayed(out: Stayed) -> wire.Stayed:
+def stayed(out: Ranked) -> wire.Stayed:
     evidence = out.evidence if math.isfinite(out.evidence) else None
-    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.why, evidence)
+    return wire.Stayed(out.memory.id, out.root, out.memory.first_line, out.stayed, evidence)
 
 
 def _version(found: Memory) -> wire.Version:

@@ -86,7 +86,7 @@ async def history(context: Context, place: Workplace, request: wire.History) -> 
     home, meant = ids.require_one(found, request.memory_id, request.scope)
     head = home.chains.head(meant.id)
     reply = wire.Chain(
-        memories=fitting([context.record(home, version) for version in view.chain(home, head)]),
+        memories=fitting([context.record(home, version) for version in home.chain(head)]),
         flags=home.chains.flags.get(head, ()),
     )
     return reply, view.generation

@@ -1,0 +1,114 @@
+"""Parts of a map: memories whose rows were laid out together, with their words, vectors, traits and cues.
+
+An edit copies nothing large: it marks rows as gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from forged.map.dense import DenseLeg, are_cjk
+from forged.map.lexical import Ints, LexicalLeg
+from forged.memory import Memory, time_ns
+from forged.text.dates import Seconds
+
+
+class Traits(msgspec.Struct, frozen=True, eq=False):
+    """What a search asks about the memories of a part beside their words and vectors: two arrays (n,).
+
+    `created` int64, seconds since the epoch, 0 if unknown; `is_cjk` bool, Chinese, Japanese or Korean.
+    """
+
+    created: Seconds
+    is_cjk: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, memories: Sequence[Memory]) -> Traits:
+        """Look at all of `memories`."""
+        created = np.fromiter((_seconds(memory.created_at) for memory in memories), np.int64, len(memories))
+        return cls(created, are_cjk(memory.content for memory in memories))
+
+    def edited(self, memories: Sequence[Memory], kept_old: Ints, kept_new: Ints, fresh: Ints) -> Traits:
+        """Traits of `memories`: rows `kept_new` were `kept_old` here, and rows `fresh` are looked at."""
+        created, is_cjk = np.zeros(len(memories), np.int64), np.zeros(len(memories), np.bool_)
+        created[kept_new], is_cjk[kept_new] = self.created[kept_old], self.is_cjk[kept_old]
+        looked = Traits.of([memories[row] for row in fresh.tolist()])
+        created[fresh], is_cjk[fresh] = looked.created, looked.is_cjk
+        return Traits(created, is_cjk)
+
+
+def _seconds(created_at: str) -> int:
+    return max(0, time_ns(created_at) // 1_000_000_000)
+
+
+class Cues(msgspec.Struct, frozen=True, eq=False):
+    """The cues of a part's memories, one row each; they rank their memory and are counted nowhere.
+
+    `owners` intp (m,), ascending, are the rows of the memories that have any, `begins` intp (m,) their first.
+    """
+
+    owners: NDArray[np.intp]
+    begins: NDArray[np.intp]
+    is_cjk: NDArray[np.bool_]
+    lexical: LexicalLeg | None
+    dense: DenseLeg | None = None
+
+    def without(self, gone: NDArray[np.bool_]) -> Cues:
+        """The same rows, of which those of memories that are gone count no more."""
+        lost = np.repeat(gone[self.owners], np.diff(self.begins, append=len(self.is_cjk)))
+        return msgspec.structs.replace(
+            self,
+            lexical=self.lexical.without(lost) if self.lexical is not None else None,
+            dense=self.dense.without(lost) if self.dense is not None else None,
+        )
+
+    def lift(
+        self, values: NDArray[np.float32], ours: NDArray[np.float32], fixed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Raise `values` (queries, rows) to the best of each row's cues in `ours` (queries, c).
+
+        Rows that are `fixed` stay as they are.
+        """
+        free = slice(None) if fixed is None else np.flatnonzero(~fixed[self.owners])
+        best = np.maximum.reduceat(ours, self.begins, axis=1)[:, free]
+        owners = self.owners[free]
+        values[:, owners] = np.maximum(values[:, owners], best)
+
+
+class Part(msgspec.Struct, frozen=True, eq=False):
+    """Memories whose rows were laid out together.
+
+    `memories` are sorted by id, and no id is twice among them; a memory's place among them is its row in both
+    legs and in the traits. A leg is None until it is built. `gone` bool (n,) are rows that an edit replaced
+    or removed since: the legs find nothing of them and count them nowhere. None stands for no such row, as it
+    does for no `cues`. `second` are vectors by another model than the map's own.
+    """
+
+    memories: tuple[Memory, ...]
+    lexical: LexicalLeg | None
+    dense: DenseLeg | None
+    traits: Traits
+    gone: NDArray[np.bool_] | None = None
+    cues: Cues | None = None
+    second: DenseLeg | None = None
+
+    def without(self, gone: NDArray[np.bool_]) -> Part:
+        """The same rows, of which these are gone, and no others; nothing large is copied."""
+        return Part(
+            self.memories,
+            self.lexical.without(gone) if self.lexical is not None else None,
+            self.dense.without(gone) if self.dense is not None else None,
+            self.traits,
+            gone,
+            self.cues.without(gone) if self.cues is not None else None,
+            self.second.without(gone) if self.second is not None else None,
+        )
+
+    def numbered(self) -> Iterator[tuple[int, Memory]]:
+        """The rows that are not gone, with their memories."""
+        rows = enumerate(self.memories)
+        return rows if self.gone is None else ((row, each) for row, each in rows if not self.gone[row])

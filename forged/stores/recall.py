@@ -1,0 +1,223 @@
+"""The search of a recall: many stores, each with a limit of its own, and what memories speak of.
+
+A store is searched by distance alone where all that it holds has a vector of the model that answers, else by
+words too. A store that could not take part as it should is named, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from msgspec.structs import replace
+
+from forged import fair_queue
+from forged.attributes import Facts
+from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_hops
+from forged.map import Part, Ranked, VectorMap
+from forged.stores.merging import MOST_REACHED, best_led, recalled, searched
+from forged.stores.search import Brought, Searches, StoreSearch, gathered
+from forged.stores.store import SearchedStore, Store
+from forged.stores.values import FIRST_BUILD, Limits, Question, Rows, View
+from forged.text.cjk import is_cjk
+
+_UNREAD = f"is not read yet: {FIRST_BUILD}"
+_ENTITIES = "over entities"
+_MOST_LED = 64  # looked at in a graph
+
+
+class RecallSearch:
+    """One for the daemon, over the search of its stores."""
+
+    def __init__(self, search: StoreSearch, thread: Executor) -> None:
+        self._search = search
+        self._entities = OverEntities(thread)
+
+    async def search(
+        self, stores: Sequence[Store], question: Question, *, until: float, tops: tuple[str, ...] = ()
+    ) -> Rows:
+        """One list of all stores, no memory twice, and as many of each scope as may come.
+
+        What is not there at `until` is left out. `tops` are the roots of whoever asks.
+        """
+        limits = question.limits
+        assert limits is not None, "a recall has limits"
+        _, found = await gathered(until, self._searches(stores, question, limits, tops), says_why=True)
+        led = [rows.ranked for name, each in found.items() if name.endswith(_ENTITIES) for rows in each.lists]
+        places = {name: each for name, each in found.items() if not name.endswith(_ENTITIES)}
+        lists = [searched(rows) for each in places.values() for rows in each.lists]
+        ordered = recalled(lists, best_led(led), question.message)
+        return Rows(
+            tuple(limits.within(ordered)),
+            missing=tuple(f"{name} {each.missing}" for name, each in places.items() if each.missing),
+            legs=frozenset[str]().union(*(each.legs for each in places.values())),
+            held=sum(each.held for each in places.values()),
+            unread=any(each.unread for each in places.values()),
+        )
+
+    def _searches(
+        self, stores: Sequence[Store], question: Question, limits: Limits, tops: tuple[str, ...]
+    ) -> Searches:
+        """A search for each store and for what else is asked, by name; nearer ones come before servers."""
+        here = [each for each in stores if not isinstance(each, SearchedStore)]
+        there = [each for each in stores if isinstance(each, SearchedStore)]
+        searches: Searches = {each.name: self._in_store(each, question, limits) for each in here}
+        if self._search.second is not None:
+            searches |= {f"{each.name} (cjk)": self._in_second(each, question, limits, tops) for each in here}
+        searches |= {each.name: _nearest(each, question) for each in there}
+        searches[_ENTITIES] = self._over_entities(here, question)
+        return searches | {f"{each.name} {_ENTITIES}": _reached(each, question) for each in there}
+
+    async def _in_store(self, store: Store, question: Question, limits: Limits) -> Brought:
+        """By distance alone where all that it holds has a vector of the model that answers; else by words."""
+        view = await store.view(question.generation, question.deadline)
+        if not view.size:
+            return Brought(missing=_UNREAD if view.waiting else view.problem, unread=view.waiting)
+        vectors, routes = question.vectors, self._search.second is not None
+        is_near = vectors is not None and all(
+            _is_whole(part, view.key, vectors.shape[1], routes=routes)
+            for home in view.maps
+            for part in home.parts
+        )
+        source = self._search.files(view, by_distance=is_near)
+        question = replace(question, top_k=limits.of.get(store.scope, 0))
+        scripts = _scripts(view) if is_near else ()
+        questions = [question]
+        if len(scripts) > 1:
+            admits = [_of_script(view, script, question.admits) for script in scripts]
+            questions = [replace(question, admits=each) for each in admits]
+        found = [_by_model(await source.search(each), view.key) for each in questions]
+        legs = {"dense"} if vectors is not None and "dense" in view.legs else set[str]()
+        legs |= set() if is_near else {"lexical"}
+        return Brought(tuple(found), view.problem, frozenset(legs), view.size)
+
+    async def _in_second(
+        self, store: Store, question: Question, limits: Limits, tops: tuple[str, ...]
+    ) -> Brought:
+        """Search a store by the second model."""
+        view = await store.view(question.generation, question.deadline)
+        second = self._search.second(view, tops) if self._search.second is not None else None
+        if second is None:
+            return Brought()
+        source, key = second
+        rows = await source.search(replace(question, top_k=limits.of.get(store.scope, 0)))
+        return Brought((_by_model(rows, key),), legs=frozenset({"dense"}))
+
+    async def _over_entities(self, stores: Sequence[Store], question: Question) -> Brought:
+        """Follow the query over what the memories of all stores speak of."""
+        views = await asyncio.gather(*(each.view(question.generation, question.deadline) for each in stores))
+        homes = [home for view in views for home in view.maps]
+        rows, admits = list[Ranked](), question.admits
+        for each in await self._entities.search(homes, question.message):
+            home, memory_id = homes[each.place[0]], each.place[1]
+            memory = home.find(memory_id)
+            if memory is not None and (admits is None or admits(home.root, memory_id)):
+                rows.append(Ranked(memory, each.strength, via="entity", root=home.root, path=each.path))
+        return Brought((Rows(tuple(rows[:MOST_REACHED])),))
+
+
+async def _nearest(store: SearchedStore, question: Question) -> Brought:
+    if question.vectors is None:
+        return Brought(missing="was not asked: there is no vector of the query")
+    return Brought(tuple(await store.nearest(question)), legs=frozenset({"dense"}))
+
+
+async def _reached(store: SearchedStore, question: Question) -> Brought:
+    return Brought((Rows(tuple(await store.reached(question))),))
+
+
+def _by_model(rows: Rows, key: str | None) -> Rows:
+    """Rows that can be compared with others by their distance."""
+    return Rows(tuple(replace(each, model=compared_by(key, each.memory.content)) for each in rows.ranked))
+
+
+def _is_whole(part: Part, key: str | None, dimension: int, *, routes: bool) -> bool:
+    """Tell whether every row can be compared with the query; where `routes`, CJK rows are another model's."""
+    lacks = np.ones(len(part.memories), np.bool_)
+    leg = part.dense
+    if leg is not None and leg.dimension == dimension and key in {None, leg.key}:
+        lacks = leg.missing.copy()
+    if part.gone is not None:
+        lacks &= ~part.gone
+    if routes:
+        lacks &= ~part.traits.is_cjk
+    return not lacks.any()
+
+
+def _scripts(view: View) -> tuple[str, ...]:
+    """The scripts of its memories: distances are compared within one, as a model keeps scripts apart."""
+    are = [part.traits.is_cjk for home in view.maps for part in home.parts]
+    there = (("other", not all(each.all() for each in are)), ("cjk", any(each.any() for each in are)))
+    return tuple(script for script, is_there in there if is_there)
+
+
+def _of_script(
+    view: View, script: str, admits: Callable[[str, str], bool] | None
+) -> Callable[[str, str], bool]:
+    """Return a filter for memories of one script that `admits` lets come."""
+    homes = {home.root: home for home in view.maps}
+
+    def may_come(root: str, memory_id: str) -> bool:
+        memory = homes[root].find(memory_id)
+        is_meant = memory is not None and is_cjk(memory.content) is (script == "cjk")
+        return is_meant and (admits is None or admits(root, memory_id))
+
+    return may_come
+
+
+class OverEntities:
+    """Searches over what memories speak of; one for the daemon.
+
+    A map's graph of its heads is made in a thread when a query first needs it, and lives as long as the map.
+    """
+
+    def __init__(self, thread: Executor) -> None:
+        self._thread = thread
+        self._graphs = WeakKeyDictionary[VectorMap, EntityGraph]()
+
+    async def search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
+        """The best first; `place` of each is the map's among `maps`, and the memory's id."""
+        if not any(map(len, maps)):
+            return ()
+        return await fair_queue.in_thread(self._thread, partial(self._search, tuple(maps), query))
+
+    def _search(self, maps: Sequence[VectorMap], query: str) -> tuple[ReachedMemory, ...]:
+        graphs = [self._graph(home) for home in maps]
+        named = named_in(graphs, query)
+        return two_hops(graphs, named, _MOST_LED) if named else ()
+
+    def _graph(self, home: VectorMap) -> EntityGraph:
+        graph = self._graphs.get(home)
+        if graph is None:
+            graph = graph_of(each for each in home.memories if home.chains.is_head(each.id))
+            self._graphs[home] = graph
+        return graph
+
+
+def is_asked_for(facts: Facts, filters: Mapping[str, Any], least_importance: float) -> bool:
+    """Tell whether a memory has all of these values in its metadata, and is important enough."""
+    if facts.importance < least_importance:
+        return False
+    known = facts.metadata
+    return all(key in known and _is_same(known[key], value) for key, value in filters.items())
+
+
+def _is_same(one: object, other: object) -> bool:
+    """JSON equality: 1 is 1.0, and true is not 1, at any depth."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other
+
+
+def compared_by(key: str | None, content: str) -> str:
+    """Equal for two texts whose distances to a query can be compared: one model, and one script."""
+    return f"{key} {'cjk' if is_cjk(content) else 'other'}"
