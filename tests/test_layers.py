@@ -82,7 +82,7 @@ HOMES = {
     "forged_client": {
         *(
             "forged.__main__",
-            "forged.stores.store",  # compares what a client sees at a path as the contract says it
+            "forged.stores.resolver",  # compares what a client sees at a path as the contract says it
             "forged.attributes",  # as are attributes
             "forged.memory",  # its words are listed in the contract
             "forged.state.event_values",  # as are the kinds of what is captured

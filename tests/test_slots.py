@@ -17,7 +17,7 @@ from forged.files.watcher import Watcher
 from forged.maps import EmbeddingQueue
 from forged.models import RetryBudget
 from forged.models.in_process import Lane
-from forged.stores import search, store
+from forged.stores import resolver, search
 from forged.stores.second_model import SecondModel
 from forged.writing.writer import Together
 from tests.support.clock import PATIENCE_S, turns
@@ -135,7 +135,7 @@ class _Failing:
         await Together(self.fail, 9).ask(1)
 
     async def one_look_for_all(self):
-        await store._Looks(self.fail, time.monotonic).find("key")
+        await resolver._Looks(self.fail, time.monotonic).find("key")
 
     async def in_a_lane(self):
         def call():

@@ -22,8 +22,8 @@ from forged.entities import EntityGraph, ReachedMemory, graph_of, named_in, two_
 from forged.map import Part, Ranked, VectorMap
 from forged.stores.merging import MOST_REACHED, best_led, recalled, searched
 from forged.stores.search import Brought, Searches, StoreSearch, gathered
-from forged.stores.store import SearchedStore, Store
-from forged.stores.values import FIRST_BUILD, Limits, Question, Rows, View
+from forged.stores.store import SearchedStore, Store, View
+from forged.stores.values import FIRST_BUILD, Limits, Question, Rows
 from forged.text.cjk import is_cjk
 
 _UNREAD = f"is not read yet: {FIRST_BUILD}"

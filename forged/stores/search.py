@@ -42,8 +42,8 @@ from forged.map import (
 )
 from forged.models import Vectors
 from forged.stores.merging import all_stores, both_models
-from forged.stores.store import SearchedStore, Store
-from forged.stores.values import GIVEN, Question, Rows, View
+from forged.stores.store import SearchedStore, Store, View
+from forged.stores.values import GIVEN, Question, Rows
 
 logger = logging.getLogger(__name__)
 

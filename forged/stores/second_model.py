@@ -17,7 +17,8 @@ import numpy as np
 from forged.maps import EmbeddingQueue
 from forged.models import Purpose, RetryBudget, Vectors
 from forged.stores.search import FileSource
-from forged.stores.values import Question, Rows, View
+from forged.stores.store import View
+from forged.stores.values import Question, Rows
 
 # A recall asks for one query in several scopes at once.
 _QUERIES_KEPT = 16

@@ -1,4 +1,4 @@
-"""Memories of sessions as maps that are searched like those of files: by words at once, then by vectors.
+"""Memories of sessions as a store, with maps like those of files: searched by words at once, then by vectors.
 
 A view never waits. The models' queues embed the texts, which leave by the egress guard of their model, under
 the roots that their session saw; a secret that was insisted on leaves for nobody.
@@ -13,17 +13,52 @@ from itertools import compress
 import msgspec
 import numpy as np
 
-from forged.map import DenseLeg, Part, VectorMap, link
+from forged.attributes import Facts
+from forged.map import DenseLeg, Part, Ranked, VectorMap, link
 from forged.maps import EmbeddingQueue, Indexer, RowMaker, text_hash
-from forged.memory import Memory
+from forged.memory import Memory, Scope
 from forged.models import cleaned
 from forged.stores.session_memories import SessionMemories, SessionMemory
-from forged.stores.values import View
+from forged.stores.store import View
 
 
 def root_of_session(session_id: str) -> str:
     """The root name of a session's memories: no path, so that no file root is called like it."""
     return f"session:{session_id}"
+
+
+class SessionStore:
+    """Memories of one session; no view of it has to be waited for."""
+
+    scope: str = Scope.SESSION
+    name: str = Scope.SESSION
+
+    def __init__(self, memories: SessionMemories, views: SessionViews, session_id: str) -> None:
+        self.owner = session_id
+        self._memories = memories
+        self._views = views
+        self._root = root_of_session(session_id)
+
+    def maps(self) -> tuple[VectorMap, ...]:
+        return self._views.view(self.owner).maps
+
+    async def view(self, generation: int, deadline: float) -> View:
+        del generation, deadline
+        return self._views.view(self.owner)
+
+    def attributes(self, found: Ranked) -> Facts | None:
+        return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
+
+    def use(self, found: Iterable[Ranked]) -> None:
+        for each in found:
+            if each.root == self._root:
+                self._memories.use(each.memory.id)
+
+
+def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
+    """Return the attributes of a session's memory."""
+    row = memories.find(memory_id)
+    return Facts(importance=0.0) if row is None else row.facts  # it expired while it was looked for
 
 
 class _Made(msgspec.Struct, frozen=True, eq=False):

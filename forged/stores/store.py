@@ -1,51 +1,74 @@
-"""Stores of memories that can be searched, and the way from a workspace to the stores that it may see.
+"""Stores of memories that can be searched: the files of some roots, and what any other store is.
 
-A `Store` shows its memories as a `View`; a new scope is one more such class. `Resolver` takes the path that
-an agent works in, in any spelling; out: a `Workplace`. Raises WorkspaceError for no directory that can be
-entered. Disks are looked at in threads of this module, never on the event loop: 64 KiB of TOML took 336 ms.
-Answers are kept for 5 s, roots by spelling and settings by repository; a configuration is parsed once for
-each of its versions. Askers of one answer share one look.
+A `Store` shows its memories as a `View`; a new scope is one more such class. Links lead to memories of the
+same map only, so nothing in a repository replaces, hides or relates what is the user's.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from forged import config
 from forged.attributes import Facts
-from forged.config import Config, MemoryConfig, RepoConfig
-from forged.errors import WorkspaceError
-from forged.files import AGENT_ID, Root, made_org_root, org_root, resolve, root_of_agent
-from forged.map import Ranked, VectorMap
+from forged.files import Root
+from forged.map import Baseline, Ranked, VectorMap
 from forged.maps import Indexer, RootIndex
-from forged.memory import Scope
+from forged.memory import Memory
 from forged.state import State
-from forged.stores.session_memories import SessionMemories
-from forged.stores.session_views import SessionViews, root_of_session
-from forged.stores.values import Question, Rows, View, nobody
-from forged_client.envelope import identity_of
+from forged.stores.values import Question, Rows
 
-KEPT_S = 5.0
-MOST_KEPT = 1024
-_MOST_SEEN = 64
-# Characters. No path is longer, and a spelling may hold any number of `/./`.
-_LONGEST = 4096
-# A disk that hangs holds one of them; the others go on.
-_THREADS = 4
 
-_T = TypeVar("_T")
-_Key = TypeVar("_Key")
-_Found = TypeVar("_Found")
+def nobody(_: int) -> None:
+    """Ignore the dimension of a query's vectors: there is no model."""
+
+
+class View(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Maps that a request may use.
+
+    `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
+    root's map is missing or older than asked for, `unembedded` why a built map has no dense leg, `held` why
+    texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
+    it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
+    `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
+    """
+
+    maps: tuple[VectorMap, ...]
+    generation: int = 0
+    waiting: bool = False
+    problem: str = ""
+    baseline: Baseline | None = None
+    held: str = ""
+    unembedded: str = ""
+    is_uncalibrated: bool = False
+    key: str | None = None
+    used: Callable[[int], None] = nobody
+    left_out: Callable[[], str] = lambda: ""
+
+    @cached_property
+    def legs(self) -> tuple[str, ...]:
+        """Legs that can answer in at least one map."""
+        lexical = any(m.has_words for m in self.maps)
+        dense = any(m.dense for m in self.maps)
+        return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
+
+    @cached_property
+    def size(self) -> int:
+        """How many memories there are."""
+        return sum(len(m.memories) for m in self.maps)
+
+    def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
+        """The memories of this id, of one scope or of all: each scope may have one, of its first map."""
+        homes = (each for each in self.maps if scope in {"", each.scope})
+        found = ((home, home.find(memory_id)) for home in homes)
+        firsts: dict[str, tuple[VectorMap, Memory]] = {}
+        for home, memory in found:
+            if memory is not None:
+                firsts.setdefault(home.scope, (home, memory))
+        return tuple(firsts.values())
 
 
 class Store(Protocol):
@@ -153,307 +176,6 @@ class FileStore:
             used=identity.used if identity is not None else nobody,
             left_out=partial(_left_out, indexes),
         )
-
-
-class SessionStore:
-    """Memories of one session; no view of it has to be waited for."""
-
-    scope: str = Scope.SESSION
-    name: str = Scope.SESSION
-
-    def __init__(self, memories: SessionMemories, views: SessionViews, session_id: str) -> None:
-        self.owner = session_id
-        self._memories = memories
-        self._views = views
-        self._root = root_of_session(session_id)
-
-    def maps(self) -> tuple[VectorMap, ...]:
-        return self._views.view(self.owner).maps
-
-    async def view(self, generation: int, deadline: float) -> View:
-        del generation, deadline
-        return self._views.view(self.owner)
-
-    def attributes(self, found: Ranked) -> Facts | None:
-        return facts_in_session(self._memories, found.memory.id) if found.root == self._root else None
-
-    def use(self, found: Iterable[Ranked]) -> None:
-        for each in found:
-            if each.root == self._root:
-                self._memories.use(each.memory.id)
-
-
-def facts_in_session(memories: SessionMemories, memory_id: str) -> Facts:
-    """Return the attributes of a session's memory."""
-    row = memories.find(memory_id)
-    return Facts(importance=0.0) if row is None else row.facts  # it expired while it was looked for
-
-
-class Workplace(msgspec.Struct, frozen=True, eq=False):
-    """A workspace: its roots (repo before user), their tops, and its settings.
-
-    `files` is the store of those roots, `others` are those searched with it; `off` is why memory is off.
-    """
-
-    roots: tuple[Root, ...]
-    files: FileStore
-    tops: tuple[str, ...]
-    settings: MemoryConfig
-    off: str = ""
-    warnings: tuple[str, ...] = ()
-    others: tuple[Store, ...] = ()
-
-    @property
-    def stores(self) -> tuple[Store, ...]:
-        return (self.files, *self.others)
-
-    def maps(self) -> tuple[VectorMap, ...]:
-        """The maps that are there now, of all stores."""
-        own = self.files.maps()
-        return (*own, *(home for each in self.others for home in each.maps())) if self.others else own
-
-    def shown(self) -> tuple[tuple[str, int], ...]:
-        """Return a value that changes with any of the maps."""
-        return tuple((home.root, home.generation) for home in self.maps())
-
-    def is_whole(self, found: Iterable[Ranked]) -> bool:
-        """Tell whether all finds of other stores are still there: a session's memories expire."""
-        homes, own = {home.root: home for home in self.maps()}, {root.top for root in self.roots}
-        return all(
-            (home := homes.get(each.root)) is not None and home.find(each.memory.id) is not None
-            for each in found
-            if each.root not in own
-        )
-
-
-class Resolver:
-    """Resolves workspaces for all requests of one daemon. To be used on its event loop."""
-
-    def __init__(
-        self,
-        home: str,
-        user: Config,
-        indexer: Indexer,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        state: State | None = None,
-        sessions: tuple[SessionMemories, SessionViews] | None = None,
-    ) -> None:
-        """`home` is the user's directory, `user` the configuration; a repository may set four keys of it.
-
-        Without `sessions` no session remembers anything.
-        """
-        self.home = home
-        self._user = user
-        self._indexer = indexer
-        self._state = state
-        self._sessions = sessions
-        self._clock = clock
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
-        self._places = _Looks(self._place, clock)
-        self._repositories = _Looks(self._repository, clock)
-        self._agents = _Looks(self._agent, clock)
-        self._versions: OrderedDict[str, _Version] = OrderedDict()
-        self._agreed: OrderedDict[frozenset[tuple[str, str]], float] = OrderedDict()  # until when
-
-    async def agree(self, seen: Mapping[str, str]) -> None:
-        """Compare the client's view of its paths with the daemon's, by a fresh look.
-
-        A mismatch is looked at once more: a folder may have been replaced meanwhile. Raises WorkspaceError
-        where they mean different folders, as in containers that share a HOME.
-        """
-        if len(seen) > _MOST_SEEN:
-            raise WorkspaceError(f"a request may name {_MOST_SEEN} paths, and this one names {len(seen)}")
-        for _ in range(2):
-            found = await self._in_thread(partial(_identities, tuple(seen)))
-            _keep(self._agreed, frozenset(found.items()), self._clock() + KEPT_S)
-            if all(found[path] == seen[path] for path in seen):
-                return
-        path = next(path for path in seen if found[path] != seen[path])
-        raise WorkspaceError(_disagreement(path, found[path], seen[path]))
-
-    def agrees(self, seen: Mapping[str, str]) -> bool:
-        """Return True if a look of the last seconds found just this at these paths. Switches no task.
-
-        Only a mount that changes for the daemon alone is noticed later.
-        """
-        return not seen or self._agreed.get(frozenset(seen.items()), 0.0) > self._clock()
-
-    def resolve(self, workspace: str) -> Awaitable[Workplace]:
-        """What `workspace` stands for. Switches no task while it is known. Raises WorkspaceError."""
-        return self._places.find(workspace)
-
-    async def with_others(self, place: Workplace, *, agent: str, session_id: str) -> Workplace:
-        """The place with the stores that the configuration retrieves with it, of this agent and session."""
-        if not self._user.scopes.retrieve:
-            return place
-        wanted = self._user.scopes.retrieved
-        named = agent if AGENT_ID.fullmatch(agent) else ""
-        scopes = [scope for scope in (Scope.SESSION, Scope.AGENT, Scope.ORG) if scope in wanted]
-        others = await self.stores(place, scopes, agent=named, session_id=session_id)
-        return msgspec.structs.replace(place, others=others)
-
-    async def stores(
-        self, place: Workplace, scopes: Iterable[Scope], *, agent: str, session_id: str
-    ) -> tuple[Store, ...]:
-        """The stores of scopes in their order, of this agent and session. Raises WorkspaceError for no id."""
-        found = list[Store]()
-        for scope in scopes:
-            if scope is not Scope.SESSION:
-                roots = await self._roots_of(place, scope, agent)
-                owner = agent if scope is Scope.AGENT else ""
-                found += [self._files(roots[:1], scope, owner)] if roots else []
-            elif session_id and self._sessions is not None:
-                found.append(SessionStore(*self._sessions, session_id))
-        return tuple(found)
-
-    async def _roots_of(self, place: Workplace, scope: Scope, agent: str) -> tuple[Root, ...]:
-        if scope is Scope.AGENT:
-            return await self._agents.find(agent) if agent else ()
-        if scope is Scope.ORG:
-            return (org_root(self.home),)
-        return tuple(root for root in place.roots if root.scope is scope)
-
-    def _files(self, roots: Iterable[Root], scope: str = "", owner: str = "") -> FileStore:
-        return FileStore(self._indexer, roots, scope=scope, owner=owner, state=self._state)
-
-    async def within(
-        self, place: Workplace, scope: str, agent_id: str = "", *, make: bool = False
-    ) -> Workplace:
-        """A place of one root alone: an agent's, which may have none yet, or the organization's.
-
-        Raises WorkspaceError for what is no agent's id, StoreError where a root is to be made and cannot be.
-        """
-        roots: tuple[Root, ...]
-        if scope == Scope.ORG:
-            made = await self._in_thread(partial(made_org_root, self.home)) if make else None
-            roots = (made or org_root(self.home),)
-        elif make:
-            root = await self._in_thread(partial(root_of_agent, self.home, agent_id, make=True))
-            roots = () if root is None else (root,)
-            self._agents.drop(agent_id)
-        else:
-            roots = await self._agents.find(agent_id)
-        return self.of_roots(place, roots)
-
-    def of_roots(self, place: Workplace, roots: tuple[Root, ...]) -> Workplace:
-        """The place with these roots alone."""
-        files, tops = self._files(roots), tuple(root.top for root in roots)
-        return msgspec.structs.replace(place, roots=roots, files=files, tops=tops)
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _place(self, workspace: str) -> tuple[Workplace, float]:
-        found = await self._in_thread(partial(resolve, workspace, self.home))
-        # The work tree's own, which the store in a bare clone's git directory has not.
-        repos = [root for root in found if root.scope is Scope.REPO]
-        top = next((root.top for root in sorted(repos, key=lambda each: not each.has_files)), None)
-        if top is None:
-            return self._workplace(found, self._user.memory, ()), self._clock() + KEPT_S
-        settings, warnings, until = await self._repositories.find(top)
-        return self._workplace(found, settings, warnings), until
-
-    async def _agent(self, agent_id: str) -> tuple[tuple[Root, ...], float]:
-        root = await self._in_thread(partial(root_of_agent, self.home, agent_id))
-        return (() if root is None else (root,)), self._clock() + KEPT_S
-
-    async def _repository(self, top: str) -> tuple[tuple[MemoryConfig, tuple[str, ...], float], float]:
-        """The settings of a repository, their warnings, and until when they need no new look."""
-        version = await self._in_thread(partial(_read, top, self._versions.get(top)))
-        _keep(self._versions, top, version)
-        until = self._clock() + KEPT_S
-        return (config.apply(self._user, version.asked), version.warnings, until), until
-
-    def _workplace(
-        self, found: tuple[Root, ...], settings: MemoryConfig, warnings: tuple[str, ...]
-    ) -> Workplace:
-        files, tops = self._files(found), tuple(root.top for root in found)
-        off = "" if settings.enabled else "memory.enabled is false"
-        return Workplace(found, files, tops, settings, off, warnings)
-
-    def _in_thread(self, look: Callable[[], _Found]) -> Awaitable[_Found]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, look)
-
-
-class _Version(msgspec.Struct, frozen=True):
-    """One version of a repository's file: what tells it from the next, and what it asks for."""
-
-    identity: tuple[int, int, int] | None
-    asked: RepoConfig
-    warnings: tuple[str, ...]
-
-
-class _Looks(Generic[_T]):
-    """Answers of a slow look by key, each kept until the look's time; one look at a time for each key."""
-
-    def __init__(
-        self, look: Callable[[str], Awaitable[tuple[_T, float]]], clock: Callable[[], float]
-    ) -> None:
-        self._look = look
-        self._clock = clock
-        self._kept: OrderedDict[str, tuple[_T, float]] = OrderedDict()
-        self._under_way: dict[str, asyncio.Future[tuple[_T, float]]] = {}
-
-    async def find(self, key: str) -> _T:
-        """The answer for a key. Raises what the look raises; a failure is not kept."""
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() < kept[1]:
-            return kept[0]
-        look = self._under_way.get(key)
-        if look is None:
-            look = self._under_way[key] = asyncio.ensure_future(self._look(key))
-            look.add_done_callback(partial(self._ended, key))
-        answer, _ = await asyncio.shield(look)  # one who gives up does not take it from the others
-        return answer
-
-    def drop(self, key: str) -> None:
-        """Look again the next time."""
-        self._kept.pop(key, None)
-
-    def _ended(self, key: str, look: asyncio.Future[tuple[_T, float]]) -> None:
-        del self._under_way[key]
-        if not look.cancelled() and look.exception() is None and len(key) <= _LONGEST:
-            _keep(self._kept, key, look.result())
-
-
-def _identities(paths: tuple[str, ...]) -> dict[str, str]:
-    return {path: identity_of(path) if os.path.isabs(path) else "" for path in paths}
-
-
-def _disagreement(path: str, here: str, there: str) -> str:
-    """Return the reason why a path cannot be used, for users who may not know of another daemon."""
-    if here and there:
-        what = f"{path!r} is another folder or file for the daemon than for you"
-    elif there:
-        what = f"{path!r} is not there for the daemon"
-    else:
-        what = f"{path!r} is there for the daemon and not for you"
-    return (
-        f"{what}: the daemon (pid {os.getpid()}) runs in another container, chroot or mount namespace. "
-        "Start one here: set XDG_STATE_HOME and XDG_RUNTIME_DIR to folders of this container "
-        "(`forgectl docs containers`)"
-    )
-
-
-def _keep(kept: OrderedDict[_Key, _T], key: _Key, answer: _T) -> None:
-    """Put an answer in, and drop the oldest while there are too many."""
-    kept[key] = answer
-    kept.move_to_end(key)
-    while len(kept) > MOST_KEPT:
-        kept.popitem(last=False)
-
-
-def _read(top: str, known: _Version | None) -> _Version:
-    """A repository's file as it is now; `known` itself if it has not changed. Runs in a thread."""
-    identity = config.repo_identity(Path(top))
-    if known is not None and identity is not None and known.identity == identity:
-        return known
-    asked, warnings = config.repo_overrides(Path(top))
-    return _Version(identity, asked, warnings)
-
-
-# --- what of some roots is visible -----------------------------------------------------------------------
 
 
 def _goal(index: RootIndex, generation: int) -> int:

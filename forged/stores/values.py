@@ -1,18 +1,13 @@
-"""Values of a search: the question, the view that it sees, and the memories that it finds.
-
-A memory is told from the others by its map and its id: links lead to memories of the same map only, so
-nothing in a repository replaces, hides or relates what is the user's. Nothing here reads a file.
-"""
+"""Values of a search: the question, the limits of a recall, and the memories that are found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 
 import msgspec
 
-from forged.map import Baseline, Ranked, VectorMap
-from forged.memory import Memory, Scope
+from forged.map import Ranked
+from forged.memory import Scope
 from forged.models import Vectors
 
 # What outlives a session and is of somebody: at most so many of these together.
@@ -21,55 +16,6 @@ LONG_TERM = frozenset({Scope.USER, Scope.AGENT})
 FIRST_BUILD = "first build is running"
 # Why a memory that fits stays out: the session has it in context.
 GIVEN = "given"
-
-
-def nobody(_: int) -> None:
-    """Ignore the dimension of a query's vectors: there is no model."""
-
-
-class View(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Maps that a request may use.
-
-    `waiting`: a root has nothing to search before its first build. `problem` says in a word or two why a
-    root's map is missing or older than asked for, `unembedded` why a built map has no dense leg, `held` why
-    texts of a root may not leave for vectors. `baseline` is None while unknown, and `is_uncalibrated` while
-    it is wanted. `key` names the model that answers now, with whose vectors alone queries can be compared;
-    `used` takes their dimension. `left_out` counts in words the files that are in no map, or says nothing.
-    """
-
-    maps: tuple[VectorMap, ...]
-    generation: int = 0
-    waiting: bool = False
-    problem: str = ""
-    baseline: Baseline | None = None
-    held: str = ""
-    unembedded: str = ""
-    is_uncalibrated: bool = False
-    key: str | None = None
-    used: Callable[[int], None] = nobody
-    left_out: Callable[[], str] = lambda: ""
-
-    @cached_property
-    def legs(self) -> tuple[str, ...]:
-        """Legs that can answer in at least one map."""
-        lexical = any(m.has_words for m in self.maps)
-        dense = any(m.dense for m in self.maps)
-        return tuple(name for name, there in (("lexical", lexical), ("dense", dense)) if there)
-
-    @cached_property
-    def size(self) -> int:
-        """How many memories there are."""
-        return sum(len(m.memories) for m in self.maps)
-
-    def find(self, memory_id: str, scope: str = "") -> tuple[tuple[VectorMap, Memory], ...]:
-        """The memories of this id, of one scope or of all: each scope may have one, of its first map."""
-        homes = (each for each in self.maps if scope in {"", each.scope})
-        found = ((home, home.find(memory_id)) for home in homes)
-        firsts: dict[str, tuple[VectorMap, Memory]] = {}
-        for home, memory in found:
-            if memory is not None:
-                firsts.setdefault(home.scope, (home, memory))
-        return tuple(firsts.values())
 
 
 class Limits(msgspec.Struct, frozen=True):

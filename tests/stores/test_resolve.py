@@ -17,7 +17,7 @@ from forged.counters import Metrics
 from forged.errors import WorkspaceError
 from forged.maps.indexer import Indexer
 from forged.memory import Scope
-from forged.stores.store import KEPT_S, Resolver
+from forged.stores.resolver import KEPT_S, Resolver
 from tests.support.clock import Clock, run
 
 # The worst for the parser that is allowed: 15 ms.
