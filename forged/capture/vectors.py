@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from forged.errors import ProviderError
-from forged.models import Embedder, Purpose, gives_layers
+from forged.models import Embedder, Purpose
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class LocalVectors:
         known = {text: self._known.pop(text) for text in dict.fromkeys(texts) if text in self._known}
         self._known |= known  # the newest now
         missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if missing and not gives_layers(self._embedder.key, self._embedder.engine):
+        if missing and not self._embedder.gives_layers:
             return ()
         try:
             known |= zip(missing, await self._made(missing), strict=True)

@@ -29,8 +29,8 @@ from forged.log import LogSettings
 from forged.maps import EmbeddingQueue, Indexer, Remembered
 from forged.memories import MemoryParts, removal
 from forged.memory import Scope
-from forged.models import GOVERNED, Door, GovernedChat, Governor, Health
-from forged.retrieval import ModelsInUse, Retriever, Tuning
+from forged.models import GOVERNED, Door, GovernedChat, Governor
+from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
 from forged.stores import Resolver, SecondModel, SessionMemories, SessionViews
@@ -267,13 +267,11 @@ def _maps(
         metrics=metrics,
         gated=config.min_score > 0,
         on_roots=lambda roots: watcher.set_roots(roots),  # noqa: PLW0108 - there is none yet
-        health=models.healths.embedding,
         remembered=remembered,
         affords=governor.beyond_today,
         refusal=models.door.refusal,
         trust=trust,
         second=None if off else models.cjk,
-        second_health=models.healths.cjk,
     )
     watcher = Watcher(indexer.mark)
     return indexer, watcher
@@ -282,21 +280,11 @@ def _maps(
 def _retriever(
     config: Config, models: Models, metrics: Metrics, governor: Governor, second: EmbeddingQueue | None
 ) -> Retriever:
-    settings = config.memory
-    chat = models.chat if settings.retrieval_strategy != "direct" else None
+    chat = models.chat if config.memory.retrieval_strategy != "direct" else None
     return Retriever(
-        models=ModelsInUse(
-            embedder=models.embedder,
-            chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
-            embedding_health=models.healths.embedding or Health(),
-            hyde_health=models.healths.hyde or Health(),
-            cjk=SecondModel(second) if second is not None else None,
-        ),
-        tuning=Tuning(
-            strategy=settings.retrieval_strategy,
-            hypothesis_count=settings.retrieval_hypothesis_count,
-            lexical_weight=settings.retrieval_lexical_weight,
-            min_score=config.min_score,
-        ),
+        config,
+        embedder=models.embedder,
+        chat=GovernedChat(chat, governor, "hyde") if chat is not None else None,
+        cjk=SecondModel(second) if second is not None else None,
         metrics=metrics,
     )

@@ -13,13 +13,14 @@ import time
 from collections.abc import Sequence
 
 from forged.capture import KnownMemory
+from forged.config import MemoryConfig
 from forged.conversation import last_user_text
 from forged.maps import Indexer
 from forged.memory import Memory, time_ns
 from forged.models import cleaned
-from forged.retrieval import Ask, Retriever, Sources
+from forged.retrieval import Ask, Retriever
 from forged.state import Event
-from forged.stores import FileStore, View
+from forged.stores import FileStore, View, Workplace
 
 MOST_HEADS = 60
 _PATIENCE_S = 2.0
@@ -30,15 +31,14 @@ _FRESH_S = 1.0
 async def nearest(event: Event, indexer: Indexer, retriever: Retriever) -> tuple[KnownMemory, ...]:
     """At most 60 heads of the event's roots, in 2 s."""
     now = time.monotonic()
-    view = await FileStore(indexer, event.roots).view(sys.maxsize, now + _FRESH_S)
-    found = await _found(event, view, retriever, now + _PATIENCE_S) if view.legs else ()
+    files = FileStore(indexer, event.roots)
+    place = Workplace(event.roots, files, tuple(root.top for root in event.roots), MemoryConfig())
+    view = await files.view(sys.maxsize, now + _FRESH_S)
+    found = await _found(event, place, retriever, now + _PATIENCE_S) if view.legs else ()
     return await asyncio.to_thread(_listed, found, view)  # 25 ms with ten thousand memories
 
 
-async def _found(event: Event, view: View, retriever: Retriever, deadline: float) -> tuple[Memory, ...]:
-    async def see(_: float) -> View:
-        return view
-
+async def _found(event: Event, place: Workplace, retriever: Retriever, deadline: float) -> tuple[Memory, ...]:
     ask = Ask(
         window=event.window,
         message=last_user_text(event.window),
@@ -48,7 +48,7 @@ async def _found(event: Event, view: View, retriever: Retriever, deadline: float
     )
     try:
         async with asyncio.timeout_at(deadline):
-            answer = await retriever.search(ask, Sources(tuple(root.top for root in event.roots), see))
+            answer = await retriever.search(ask, place)
     except TimeoutError:
         return ()
     return tuple(ranked.memory for ranked in answer.ranked)

@@ -118,13 +118,9 @@ class VectorMap(msgspec.Struct, frozen=True, eq=False, dict=True, weakref=True):
         older = tuple(each for each in others if each.id not in beside)
         return older, tuple(each for each in others if each.id in beside)
 
-    def versions(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
-        """Return the memory of each id and the head of its chain, of a fork the greatest, if there."""
-        head_of, found = self.chains.head_of, dict[str, tuple[Memory | None, Memory | None]]()
-        for each in ids:
-            memory, head = self.find(each), head_of.get(each, each)
-            found[each] = memory, memory if head == each else self.find(head)
-        return found
+    def with_heads(self, ids: Iterable[str]) -> dict[str, tuple[Memory | None, Memory | None]]:
+        """Return the memory of each id and the head of its chain, as far as they are there."""
+        return {each: (self.find(each), self.head(each)) for each in ids}
 
     def row_of(self, memory_id: str) -> int | None:
         """The row of an id, if there is such a memory; one that was found is not looked for again."""

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from forged.errors import ProviderError
 from forged.files import Grounds, MemoryStore, Root, Snapshot, scan
 from forged.map import Chains, DenseLeg, Part, VectorMap, link, thinned
-from forged.maps.embedding import EmbeddingQueue, EmbeddingRun
-from forged.maps.identity import ModelReplacedError
+from forged.maps.embedding import EmbeddingQueue, EmbeddingRun, ModelReplacedError
 from forged.maps.parcel import Parcel, Shelf, Stock, name_of
 from forged.maps.rows import Embedded, RowMaker, Rows, differing
 from forged.maps.vectors import KnownVectors

@@ -24,8 +24,8 @@ import numpy as np
 from forged.errors import ProviderError
 from forged.fair_queue import Rank, Slots, logged, retrieved
 from forged.map import LEAST_DIMENSION, Baseline
-from forged.maps.identity import Identity, ModelReplacedError, Remembered
-from forged.models import Embedder, Health, Kind, Purpose, Vectors
+from forged.maps.identity import Identity, Remembered
+from forged.models import Embedder, Kind, Purpose, Vectors
 from forged.text.english import EVERYDAY_MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,16 @@ def text_hash(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
+class ModelReplacedError(ProviderError):
+    """Another model answers behind the name: what it has embedded so far belongs to no map."""
+
+
+def _pause(embedder: Embedder) -> ProviderError | None:
+    """Why an endpoint should be left alone for a while, if it should."""
+    trouble = embedder.health.trouble() if embedder.health is not None else None
+    return trouble.error() if trouble is not None and trouble.wait_s > 0 else None
+
+
 class EmbeddingQueue:
     """All texts of one model on their way, and the vectors of holders that lay out none themselves.
 
@@ -70,7 +80,6 @@ class EmbeddingQueue:
         embedder: Embedder,
         remembered: Remembered | None = None,
         *,
-        health: Health | None = None,
         gated: bool = False,
         refusal: Refusal | None = None,
         obstacle: Callable[[], str] = lambda: "",
@@ -83,8 +92,7 @@ class EmbeddingQueue:
         self.identity = Identity(
             embedder, remembered, clock=clock, obstacle=obstacle, on_change=self._model_changed
         )
-        self.health = health or Health()
-        self.learner = BaselineLearner(self.identity, self.health, needed=gated)
+        self.learner = BaselineLearner(self.identity, needed=gated)
         self.slots = Slots(lambda: AT_ONCE)
         self.moment = 0
         self._on_change = on_change
@@ -156,8 +164,7 @@ class EmbeddingQueue:
         """The reason for which no texts of these roots are embedded now."""
         if self._refusal is not None and (why := await self._refusal(tops)):
             return ProviderError(why, reason="held")
-        trouble = self.health.trouble()
-        return trouble.error() if trouble is not None and trouble.wait_s else None
+        return _pause(self.identity.embedder)
 
     @property
     def rate(self) -> float:
@@ -417,48 +424,49 @@ class BaselineLearner:
     """Learns one baseline for all roots, once for each model; `baseline` may be of a model before.
 
     Until one is known the gate goes by words. It is tried again by the next build that embeds, by the next
-    scan and, where the reason may pass, as a build ends whose texts were answered.
+    scan and, where the reason may pass, as a build ends whose texts were answered. `is_wanting` while that of
+    the model that answers is missing: vectors say nothing of a message then.
     """
 
-    def __init__(self, identity: Identity | None, health: Health, *, needed: bool) -> None:
+    def __init__(self, identity: Identity | None, *, needed: bool) -> None:
         self.baseline: Baseline | None = None
         self._identity = identity
-        self._health = health
         self._needed = needed
         self._learning: asyncio.Task[None] | None = None
         self._problem = ""
+        self.is_wanting = needed and identity is not None
+        if identity is not None:
+            identity.renamed = self._compare
 
     @property
     def state(self) -> tuple[str, str]:
         """State of the gate: off, words, learning, vectors or failing; and the reason of a failure."""
         if not self._needed:
             return "off", ""
-        if self._is_known:
+        if self._identity is not None and not self.is_wanting:
             return "vectors", ""
         if self._learning is None:
             return "words", ""
         return ("failing", self._problem) if self._learning.done() else ("learning", "")
 
-    @property
-    def is_wanting(self) -> bool:
-        """True while the yardstick is missing, so that vectors say nothing of a message."""
-        return self._needed and self._identity is not None and not self._is_known
+    def know(self, baseline: Baseline | None) -> None:
+        """Take a baseline of the model that answers, or of one before it."""
+        self.baseline = baseline
+        self._compare()
 
-    @property
-    def _is_known(self) -> bool:
-        known, identity = self.baseline, self._identity
-        return known is not None and identity is not None and known.key == identity.key
+    def _compare(self) -> None:
+        known = self.baseline.key if self.baseline is not None else None
+        self.is_wanting = self._needed and self._identity is not None and known != self._identity.key
 
     def recall(self) -> None:
         """Take a remembered baseline, so that not even the first map waits for one."""
         identity = self._identity
         if self.is_wanting and identity is not None and identity.is_certain:
-            self.baseline = identity.remembered.baselines.get(identity.key, self.baseline)
+            self.know(identity.remembered.baselines.get(identity.key, self.baseline))
 
     def learn(self) -> None:
         """Start to learn what is not known, unless that is under way or the endpoint fails."""
-        trouble = self._health.trouble()
-        if not self.is_wanting or self._identity is None or (trouble is not None and trouble.wait_s > 0):
+        if not self.is_wanting or self._identity is None or _pause(self._identity.embedder) is not None:
             return
         if self._learning is None or self._learning.done():
             self._learning = asyncio.create_task(self._learn(self._identity), name="baseline")
@@ -479,7 +487,7 @@ class BaselineLearner:
             await identity.begin()
             key = identity.key
             if (known := identity.remembered.baselines.get(key)) is not None:
-                self.baseline = known
+                self.know(known)
                 return
             queries, passages = await _embedded(identity, "query"), await _embedded(identity, "passage")
         except ProviderError as error:
@@ -493,9 +501,11 @@ class BaselineLearner:
         self._problem = ""
         if queries.shape[1] < LEAST_DIMENSION:
             self._needed = False  # there is nothing to learn, however often it is tried
+            self._compare()
             return
-        self.baseline = await asyncio.to_thread(Baseline.of, key, queries, passages)
-        identity.remembered.baselines[key] = self.baseline
+        found = await asyncio.to_thread(Baseline.of, key, queries, passages)
+        identity.remembered.baselines[key] = found
+        self.know(found)
 
 
 async def _embedded(identity: Identity, kind: Kind) -> Vectors:

@@ -66,7 +66,7 @@ class Remembered:
 
         A parcel that contradicts others about its model is one of these.
         """
-        names = []
+        names = list[str]()
         for descriptor in descriptors:
             try:
                 parcel = Parcel(descriptor)
@@ -78,7 +78,7 @@ class Remembered:
             names.append(parcel.label.root)
         return tuple(names)
 
-    def told(self, embedder: str, key: str) -> bytes:
+    def label(self, embedder: str, key: str) -> bytes:
         """The label of the model `key`, one of those behind an embedder's key."""
         number = int(key.removeprefix(embedder).removeprefix("\n#") or 0)
         sentences, baseline = self.models.get(embedder, {}).get(number), self.baselines.get(key)
@@ -104,16 +104,18 @@ class Remembered:
             self.baselines.setdefault(key, Baseline(key, rows[0], rows[1], rows[2:4], rows[4:]))
 
 
-class ModelReplacedError(ProviderError):
-    """Another model answers behind the name: what it has embedded so far belongs to no map."""
-
-
 class Identity:
     """The model behind one embedder. Belongs to one event loop.
 
-    `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while a
-    replaced model may not embed everything by itself: once a day, and within the limit of tokens.
+    `key` names the model that answers now, `kept` the one whose vectors maps are to hold. They differ while
+    one that replaced another may not embed everything: once a day, and within the limit of tokens. `renamed`
+    is called, by any thread, when either changes.
     """
+
+    _looked_at: float | None = None
+    _doubted_at: float | None = None
+    _odd_at: float | None = None  # when a query of another dimension was looked into
+    _looking: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -133,19 +135,10 @@ class Identity:
         self._on_change = on_change
         self._seen = self.remembered.models.setdefault(embedder.key, {})
         self._number = self._kept = 0
-        self._looked_at: float | None = None
-        self._doubted_at: float | None = None
-        self._odd_at: float | None = None  # when a query of another dimension was looked into
         self._known = False  # what answers now was looked at, and not only remembered
-        self._looking: asyncio.Task[None] | None = None
-
-    @property
-    def key(self) -> str:
-        return self._key(self._number)
-
-    @property
-    def kept(self) -> str:
-        return self._key(self._kept)
+        self.key = self.kept = embedder.key
+        self.renamed: Callable[[], None] = lambda: None
+        embedder.renamed = self._name
 
     @property
     def dimension(self) -> int:
@@ -162,18 +155,18 @@ class Identity:
 
     async def begin(self) -> None:
         """Look if that is due, before texts are embedded. Raises ProviderError if the model cannot be had."""
-        meant = self.embedder.key
         await self.embedder.prepare()
-        if self.embedder.key != meant:  # another engine runs a model in this process
-            self._seen = self.remembered.models.setdefault(self.embedder.key, {})
+        seen = self.remembered.models.setdefault(self.embedder.key, {})
+        if seen is not self._seen:  # another engine runs a model in this process
+            self._seen = seen
+            self._name()
             self._on_change()
         if self.embedder.replaceable and self._is_due:
             await asyncio.shield(self._start())
 
     async def look(self) -> None:
         """Look now, whenever the last time was. Raises ProviderError when the endpoint fails."""
-        began = self._clock()
-        until = time.monotonic() + _PATIENCE_S
+        began, until = self._clock(), time.monotonic() + _PATIENCE_S
         try:
             rows = await self.embedder.embed(list(SENTENCES), purpose=_PURPOSE, deadline=until)
         except ProviderError:
@@ -203,6 +196,7 @@ class Identity:
         """Take whatever answers for the model from now on, and ask nobody: `rebuild --full`."""
         self._known, self._looked_at, self._doubted_at = False, None, None
         self._kept, self.told = self._number, ""
+        self._name()
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -236,6 +230,7 @@ class Identity:
 
     def _replace(self, rows: Vectors) -> None:
         self._doubted_at, self._number = None, self._recognised(rows)
+        self._name()
         logger.warning("another model answers model=%s numbers=%d", self._named, self.dimension)
         if self._number == self._kept:
             self.told = ""
@@ -248,14 +243,15 @@ class Identity:
             self._keep()
 
     def _reason_to_wait(self) -> str:
-        renewed = self.remembered.renewed_at.get(self.embedder.key)
-        if renewed is not None and self._clock() - renewed < _A_DAY_S:
+        renewed = self.remembered.renewed_at.get(self.embedder.key, float("-inf"))
+        if self._clock() - renewed < _A_DAY_S:
             return "all memories were embedded anew for such a change within a day"
         return self._obstacle()
 
     def _keep(self, *, told: bool = True) -> None:
         """Have the vectors of all maps made by the model that answers now."""
         changed, self._kept = self._kept != self._number, self._number
+        self._name()
         if told:
             self.remembered.renewed_at[self.embedder.key] = self._clock()
             self.told = f"another model answers behind {self._named}: all memories were embedded anew by it"
@@ -264,9 +260,8 @@ class Identity:
 
     def _recognised(self, rows: Vectors) -> int:
         """The number of the model that makes such vectors, a new one if it was never seen."""
-        for number, seen in self._seen.items():
-            if _alike(seen, rows):
-                return number
+        if (known := next((n for n, seen in self._seen.items() if _alike(seen, rows)), None)) is not None:
+            return known
         number = max(self._seen, default=-1) + 1
         self._seen[number] = rows
         for old in [each for each in self._seen if each not in {number, self._number, self._kept}]:
@@ -274,8 +269,12 @@ class Identity:
                 del self._seen[old]
         return number
 
-    def _key(self, number: int) -> str:
-        return f"{self.embedder.key}\n#{number}" if number else self.embedder.key
+    def _name(self) -> None:
+        own = self.embedder.key
+        self.key, self.kept = (
+            f"{own}\n#{number}" if number else own for number in (self._number, self._kept)
+        )
+        self.renamed()
 
     @property
     def _named(self) -> str:
@@ -284,9 +283,8 @@ class Identity:
 
 def _alike(before: Vectors, rows: Vectors) -> bool:
     """True if one model made both: another one moves all of the sentences."""
-    if before.shape != rows.shape:
-        return False
-    return bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
+    same = before.shape == rows.shape
+    return same and bool((np.einsum("ij,ij->i", before, rows) >= _LEAST_COSINE).any())
 
 
 def _packed(rows: Vectors | None) -> bytes:

@@ -24,7 +24,7 @@ from forged.maps.embedding import BaselineLearner, EmbeddingQueue, Refusal
 from forged.maps.identity import Remembered
 from forged.maps.parcel import Parcel, Stock, Unusable, pack
 from forged.memory import Scope
-from forged.models import Embedder, Health
+from forged.models import Embedder
 from forged.text.terms import is_cjk
 from forged.text.tokens import estimate
 from forged.trust import TrustRegistry
@@ -48,13 +48,11 @@ class Indexer:
         metrics: Metrics,
         on_roots: Callable[[frozenset[Root]], None] = lambda _: None,
         gated: bool = False,
-        health: Health | None = None,
         remembered: Remembered | None = None,
         affords: Callable[[int], str] = lambda _: "",
         refusal: Refusal | None = None,
         trust: TrustRegistry | None = None,
         second: Embedder | None = None,
-        second_health: Health | None = None,
         reconcile_s: float = RECONCILE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,8 +60,8 @@ class Indexer:
 
         `on_roots` gets all roots when one comes or goes. `gated`: the embedder's baseline is needed. Without
         `trust` everything on disk counts. `remembered` is an earlier indexer's; `affords` says why so many
-        tokens may not be embedded now, or nothing. `health` is that of the endpoint, `refusal` its door's.
-        The `second` model, if any, embeds texts in Chinese, Japanese and Korean.
+        tokens may not be embedded now, or nothing; `refusal` is the door's. The `second` model, if any,
+        embeds texts in Chinese, Japanese and Korean.
         """
         self._lexical = lexical
         self._on_roots = on_roots
@@ -78,14 +76,12 @@ class Indexer:
             EmbeddingQueue, remembered=self._remembered, gated=gated, refusal=refusal, clock=clock
         )
         self.queue = self.second = self.identity = None
-        self.learner = BaselineLearner(None, Health(), needed=gated)
+        self.learner = BaselineLearner(None, needed=gated)
         if embedder is not None:
-            made = self.queue = queue(
-                embedder, health=health, obstacle=self._obstacle, on_change=self.mark_all
-            )
+            made = self.queue = queue(embedder, obstacle=self._obstacle, on_change=self.mark_all)
             self.identity, self.learner = made.identity, made.learner
         if second is not None:
-            self.second = queue(second, health=second_health, on_change=self.mark_all, takes=is_cjk)
+            self.second = queue(second, on_change=self.mark_all, takes=is_cjk)
         self.queues = tuple(each for each in (self.queue, self.second) if each is not None)
         self._builds = Builds(
             self.queues, lexical=lexical, metrics=metrics, events=self.events, main=self.queue, trust=trust

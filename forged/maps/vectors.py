@@ -224,7 +224,7 @@ class KnownVectors:
         if not fresh and all(shelf.leg is None for shelf in usable):
             return self._parcel
         key = self._cache.key
-        known = self._identity.remembered.told(self._identity.embedder.key, key)
+        known = self._identity.remembered.label(self._identity.embedder.key, key)
         cut = self.cut if self._run is None else self.cut | self._run.cut
         return Stock(Label(root, key, known=known), usable, fresh, cut)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         make_embedder,
         make_healths,
     )
-    from forged.models.in_process import LAYERS, first_layers, gives_layers, query_vectors
+    from forged.models.in_process import LAYERS, first_layers, query_vectors
     from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs.chat import ProgramChat
 
@@ -65,7 +65,6 @@ __all__ = [
     "classifier_key",
     "cleaned",
     "first_layers",
-    "gives_layers",
     "make_chat_model",
     "make_classifier",
     "make_embedder",
@@ -85,7 +84,7 @@ __getattr__ = door(
         "make_embedder",
         "make_healths",
     ),
-    in_process=("LAYERS", "first_layers", "gives_layers", "query_vectors"),
+    in_process=("LAYERS", "first_layers", "query_vectors"),
     outbound=("GOVERNED", "Door", "cleaned"),
     **{"programs.chat": ("ProgramChat",)},
 )
@@ -164,6 +163,19 @@ class Embedder(Protocol):
         ...
 
     @property
+    def gives_layers(self) -> bool:
+        """Whether "layers" of a text may be asked for: of the local model, by one of its engines."""
+        ...
+
+    @property
+    def health(self) -> Health | None:
+        """The health of its endpoint; None in this process, and where another lets calls through."""
+        ...
+
+    renamed: Callable[[], None]
+    """Called, by any thread, when `key` has changed; for whoever keeps vectors to set."""
+
+    @property
     def told(self) -> str:
         """What a person should know of the engine, or nothing: why it is not the one that was meant."""
         ...
@@ -177,9 +189,8 @@ class Embedder(Protocol):
     ) -> Vectors:
         """Return finite float32 unit rows of shape (len(texts), dimension). Raises ProviderError.
 
-        No text is blank; the prefix of `kind` is added, long texts are clipped, and batches are made. Only
-        the local model has "layers", by one of its engines. Nothing is retried past `deadline`,
-        `time.monotonic()` seconds.
+        No text is blank; the prefix of `kind` is added, long texts are clipped, and batches are made.
+        Nothing is retried past `deadline`, `time.monotonic()` seconds.
         """
         ...
 
@@ -192,6 +203,11 @@ class Embedder(Protocol):
 
 class ChatModel(Protocol):
     """One completion of a prompt."""
+
+    @property
+    def health(self) -> Health | None:
+        """See `Embedder`."""
+        ...
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """Return the reply; `deadline` is absolute `time.monotonic()` seconds. Raises ProviderError.

@@ -166,6 +166,7 @@ class GovernedChat:
 
     def __init__(self, model: ChatModel, governor: Governor, purpose: str) -> None:
         self._model = model
+        self.health = model.health
         self._governor = governor
         self._purpose = purpose
 

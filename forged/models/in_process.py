@@ -79,11 +79,6 @@ The last is what the text is about, and its vector as a query. Those before it h
 """
 
 
-def gives_layers(key: str, engine: str) -> bool:
-    """Return whether an embedder of this key, run by this engine, has layers to give out."""
-    return key.startswith(f"{LOCAL}\n") and engine.startswith("onnxruntime")
-
-
 def query_vectors(rows: Vectors) -> Vectors:
     """Return the last layer of each row, of unit length."""
     last = rows[:, first_layers(rows).shape[1] :]
@@ -149,6 +144,7 @@ class InProcessEmbedder:
 
     chunk = 4  # a second of a core at most: who is asked for meanwhile comes next
     replaceable = False
+    health = None
 
     def __init__(
         self,
@@ -163,6 +159,7 @@ class InProcessEmbedder:
     ) -> None:
         """`load` raises ProviderError, `stop` ends a long one. Without `activity` nobody asks the daemon."""
         self.key, self.engine, self.told = key, engine, ""
+        self.renamed: Callable[[], None] = lambda: None
         self._load, self._stop = load, stop
         self._prefixes: dict[Kind, str] = dict.fromkeys(_TEXT_TOKENS, query_prefix)
         self._prefixes["passage"] = passage_prefix
@@ -177,6 +174,10 @@ class InProcessEmbedder:
             "layers": queries,
             "passage": Lane("passage", _MOST_CALLS, self._passages_at_once),
         }
+
+    @property
+    def gives_layers(self) -> bool:
+        return self.key.startswith(f"{LOCAL}\n") and self.engine.startswith("onnxruntime")
 
     async def prepare(self) -> None:
         """Load the model. Raises ProviderError."""
@@ -243,7 +244,10 @@ class InProcessEmbedder:
             if self._encode is None:
                 started = time.perf_counter()
                 loaded = self._load()
-                self.key, self.engine, self.told = loaded.key or self.key, loaded.engine, loaded.told
+                self.engine, self.told = loaded.engine, loaded.told
+                if loaded.key:
+                    self.key = loaded.key
+                    self.renamed()
                 self._encode, self._threads = loaded.encode, loaded.threads or self._threads
                 took_ms = (time.perf_counter() - started) * 1e3
                 name = self.key.split("\n", 1)[0]

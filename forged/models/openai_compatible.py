@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 import msgspec
@@ -67,7 +67,9 @@ class OpenAICompatibleEmbedder:
 
     chunk = 64
     replaceable = True
+    gives_layers = False
     engine = told = ""
+    renamed: Callable[[], None]  # never called
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class OpenAICompatibleEmbedder:
         passage_prefix: str = "",
         backoff_s: float = 0.5,
     ) -> None:
+        self.health = health
         self._endpoint = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s)
         self._model = model
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
@@ -197,10 +200,8 @@ class OpenAICompatibleChat:
         retries: int = 1,
     ) -> None:
         made = Endpoint(base_url, key, door=door, health=health, backoff_s=backoff_s, retries=retries)
-        self._endpoint = made
-        self._model = model
-        self._refused = frozenset[str]()
-        self._takes_system = False
+        self._endpoint, self.health, self._model = made, health, model
+        self._refused, self._takes_system = frozenset[str](), False
         self._begins_in_thought: bool | None = None
         self._schema_refused = _REFUSED if retries == 0 else (*_REFUSED, 500)
 
@@ -273,10 +274,9 @@ class OpenAICompatibleChat:
         return error.status in _REFUSED or isinstance(error, EmptyStream)
 
     def _body(self, wishes: dict[str, object], sent: tuple[str, ...]) -> bytes:
-        said = dict(zip((_SYSTEM, "user"), sent, strict=True))
-        if _SYSTEM not in wishes:
-            said = {"user": "\n\n".join(sent).strip()}
-        messages = [{"role": role, "content": text} for role, text in said.items()]
+        joined = [("user", "\n\n".join(sent).strip())]
+        said = zip((_SYSTEM, "user"), sent, strict=True) if _SYSTEM in wishes else joined
+        messages = [{"role": role, "content": text} for role, text in said]
         parts = {name: value for name, value in wishes.items() if name != _SYSTEM}
         return msgspec.json.encode({"model": self._model, "messages": messages, **parts})
 

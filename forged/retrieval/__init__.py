@@ -1,10 +1,10 @@
 """From a turn to the memories that it should see, by a deadline (ADR-0047).
 
-`Retriever.retrieve` answers an `Ask` over `Sources` with an `Answer`, of which `forged.sessions` makes the
+`Retriever.retrieve` answers an `Ask` in a workplace with an `Answer`, of which `forged.sessions` makes the
 text that is injected; `search` returns a list. A `KeptAnswer` is that of a turn.
 """
 
 from forged.retrieval.retriever import KeptAnswer, Retriever
-from forged.retrieval.values import Answer, Ask, ModelsInUse, Sources, Tuning
+from forged.retrieval.values import Answer, Ask
 
-__all__ = ["Answer", "Ask", "KeptAnswer", "ModelsInUse", "Retriever", "Sources", "Tuning"]
+__all__ = ["Answer", "Ask", "KeptAnswer", "Retriever"]

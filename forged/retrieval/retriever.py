@@ -1,9 +1,9 @@
 """Answers asks by their deadlines, one pipeline for all that ask for the same turn.
 
-In: an `Ask` and its `Sources`; out: an `Answer` (`pipeline` says which when a model or source fails). Nothing
-is raised. A turn is its user message: what assistant and tools add asks for the same. A late pipeline runs
-on, so that a second ask finds it done; it ends when the last agent that waits for it hangs up. A model that
-is skipped is tried again beside a turn, one at a time and as often as its `Health` allows.
+In: an `Ask` and its `Workplace`; out: an `Answer` (`pipeline` says which when a model or source fails).
+Nothing is raised. A turn is its user message: what assistant and tools add asks for the same. A late
+pipeline runs on, so that a second ask finds it done; it ends when the last agent that waits for it hangs up.
+A model that is skipped is tried again beside a turn, one at a time and as often as its `Health` allows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
-import msgspec
-
+from forged.config import Config
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.fair_queue import retrieved
-from forged.models import RetryBudget
-from forged.retrieval.pipeline import Pipeline, Queried, held_by, reason_of
-from forged.retrieval.values import Answer, Ask, Course, ModelsInUse, Sources, Tuning, left, reserve
-from forged.stores import FIRST_BUILD
+from forged.models import ChatModel, Embedder, RetryBudget
+from forged.retrieval.pipeline import Flight, Pipeline, left, reserve
+from forged.retrieval.reasons import held_by, late, reason_of
+from forged.retrieval.recall import recall
+from forged.retrieval.values import Answer, Ask
+from forged.stores import FIRST_BUILD, SecondModel, Workplace
 
 # A failure or a fallback is kept for so long: a hiccup neither mutes a long turn nor causes a storm of calls.
 FAILURE_TTL_S = 5.0
@@ -59,14 +61,6 @@ class KeptAnswer:
     def drop(self) -> None:
         """Answer this turn anew."""
         self._answer = None
-
-
-class Flight(msgspec.Struct, eq=False):
-    """The one pipeline of a turn, and how many wait for it just now."""
-
-    task: asyncio.Task[Answer]
-    course: Course
-    waiters: int = 0
 
 
 class Flights:
@@ -143,15 +137,23 @@ class Retriever:
     `recall` searches the stores of a recall, by the same models.
     """
 
-    def __init__(self, *, models: ModelsInUse, tuning: Tuning, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embedder: Embedder | None = None,
+        chat: ChatModel | None = None,
+        cjk: SecondModel | None = None,
+        metrics: Metrics,
+    ) -> None:
+        """`cjk` is the model of Chinese, Japanese and Korean memories."""
         self.flights = Flights()
-        self._pipeline = Pipeline(models=models, tuning=tuning, metrics=metrics)
-        self._falls_back = self._pipeline.falls_back
+        self._pipeline = Pipeline(config, embedder, chat, cjk, metrics)
         self._looking: asyncio.Task[Answer] | None = None
-        self.recall = self._pipeline.recall
+        self.recall = partial(recall, self._pipeline)
 
     async def retrieve(
-        self, ask: Ask, sources: Sources, kept: KeptAnswer | None = None
+        self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None
     ) -> tuple[Answer, bool]:
         """Answer by `ask.deadline`; the flag says that `kept` had the answer.
 
@@ -160,38 +162,37 @@ class Retriever:
         if not ask.hypotheses and not ask.window:
             return Answer(status="empty", reason="empty_window"), False
         if kept is None:
-            return await self._alone(ask, sources), False
+            return await self._alone(ask, place), False
         known = kept.get(ask.min_generation)
         if known is not None:
             return known, True
         flight = self.flights.under_way(kept, ask.min_generation)
         if flight is None:
-            self._look(ask, sources, kept)
-            flight = self._launch(ask, sources)
+            self._look(ask, place, kept)
+            flight = self._launch(ask, place)
             self.flights.begin(kept, ask.min_generation, flight)
         else:
-            flight.course.join(ask.deadline)
-        return await self._shared(flight, ask, sources), False
+            flight.join(ask.deadline)
+        return await self._shared(flight, ask, place), False
 
-    async def search(self, ask: Ask, sources: Sources, *, inject: bool = False) -> Answer:
+    async def search(self, ask: Ask, place: Workplace, *, inject: bool = False) -> Answer:
         """A list for the message and hypotheses of `ask`, with no gate; with `inject` what would be injected.
 
         Neither asks for hypotheses or is kept for a turn.
         """
-        pipeline, course = self._pipeline, Course(RetryBudget(ask.deadline))
-        view, queries = await sources.see(ask.deadline), ask.own_queries
-        self._look(ask, sources)
+        flight, queries = Flight(RetryBudget(ask.deadline)), ask.own_queries
+        view = await place.files.view(ask.min_generation, ask.deadline)
+        search = partial(self._pipeline.search, ask, place, view, queries, inject=inject)
+        self._look(ask, place)
         try:
             async with asyncio.timeout_at(ask.deadline):
-                found = await pipeline.embed(sources, view, queries, ask.deadline, course)
-            return await pipeline.search(ask, sources, view, queries, found, inject=inject)
+                found = await self._pipeline.embed(place, view, queries, ask.deadline, flight)
+            return await search(found)
         except (ProviderError, TimeoutError) as error:
             reason, held = reason_of(error), held_by(error)
         because = held or f"provider: {reason}"
-        if (self._falls_back or held) and "lexical" in view.legs:
-            return await pipeline.search(
-                ask, sources, view, queries, Queried(), because=because, inject=inject
-            )
+        if (self._pipeline.falls_back or held) and "lexical" in view.legs:
+            return await search(because=because)
         if view.waiting:
             return Answer(status="not_ready", reason=FIRST_BUILD, generation=view.generation)
         status = "timeout" if reason == "timeout" else "error"
@@ -204,20 +205,20 @@ class Retriever:
             self._looking.cancel()
         self._pipeline.close()
 
-    async def _alone(self, ask: Ask, sources: Sources) -> Answer:
+    async def _alone(self, ask: Ask, place: Workplace) -> Answer:
         """A turn that nobody asks for again is answered once and never kept, so nobody waits for it late."""
-        self._look(ask, sources)
-        flight = self._launch(ask, sources)
+        self._look(ask, place)
+        flight = self._launch(ask, place)
         try:
-            return await self._by_deadline(flight, ask, sources)
+            return await self._by_deadline(flight, ask, place)
         finally:
             flight.task.cancel()
 
-    async def _shared(self, flight: Flight, ask: Ask, sources: Sources) -> Answer:
+    async def _shared(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
         """The answer of a flight that others may wait for, too; it ends with the last of them to hang up."""
         flight.waiters += 1
         try:
-            answer = await self._by_deadline(flight, ask, sources)
+            answer = await self._by_deadline(flight, ask, place)
         except asyncio.CancelledError:
             if flight.waiters == 1:
                 self.flights.abandon(flight)
@@ -228,47 +229,38 @@ class Retriever:
             self.flights.left(flight)
         return answer
 
-    def _launch(self, ask: Ask, sources: Sources) -> Flight:
-        course = Course(RetryBudget(ask.deadline))
-        course.join(ask.deadline)
-        task = asyncio.create_task(self._pipeline.run(ask, sources, course))
-        task.add_done_callback(retrieved)
-        return Flight(task, course)
+    def _launch(self, ask: Ask, place: Workplace) -> Flight:
+        flight = Flight(RetryBudget(ask.deadline))
+        flight.task = asyncio.create_task(self._pipeline.run(ask, place, flight))
+        flight.task.add_done_callback(retrieved)
+        return flight
 
-    def _look(self, ask: Ask, sources: Sources, kept: KeptAnswer | None = None) -> None:
+    def _look(self, ask: Ask, place: Workplace, kept: KeptAnswer | None = None) -> None:
         """Have a look beside the turn whether a model that is skipped is back, if it is time for one."""
         under_way = self._looking is not None and not self._looking.done()
-        if under_way or not self._pipeline.should_look(left(ask.deadline)):
+        if under_way or not self._pipeline.should_look(ask.deadline):
             return
-        self._looking = asyncio.create_task(self._pipeline.run(ask, sources, Course()))
+        self._looking = asyncio.create_task(self._pipeline.run(ask, place, Flight()))
         self._looking.add_done_callback(retrieved)
         if kept is not None:
             self.flights.fill(kept, self._looking)
 
-    async def _by_deadline(self, flight: Flight, ask: Ask, sources: Sources) -> Answer:
+    async def _by_deadline(self, flight: Flight, ask: Ask, place: Workplace) -> Answer:
         """The flight's answer, or at the deadline the best that can be had without it."""
-        task = flight.task
-        if not self._falls_back:
-            await asyncio.wait({task}, timeout=left(ask.deadline))
-            return task.result() if task.done() else await _late(sources)
-        await asyncio.wait({task}, timeout=left(ask.deadline) - reserve(ask.deadline))
+        task, answer = flight.task, None
+        kept_s = reserve(ask.deadline) if self._pipeline.falls_back else 0.0
+        await asyncio.wait({task}, timeout=left(ask.deadline) - kept_s)
         if task.done():
             return task.result()
-        fallback = asyncio.create_task(self._pipeline.next_best(ask, sources, "timeout", flight.course))
-        fallback.add_done_callback(retrieved)
-        try:
-            await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
-            if task.done():
-                return task.result()
-            by_words = self._pipeline.by_words
-            answer = fallback.result() if fallback.done() else await by_words(ask, sources, "timeout")
-        finally:
-            fallback.cancel()
-        return answer if answer is not None else await _late(sources)
-
-
-async def _late(sources: Sources) -> Answer:
-    view = await sources.see(0.0)
-    if view.waiting:
-        return Answer(status="not_ready", reason=FIRST_BUILD)
-    return Answer(status="timeout", reason="retrieval_timeout_s is over", generation=view.generation)
+        if self._pipeline.falls_back:
+            fallback = asyncio.create_task(self._pipeline.next_best(ask, place, "timeout", flight))
+            fallback.add_done_callback(retrieved)
+            try:
+                await asyncio.wait({task, fallback}, timeout=left(ask.deadline))
+                if task.done():
+                    return task.result()
+                by_words = self._pipeline.by_words
+                answer = fallback.result() if fallback.done() else await by_words(ask, place, "timeout")
+            finally:
+                fallback.cancel()
+        return answer or late(await place.files.view(ask.min_generation, 0.0))

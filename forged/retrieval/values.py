@@ -1,4 +1,4 @@
-"""The values of a retrieval: the question, its sources, models and answer; and follow-up messages.
+"""The question and the answer of a retrieval, and messages that go on from what was said before.
 
 "do it" and "and the tests?" name nothing that a memory could be found by; what they continue does. So such a
 message is asked together with the user's previous message and the end of the assistant's answer (`before`).
@@ -7,8 +7,7 @@ message is asked together with the user's previous message and the end of the as
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 import msgspec
 
 from forged.conversation import Utterance, last_user_text
-from forged.models import ChatModel, Embedder, Health, RetryBudget
-from forged.stores import Ranked, SecondModel, Store, View
+from forged.stores import Ranked
 from forged.text.linear import CJK
 from forged.text.word_lists import lists
 
@@ -39,13 +37,6 @@ _SHORT, _SHORT_CJK, _LEANING, _LEANING_CJK = 5, 8, 25, 40
 # mostly a pasted error or log, also so many names between its ends, and characters of one name.
 _END, _SIDE, _NAMES, _LONGEST_NAME = 300, 300, 8, 80
 _NAME = re.compile(r"\b(?:[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)+|[^\W\d]*[a-z][A-Z]\w*|[^\W\d_]+(?:_\w+)+)")
-# The part of the budget that `auto` keeps for its fallback, and the most that it keeps.
-_RESERVE, _RESERVE_S = 0.25, 0.5
-# Of that part, before the deadline, from when on the hypotheses and sources that are there have to do.
-_NEAR = 1.5
-
-See = Callable[[float], Awaitable[View]]
-"""Yields the view of the file roots after waiting for it until a time of `time.monotonic()`."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -57,7 +48,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     deadline: `time.monotonic()` seconds.
     min_generation: the number that the maps must have reached, 0 for any.
     before: what the message goes on from, as one text; "" for a message that stands alone.
-    goes_on: the user said something before.
     turn: the number of a session's turn since its pinned memories came, 0 without a session.
     beside: keys of memories that come to the session with this turn, whatever is found.
     explains: memories that stay out are wanted as well.
@@ -73,7 +63,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     deadline: float
     min_generation: int = 0
     before: str = ""
-    goes_on: bool = False
     turn: int = 0
     explains: bool = False
     beside: frozenset[tuple[str, str]] = frozenset()
@@ -83,8 +72,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @classmethod
     def about(cls, window: tuple[Utterance, ...], **fields: Any) -> Ask:
         """Ask about the newest message of a window; `fields` are the other ones."""
-        message = last_user_text(window)
-        return cls(window=window, message=message, before=before(window), goes_on=goes_on(window), **fields)
+        return cls(window=window, message=last_user_text(window), before=before(window), **fields)
 
     @property
     def own_queries(self) -> tuple[str, ...]:
@@ -100,37 +88,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def is_idle(self) -> bool:
         """True if neither the message nor the one that it continues has content."""
-        return self.says_nothing or (not self.goes_on and only_goes_on(self.message))
-
-
-class Sources(msgspec.Struct, frozen=True, eq=False):
-    """All that a request may search: the file roots at `tops`, seen by `see`, and other stores."""
-
-    tops: tuple[str, ...]
-    see: See
-    others: tuple[Store, ...] = ()
-
-
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the configuration that shapes a retrieval.
-
-    `min_score` is the share of unrelated messages that the gate keeps out; 0 or less: there is no gate.
-    """
-
-    strategy: str
-    hypothesis_count: int
-    lexical_weight: float
-    min_score: float
-
-
-class ModelsInUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The models of a retrieval and their health; `cjk` is that of Chinese, Japanese and Korean memories."""
-
-    embedder: Embedder | None = None
-    chat: ChatModel | None = None
-    embedding_health: Health = msgspec.field(default_factory=Health)
-    hyde_health: Health = msgspec.field(default_factory=Health)
-    cjk: SecondModel | None = None
+        return self.says_nothing or (only_goes_on(self.message) and not goes_on(self.window))
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,48 +111,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     partial: str = ""
 
     def __post_init__(self) -> None:
-        """Let no memory be among `ranked` and `stayed` at once."""
+        """Let no memory be among `ranked` and `stayed` at once, and none twice among `stayed`."""
         if self.stayed:
             came = {each.key for each in self.ranked}
             stayed = {each.key: each for each in reversed(self.stayed)}
             left = [each for key, each in reversed(stayed.items()) if key not in came]
             msgspec.structs.force_setattr(self, "stayed", tuple(left))
-
-
-class Course:
-    """What a pipeline and those who wait for it know of each other.
-
-    `waiting` is the first asker's budget, None if nobody waits; `embeds` says that its queries were given to
-    the embedding model. Hypotheses written so far have to do just before a deadline, so that there is time to
-    embed them, and not after: who is late waits for all of them, for the sake of the next ask.
-    """
-
-    def __init__(self, waiting: RetryBudget | None = None) -> None:
-        self.waiting = waiting
-        self.embeds = False
-        self._windows: list[tuple[float, float]] = []
-
-    def join(self, deadline: float) -> None:
-        """Add an asker, who waits until `deadline`."""
-        self._windows.append((near(deadline), deadline))
-
-    def is_near(self) -> bool:
-        now = time.monotonic()
-        return any(near <= now < deadline for near, deadline in self._windows)
-
-
-def near(deadline: float) -> float:
-    """From when on a deadline is near: what is not there then is done without."""
-    return deadline - _NEAR * reserve(deadline)
-
-
-def reserve(deadline: float) -> float:
-    """Seconds before a deadline that are kept for the next best answer."""
-    return min(_RESERVE * left(deadline), _RESERVE_S)
-
-
-def left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0.0)
 
 
 # --- follow-ups -----------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def _versions(entries: Sequence[InjectedEntry], maps: Sequence[VectorMap]) -> _V
     """Return the memory of each entry and the head of its chain, by root and id, where the root is read."""
     found: dict[tuple[str, str], tuple[Memory | None, Memory | None]] = {}
     for home in maps:
-        versions = home.versions([each.id for each in entries if each.root == home.root])
+        versions = home.with_heads([each.id for each in entries if each.root == home.root])
         found |= {(home.root, memory_id): pair for memory_id, pair in versions.items()}
     return found
 

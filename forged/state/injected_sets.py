@@ -17,9 +17,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from forged.state.database import Database
+from forged.state.database import Database, Row
 from forged.state.rows import Kept, MemoryRows, Rows, key_of
-from forged.state.tables import Row
 from forged.text.injected_text import one_line
 
 MOST_SETS, MOST_BYTES, COUNTED = 20_000, 64 << 20, 8192

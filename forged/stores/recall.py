@@ -24,7 +24,7 @@ from forged.stores.merging import MOST_REACHED, best_led, recalled, searched
 from forged.stores.search import Brought, Searches, StoreSearch, gathered
 from forged.stores.store import SearchedStore, Store, View
 from forged.stores.values import FIRST_BUILD, Limits, Question, Rows
-from forged.text.cjk import is_cjk
+from forged.text.terms import is_cjk
 
 _UNREAD = f"is not read yet: {FIRST_BUILD}"
 _ENTITIES = "over entities"

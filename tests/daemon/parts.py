@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from forged.capture.committer import Committer
 from forged.capture.service import Pipeline
@@ -26,7 +27,7 @@ from forged.memory import Scope
 from forged.models import Embedder
 from forged.models.budget import Governor
 from forged.postgres import Shared
-from forged.retrieval import ModelsInUse, Retriever, Tuning
+from forged.retrieval import Retriever
 from forged.sessions import Sessions
 from forged.state import State
 from forged.stores import Resolver, SessionMemories, SessionViews
@@ -82,13 +83,16 @@ class Parts:
         self.indexer = Indexer(embedder=embedder, lexical=lexical, metrics=metrics, trust=self.trust)
         self.trust.join(self.indexer.follow, self.indexer.snapshot)
         self.retriever = Retriever(
-            models=ModelsInUse(embedder=embedder),
-            tuning=Tuning(
-                strategy="auto",
-                hypothesis_count=5,
-                lexical_weight=0.3 if lexical else 0.0,
-                min_score=min_score,
+            replace(
+                config,
+                memory=replace(
+                    config.memory,
+                    retrieval_strategy="auto",
+                    retrieval_lexical_weight=0.3 if lexical else 0.0,
+                    retrieval_min_score=min_score,
+                ),
             ),
+            embedder=embedder,
             metrics=metrics,
         )
         self.session_memories = SessionMemories(clock=clock)

@@ -38,7 +38,8 @@ class Bench:
             MemoryStore(Root(str(top), Scope.REPO)), queue, lexical=lexical, admit=self.admit
         )
         rows = np.stack([vector(f"everyday {n}", DIMENSION) for n in range(32)])
-        self.baseline = queue.learner.baseline = Baseline.of(queue.identity.kept, rows, rows[::-1].copy())
+        self.baseline = Baseline.of(queue.identity.kept, rows, rows[::-1].copy())
+        queue.learner.know(self.baseline)
 
     def admit(self, _root, _snapshot):
         return Admitted(self.memories)

@@ -228,3 +228,13 @@ async def test_another_engine_than_was_meant_is_another_model_from_the_first_vec
     assert (before, one.one.kept, one.one.key) == ("fake", *["fake by another engine"] * 2)
     assert one.changes == ["fake by another engine"]  # whatever was known of the other one is outdated
     assert one.one.refusal is None
+
+
+def test_an_engine_that_a_query_loads_names_the_model_anew_before_anything_is_embedded():
+    one = Clocked()
+    one.one.renamed = lambda: one.changes.append(one.one.key)
+
+    one.model.key = "fake by another engine"
+    one.model.renamed()
+
+    assert (one.changes, one.one.kept) == (["fake by another engine"] * 1, "fake by another engine")

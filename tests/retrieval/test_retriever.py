@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
+from forged.config import Config, MemoryConfig
 from forged.conversation import Utterance, last_user_text
 from forged.counters import Metrics
 from forged.errors import ProviderError
 from forged.map import Baseline, gate
 from forged.models import Completion, Health
-from forged.retrieval import ModelsInUse, Retriever, Tuning, pipeline
-from forged.retrieval.pipeline import CHAT
-from forged.retrieval.retriever import KeptAnswer
-from forged.retrieval.values import Answer, Ask, Sources
-from forged.stores import Question, Ranked, Rows, View
+from forged.retrieval import Answer, Ask, KeptAnswer, Retriever, pipeline
+from forged.retrieval.reasons import CHAT
+from forged.stores import Question, Ranked, Rows, View, Workplace
 from tests.data.maps import vector_map
 from tests.data.memories import memory
 from tests.support.clock import PATIENCE_S, until
@@ -29,6 +28,8 @@ REFUSED = ProviderError("no", reason="auth")
 
 class Chat:
     """Writes `lines`, raises `error`, or waits for ever if there is neither."""
+
+    health: Health | None = None
 
     def __init__(self, *lines: str, error: ProviderError | None = None) -> None:
         self.lines, self.error = lines, error
@@ -61,6 +62,7 @@ class Embedder:
 
     key, engine = "key", ""
     chunk = 64
+    replaceable, gives_layers, health = True, False, None
 
     def __init__(
         self, vectors: Mapping[str, Sequence[float]] | None = None, refused: set[str] | None = frozenset()
@@ -105,11 +107,14 @@ def retriever(
     strategy: str = "auto",
     weight: float = 0.3,
     min_score: float = 0.0,
-    **healths: Health,
 ) -> Retriever:
-    tuning = Tuning(strategy=strategy, hypothesis_count=5, lexical_weight=weight, min_score=min_score)
-    models = ModelsInUse(embedder=embedder, chat=chat, **healths)
-    return Retriever(models=models, tuning=tuning, metrics=Metrics())
+    settings = MemoryConfig(
+        retrieval_strategy=strategy,
+        retrieval_hypothesis_count=5,
+        retrieval_lexical_weight=weight,
+        retrieval_min_score=min_score,
+    )
+    return Retriever(Config(memory=settings), embedder=embedder, chat=chat, metrics=Metrics())
 
 
 def retrieve(of: Retriever, view: View, **options) -> Answer:
@@ -122,11 +127,18 @@ def retrieve(of: Retriever, view: View, **options) -> Answer:
     return asyncio.run(run())
 
 
-def seeing(view: View, *others, top: str = "/repo") -> Sources:
-    async def see(deadline: float) -> View:
-        return view
+class Files:
+    """A store of files with one view."""
 
-    return Sources((top,), see, others)
+    def __init__(self, shown: View) -> None:
+        self.shown = shown
+
+    async def view(self, generation: int, deadline: float) -> View:
+        return self.shown
+
+
+def seeing(view: View, *others, top: str = "/repo") -> Workplace:
+    return Workplace((), Files(view), (top,), MemoryConfig(), others=others)
 
 
 _TURNS: dict[str, KeptAnswer] = {}
@@ -468,7 +480,8 @@ async def test_a_look_beside_a_turn_fills_its_cache_and_is_waited_for_by_nobody(
         health.begin().failed(REFUSED)
     now[0] += 61
     chat = Chat()
-    of = retriever(chat, Embedder(), hyde_health=health)
+    chat.health = health
+    of = retriever(chat, Embedder())
 
     stopgap, _ = await of.retrieve(ask(), seeing(FULL), turn())
     assert (stopgap.reason, chat.calls) == ("hyde: auth", 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from forged.retrieval import Answer
 from forged.retrieval.retriever import FAILURE_TTL_S, KeptAnswer
-from forged.retrieval.values import Answer
 from tests.support.clock import Clock
 
 

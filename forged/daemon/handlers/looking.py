@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from forged import memory
 from forged.daemon.handlers.context import Context
 from forged.daemon.handlers.convert import fitting, generation_of, hit, stayed, with_entities
-from forged.daemon.handlers.retrieve import elapsed_ms, outcome, sources
+from forged.daemon.handlers.retrieve import elapsed_ms, outcome
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
 from forged.memory import Scope
@@ -37,7 +37,7 @@ async def search(
     )
     ask = _question(context, place, query, top_k=request.limit, token=request.min_generation)
     ask = replace(ask, rated=request.rated, hypotheses=hypotheses)
-    answer = await context.daemon.retriever.search(ask, sources(place, ask))
+    answer = await context.daemon.retriever.search(ask, place)
     reply = wire.Found(
         status=answer.status,
         reason=answer.reason,
@@ -73,7 +73,7 @@ async def why(
         )
         ask = _question(context, place, query, top_k=place.settings.retrieval_top_k)
         ask = replace(ask, explains=True)
-        answer = await context.daemon.retriever.search(ask, sources(place, ask), inject=True)
+        answer = await context.daemon.retriever.search(ask, place, inject=True)
         block = render(answer.ranked, place.settings.injection_token_budget)
         return _explained(answer, block.included, at=memory.utc_now(), notice=notice)
     found = context.daemon.sessions.last(request.session_id, place.tops)

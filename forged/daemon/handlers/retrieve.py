@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 from typing import Any
 
 from forged.counters import Metrics
@@ -12,7 +11,7 @@ from forged.daemon.handlers.context import Context, Daemon
 from forged.daemon.handlers.convert import generation_of, hit
 from forged.daemon.handlers.trust import in_reply
 from forged.errors import InvalidRequest
-from forged.retrieval import Answer, Ask, Sources
+from forged.retrieval import Answer
 from forged.sessions import MODES, Turn
 from forged.stores import Workplace
 from forged_client import protocol as wire
@@ -65,8 +64,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
     daemon = context.daemon
     if (answer := turn.answer) is None:
         ask = await turn.ask(budget)
-        found = sources(turn.place, ask)
-        answer, turn.is_cached = await daemon.retriever.retrieve(ask, found, turn.kept)
+        answer, turn.is_cached = await daemon.retriever.retrieve(ask, turn.place, turn.kept)
     notice = await in_reply(context, turn.place, turn.session) if _may_have_notice(daemon, turn.place) else ""
     reply = turn.reply(answer, budget)
     daemon.sessions.replies(by, turn)
@@ -108,10 +106,6 @@ def deadline_of(context: Context, timeout_s: float | None, place: Workplace) -> 
     limit = place.settings.retrieval_timeout_s
     wanted = timeout_s or limit
     return context.arrived + (limit if math.isnan(wanted) else min(wanted, limit))
-
-
-def sources(place: Workplace, ask: Ask) -> Sources:
-    return Sources(place.tops, partial(place.files.view, ask.min_generation), place.others)
 
 
 def elapsed_ms(context: Context) -> float:

@@ -105,14 +105,14 @@ class ProgramChat:
         self._program = program
         self._scratch = scratch
         self._door = door
-        self._health = health or Health()
+        self.health = health or Health()
 
     async def complete(self, prompt: Prompt, *, deadline: float) -> Completion:
         """Return the reply; see `ChatModel`. Never takes longer than `deadline` and half a second."""
         left = deadline - time.monotonic()
         if left <= 0:
             raise self._late()
-        attempt = self._health.begin()
+        attempt = self.health.begin()
         try:
             async with asyncio.timeout(left):
                 done = await self._asked(prompt)

@@ -26,6 +26,8 @@ class FakeEmbedder:
     key = "fake"
     chunk = 64
     replaceable = True
+    gives_layers = False
+    health = renamed = None
     engine = told = ""
 
     def __init__(self, dimension: int = 8) -> None:

@@ -1,0 +1,74 @@
+"""Search the stores of a recall, by the models of a retrieval."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from forged.errors import ProviderError
+from forged.models import Purpose, RetryBudget, Vectors
+from forged.retrieval.pipeline import MOMENT_S, Pipeline, near, queried
+from forged.retrieval.reasons import reason_of
+from forged.stores import Limits, Question, Rows, SearchedStore, Store
+
+
+async def recall(
+    pipeline: Pipeline,
+    query: str,
+    stores: Sequence[Store],
+    limits: Limits,
+    *,
+    admits: Callable[[str, str], bool],
+    deadline: float,
+    tops: tuple[str, ...],
+) -> tuple[Rows, float]:
+    """Search the stores of a recall until `deadline`; also the milliseconds that the query's vector took.
+
+    A store that could not take part as it should is named, which is no error. Distance alone decides where
+    all its memories have a vector of the model that answers; else words do. `tops` are the asker's roots,
+    and `admits` says by root and id what may be found.
+    """
+    began = time.monotonic()
+    vectors, key, lacks = None, None, ""
+    try:
+        vectors, key = await _vector_of(pipeline, query, stores, deadline, tops)
+    except (ProviderError, TimeoutError) as error:
+        lacks = f"no vector of the query ({reason_of(error)}); answered by words"
+    embedding_ms = round((time.monotonic() - began) * 1000, 3)
+    question = Question(
+        texts=(query,),
+        message=query,
+        vectors=vectors,
+        top_k=0,
+        hop_depth=0,
+        deadline=near(deadline),
+        admits=admits,
+        key=key,
+        limits=limits,
+    )
+    rows = await pipeline.recalls.search(stores, question, tops=tops, until=deadline)
+    missing = tuple(filter(None, (lacks, *rows.missing)))
+    return msgspec.structs.replace(rows, missing=missing), embedding_ms
+
+
+async def _vector_of(
+    pipeline: Pipeline, query: str, stores: Sequence[Store], deadline: float, tops: tuple[str, ...]
+) -> tuple[Vectors | None, str | None]:
+    """The query's vector (1, d) if there is anything to compare it with, and its model's key.
+
+    Raises ProviderError.
+    """
+    if pipeline.embedder is None:
+        return None, None
+    moment = min(time.monotonic() + MOMENT_S, deadline)
+    views = await asyncio.gather(*(each.view(0, moment) for each in stores))
+    is_wanted = any("dense" in view.legs or view.waiting for view in views)
+    if not is_wanted and not any(isinstance(each, SearchedStore) for each in stores):
+        return None, None
+    until, purpose = near(deadline), Purpose("query", tops, RetryBudget(deadline))
+    async with asyncio.timeout_at(until):
+        found = await queried(pipeline.embedder, (query,), purpose, until, views)
+    return found.vectors, next((view.key for view in views if view.key is not None), None)
