@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from forged.models import LAYERS
-from forged.models.e5.encoder import Floats, ModelFile, weights
+from forged.models.e5.encoder import weights
+from forged.models.e5.model_file import Floats, ModelFile
 
 INPUT = "embeddings"
 

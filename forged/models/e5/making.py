@@ -17,8 +17,9 @@ import numpy as np
 
 from forged.files import atomic
 from forged.models.e5 import kept
-from forged.models.e5.encoder import Encoder, ModelFile
+from forged.models.e5.encoder import Encoder
 from forged.models.e5.kept import EngineError
+from forged.models.e5.model_file import ModelFile, table_of
 
 MAKER = 2
 """The version of what is made; another one makes it anew."""
@@ -88,7 +89,6 @@ def main(model: str, folder: str, of: str) -> None:
 
 def _make(model: ModelFile, folder: str, of: str) -> None:
     from forged.models.e5.graph import graph_of  # noqa: PLC0415 - onnx is needed here and only here
-    from forged.models.e5.vocabulary import table_of  # noqa: PLC0415
 
     words = io.BytesIO()
     np.save(words, table_of(model))

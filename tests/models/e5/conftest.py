@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from forged.config import made_folder
-from forged.models.e5.encoder import ModelFile
 from forged.models.e5.making import Making, opened
+from forged.models.e5.model_file import ModelFile
 from forged.models.local import MADE_OF
 
 

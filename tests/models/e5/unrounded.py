@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from forged.models.e5.encoder import ModelFile, weights
+from forged.models.e5.encoder import weights
+from forged.models.e5.model_file import ModelFile
 
 
 class Unrounded:
