@@ -1,13 +1,18 @@
 """HyDE: sentences that a relevant memory might contain, written by a chat model from the window.
 
 Memories are terse and declarative, conversation is neither: hypotheses in the memories' register make their
-embeddings comparable (ADR-0047). Raises ProviderError when the model cannot be asked or will not answer. The
-prompt and its measured worth are in forged/text/prompts/hyde*.md.
+embeddings comparable (ADR-0047). The prompt and its measured worth are in forged/text/prompts/hyde*.md.
+Models number, bullet, quote, fence, explain, answer in JSON, repeat themselves, copy the prompt or the user's
+message, refuse, or write one long paragraph: each was seen from a real model. Sentences that cannot find
+anything new are dropped. Truth is not judged: a wrong guess about the right subject still finds the memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -15,15 +20,11 @@ from forged import conversation
 from forged.conversation import Utterance
 from forged.errors import ProviderError
 from forged.models import ChatModel, Prompt, Purpose
-from forged.retrieval.hypotheses import begins_as_json, clear, sentences
 from forged.text import prompts
 
-_SYSTEM = prompts.text("hyde")
-_ASK = prompts.template("hyde.ask")
-# Characters. A model that refuses a window this short does not refuse it for its size.
-_SHORT = 3_000
-# Characters. A reply of this length is a model that does not stop.
-_LONG = 16_000
+_SYSTEM, _ASK = prompts.text("hyde"), prompts.template("hyde.ask")
+# Characters: of a window that no model refuses for its size, and of a reply whose model does not stop.
+_SHORT, _LONG = 3_000, 16_000
 
 
 class Hypotheses(msgspec.Struct, frozen=True):
@@ -50,27 +51,27 @@ async def hypotheses(
     """
     if not window:
         return Hypotheses()
+    ask = partial(_ask, model, purpose=purpose, count=count, deadline=deadline, is_late=is_late)
     try:
-        return await _ask(model, window, purpose, count, deadline=deadline, is_late=is_late)
+        return await ask(window)
     except ProviderError as error:
         newest = conversation.window(window, _SHORT)
         if error.reason != "bad_input" or newest == tuple(window):
             raise
-    return await _ask(model, newest, purpose, count, deadline=deadline, is_late=is_late)
+    return await ask(newest)
 
 
 async def _ask(
     model: ChatModel,
     window: Sequence[Utterance],
+    *,
     purpose: Purpose,
     count: int,
-    *,
     deadline: float,
     is_late: Callable[[], bool],
 ) -> Hypotheses:
     user = _ASK.substitute(window=conversation.as_text(window), count=count)
     known = f"{_SYSTEM}\n{conversation.last_user_text(window)}"
-
     stood, found, left = "", tuple[str, ...](), False
 
     def enough(text: str) -> bool:
@@ -81,13 +82,11 @@ async def _ask(
         left = len(found) == count or (bool(found) and is_late()) or len(text) > _LONG
         return left
 
-    prompt = Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear)
-    completion = await model.complete(prompt, deadline=deadline)
-    written = completion.text
-    texts = sentences(written if completion.whole else _finished(written) or written, count, known=known)
-    if completion.flaw and not texts and completion.flaw != "empty":
-        raise completion.error()
-    if completion.whole or len(texts) == count:
+    done = await model.complete(Prompt(_SYSTEM, user, purpose, enough=enough, clear=clear), deadline=deadline)
+    texts = sentences(done.text if done.whole else _finished(done.text) or done.text, count, known=known)
+    if not texts and done.flaw not in {"", "empty"}:
+        raise done.error()
+    if done.whole or len(texts) == count:
         return Hypotheses(texts)
     because = "the time was nearly over" if left else "the reply broke off"
     return Hypotheses(texts, f"{len(texts)} of {count} hypotheses: {because}")
@@ -96,3 +95,205 @@ async def _ask(
 def _finished(text: str) -> str:
     """What of a text will not grow any more: whole lines, or JSON, of which only whole strings are read."""
     return text if begins_as_json(text) else text.rpartition("\n")[0]
+
+
+# Characters. A longer sentence is a paragraph, and a longer note a thought.
+_LONGEST, _LONGEST_NOTE = 400, 200
+# Bytes. Fewer letters than this are part of almost any text, so finding them in one proves no echo.
+_TELLING = 12
+_DEEPEST = 4
+
+# A byte order mark and other characters of no width, which some models and servers put in front.
+_INVISIBLE = re.compile(r"[\ufeff\u200b\u2060]")
+# A fence that stands on the line of a sentence, or on that of the JSON behind it.
+_LEANING_FENCE = re.compile(
+    r"^([^\S\n]*```(?:json)?)[^\S\n]*(?=[\[{])|(?<=[^\s`])[^\S\n]*```[^\S\n]*$", re.MULTILINE
+)
+_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_TOKEN = re.compile(r"<\|[a-z_]{1,20}\|>")
+# A marker is one only if a space follows: "3.12 is the newest" must stay whole.
+_MARKER = re.compile(r"(?:[-*•‣–]|(?:\*\*)?[(\[]?\d{1,2}[.):\]](?:\*\*)?)(?:\s+|$)|\d{1,2}、")
+_LABEL = re.compile(
+    r"\W{0,2}(?:memory|hypothesis|hypothetical|sentence|fact|note|user|assistant|记忆|假设|句子|事实|用户|助手)"
+    r"(?: sentence)?(?: ?#?\d{1,2})?\W{0,2}(?::\W{0,2}\s|：\s*)",
+    re.IGNORECASE,
+)
+_NOISE = re.compile(r"(?:```.*|</?[a-z_]+>|#{1,6} .*|-{3,}|={3,}|.*[:：])", re.IGNORECASE)
+_REMARK = re.compile(
+    r"(?:sure|certainly|of course|okay|ok|absolutely)\b[,.! ]*(?:here\b|$)"
+    r"|here (?:are|is) (?:\d+|some|a few|the|your|my|two|three|four|five|six|seven|eight|nine|ten)\b"
+    r"|(?:these|the above|this) (?:memory )?(?:sentences?|notes?|hypothes[ei]s)\b"
+    r"|i hope |let me know|feel free|please (?:let me|provide|note)|note that these"
+    r"|(?:i'?m|i am) (?:sorry|unable|not able)|sorry\b|i apologi[sz]e|as an ai\b"
+    r"|i (?:cannot|can't|can not|won't) (?:help|assist|provide|access|answer|generate|fulfill|comply)"
+    r"|i (?:don't|do not) have (?:access|any|enough|the)\b"
+    r"|(?:there (?:is|are) )?no (?:relevant|specific|further|such) (?:memor|information|context)"
+    r"|(?:好的|当然|没问题)[，,。！!]?(?:以下|这里|下面|$)|以下是|(?:很)?抱歉|对不起|作为(?:一个|一名)?(?:AI|人工智能)|我无法",
+    re.IGNORECASE,
+)
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」", "『": "』", "«": "»", "`": "`", "**": "**"}
+# Where a paragraph has an end of a sentence, or a number that would have begun a line.
+_END = re.compile(r"(?<=[.!?])\s+(?=[\"“`'(]?[A-Z0-9])|(?<=[。！？])\s*(?=\S)|,?\s+(?=\d{1,2}[.)]\s+\w)")
+# Blanks of its own line only: a model that writes nothing but line breaks would take the square of them.
+_JSON = re.compile(r"^[^\S\n]*([\[{])\s*[\"'\[{]", re.MULTILINE)
+_FROM_THE_BEGINNING = re.compile(r"[\s\ufeff]*(?:```(?:json)?\s*)?[\[{]\s*[\"\[{]")
+# Words that lead up to JSON on its own line: "Here you go: {" or "hypotheses = [".
+_LED_UP_TO = re.compile(
+    r"\A\s*(?:\w+ ?|(?:here|sure|certainly|ok(?:ay)?)\b[^\n\[{\"]{0,60})[:=][^\S\n]*(?=[\[{]\s*[\"'\[{])",
+    re.IGNORECASE,
+)
+# A colon behind it tells a key. Python's form of a list has quotes of either kind.
+_STRING = re.compile(r'"(?P<text>(?>(?:[^"\\]++|\\.)*))"(?P<colon>\s*:)?')
+_QUOTED = re.compile(
+    r"""(?P<quote>["'])(?P<text>(?>(?:(?!(?P=quote))[^\\]|\\.)*))(?P=quote)(?P<colon>\s*:)?"""
+)
+_SINGLE_QUOTES = re.compile(r"[\[{]\s*(?:[\[{]\s*)*'")
+_WORD = re.compile(r"\w")
+_DECODER = json.JSONDecoder(strict=False)  # models break lines inside strings
+
+
+def begins_as_json(text: str) -> bool:
+    """Whether a text, however little of it is there, is JSON from its beginning on, fenced or not."""
+    return _FROM_THE_BEGINNING.match(text) is not None
+
+
+def sentences(reply: str, count: int, *, known: str = "") -> tuple[str, ...]:
+    """Return at most `count` sentences of a reply in order, none twice and none that stands in `known`.
+
+    `known` is the prompt with its example, and the message. Letters alone are compared, not case.
+    """
+    text = _INVISIBLE.sub("", _TOKEN.sub("", _THINKING.sub("", reply[:_LONG])))
+    text = _LED_UP_TO.sub("", _LEANING_FENCE.sub(r"\1\n", text))
+    letters, found = _bare(known), dict[str, str]()
+    for sentence in _said(text):
+        bare = _bare(sentence)
+        if len(bare.encode("utf-8", "replace")) < _TELLING or bare not in letters:
+            found.setdefault(bare, sentence)
+    return tuple(found.values())[:count]
+
+
+def _said(text: str) -> Iterator[str]:
+    """Sentences of a JSON reply, else of its lines, else of the paragraph that is all there is."""
+    # Of JSON that is only begun, lines are no sentences.
+    written = _listed(text) if _JSON.search(text) else map(_plain, text.splitlines())
+    found = list(filter(None, written))
+    for line in found if len(found) > 1 else _END.split("".join(found)):
+        sentence = _plain(line)
+        if _WORD.search(sentence) and not _REMARK.match(sentence):
+            yield sentence
+
+
+def _plain(line: str) -> str:
+    """Return a line without what stands around the sentence; nothing if it is none."""
+    line = "" if _NOISE.fullmatch(line.strip()) else line.strip()
+    while (shorter := _unwrapped(line)) != line:
+        line = shorter
+    return line if len(line) <= _LONGEST else line[:_LONGEST].rsplit(maxsplit=1)[0]
+
+
+def _unwrapped(line: str) -> str:
+    """Take off one pair of quotes with the comma behind it, one marker or one label."""
+    quoted = line.removesuffix(",")
+    for opening, closing in _QUOTES.items():
+        inner = quoted[len(opening) : -len(closing)]
+        if inner and quoted == f"{opening}{inner}{closing}" and opening not in inner:
+            return inner.strip()
+    start = _MARKER.match(line) or _LABEL.match(line)
+    return line[start.end() :].strip() if start else line
+
+
+def _listed(text: str) -> Iterator[str]:
+    """Strings of the JSON in a reply, be it fenced, one object a line or cut off; none if there is none."""
+    end = 0
+    while start := _JSON.search(text, end):
+        try:
+            value, end = _DECODER.raw_decode(text, start.start(1))
+        except (ValueError, RecursionError):
+            yield from _strings(text[start.start(1) :])
+            return
+        yield from _leaves(value, _DEEPEST)
+
+
+def _strings(broken: str) -> Iterator[str]:
+    """Whole strings of JSON that is cut off, by the rule of `_leaves`; the very last may become a key."""
+    named, end = False, len(broken.rstrip())
+    strings = _QUOTED if _SINGLE_QUOTES.match(broken) else _STRING
+    for match in strings.finditer(broken):
+        if match.end() == end:
+            return
+        text, is_key = match["text"].replace('\\"', '"'), match["colon"] is not None
+        if not is_key and not (named and _is_word(text)):
+            yield text
+        named = is_key
+
+
+def _leaves(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield " ".join(value.split())
+    elif depth and isinstance(value, list):
+        yield from (leaf for inner in value for leaf in _leaves(inner, depth - 1))
+    elif depth and isinstance(value, dict):
+        for inner in value.values():
+            is_list = isinstance(inner, list)
+            yield from (leaf for leaf in _leaves(inner, depth - 1) if is_list or not _is_word(leaf))
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is a word alone, which in an object is its category or scope."""
+    return text.isascii() and " " not in text
+
+
+def _bare(text: str) -> str:
+    return "".join(letter for letter in text.casefold() if letter.isalnum())
+
+
+# --- notes and thoughts ---------------------------------------------------------------------------------
+
+# Some chat templates begin a thought in the prompt, so that only its end tells it from an answer. Thoughts
+# are about the task, the user or themselves, in English or Chinese; a note is one short plain statement about
+# something else. In doubt the end of the reply is waited for.
+
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+_BEGINS_A_THOUGHT = re.compile(
+    r"\W*(?:o?kay|ok|so|well|hmm*|ah|oh|wait|alright|all right|right|sure|yes|no|now|then|thus|hence|but|also"
+    r"|first(?:ly)?|second(?:ly)?|next|finally|maybe|perhaps|actually|let|given|since|looking|thinking|thought"
+    r"|think|consider|analy[sz]\w*|understand\w*|identify|determine|step|goal|task|input|output|constraints?"
+    r"|drafts?|here|this|that|it|they|these|there|what|which|how|why|who|to|based|need|must|should)\b",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_THE_TASK = re.compile(
+    r"\b(?:i|i'\w+|me|my|let's|user (?:is|was|wants?|asks?|asked|sa(?:id|ys)|mentions?|needs?|has|might|may)"
+    r"|user's|assistant|prompt|system message|instructions?|hypothe\w+|messages?|conversation|questions?"
+    r"|quer\w+|requests?|requested|asked|asking|asks|notes?|memor(?:y|ies)|sentences?|statements?|bullet|answers?|reply"
+    r"|respon[ds]\w*|generat\w+|guess\w*|maybe|perhaps|probably|likely|might|json|above|below|summary|context"
+    r"|we (?:need|have to|should|must|can|are|want|know|could|might|don't|do not|may|will))\b"
+    r"|[?:…]\W*$|\.\.\.",
+    re.IGNORECASE,
+)
+_SPEAKS_ENGLISH = re.compile(
+    r"\b(?:is|are|was|were|the|uses?|runs?|with|of|and|by|has|have|must|from|to|for|on|over|because|prefers?|likes?|lives?|keeps?|works?|goes)\b",
+    re.IGNORECASE,
+)
+_IS_CHINESE = re.compile(r"[\u4e00-\u9fff]{2}")
+_THINKS_IN_CHINESE = re.compile(
+    r"^\W*(?:嗯|好|首先|那么|现在|接下来|然后|其次|最后|所以|因此|不过|但是|但|让|我(?!们[^需要应可得想])|他|她|它|这|那|需要|根据|分析|考虑|可能|也许)"
+    r"|用户(?:的|说|问|想|要|需|在|提|希|是|可|似|询|让|给|发|又)|问题|提示|对话|笔记|记忆|消息|假设|句子|回答|[？?：:…]\W*$"
+)
+
+
+def clear(text: str) -> bool:
+    """Return True if a text is JSON, or all of its finished lines, at least one, are such statements."""
+    if begins_as_json(text):
+        return True
+    lines = [line for line in text.split("\n")[:-1] if line.strip()]
+    return bool(lines) and all(map(_is_statement, lines))
+
+
+def _is_statement(line: str) -> bool:
+    said = _BULLET.sub("", line).strip()
+    if len(said) > _LONGEST_NOTE:
+        return False
+    if said.isascii():
+        muses = _BEGINS_A_THOUGHT.match(said) or _SPEAKS_OF_THE_TASK.search(said)
+        return not muses and bool(_SPEAKS_ENGLISH.search(said))
+    return bool(_IS_CHINESE.search(said)) and not _THINKS_IN_CHINESE.search(said)

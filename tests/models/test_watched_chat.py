@@ -12,7 +12,7 @@ import pytest
 from forged.errors import ProviderError, SizeRefused
 from forged.models import Completion, Prompt
 from forged.models.openai_compatible import OpenAICompatibleChat
-from forged.retrieval import hypotheses
+from forged.retrieval import hyde
 from tests.models.calls import chatter, using
 from tests.support.clock import PATIENCE_S
 from tests.support.provider import CHAT, Answer, ScriptedProvider, completion, streamed
@@ -104,7 +104,7 @@ def first_reply(
             found = await model.complete(prompt, deadline=time.monotonic() + within)
         return found
 
-    prompt = Prompt("s", "u", QUERY, enough=enough, clear=hypotheses.clear)
+    prompt = Prompt("s", "u", QUERY, enough=enough, clear=hyde.clear)
     provider.chat = answer
     return using(chatter(provider, retries=0), ask)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forged.retrieval.hypotheses import sentences
+from forged.retrieval.hyde import sentences
 
 FIVE = ["We use tabs.", "Tests run in CI.", "The cache is Redis.", "Ruff formats.", "Python is 3.12."]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from forged.retrieval.hypotheses import clear
+from forged.retrieval.hyde import clear
 
 THOUGHTS = {
     "R1": "Okay, so I need to write 5 notes about indentation.\nThe project uses tabs, I think.\n",
