@@ -29,7 +29,7 @@ from forged.config import LOCAL
 from forged.files import Root
 from forged.map import Chains, VectorMap, link, search_maps
 from forged.memory import Memory, Scope
-from forged.models import query_vectors
+from forged.models import split_layers
 from forged.state import Event
 from forged.stores import View
 from forged.text.same_text import Texts
@@ -367,7 +367,7 @@ def _near_by_row(home: VectorMap, row: bytes) -> Iterator[Memory]:
     key = next((leg.key for leg in legs if leg.key.startswith(f"{LOCAL}\n")), None)
     if key is None:
         return
-    vectors = query_vectors(np.frombuffer(row, np.float32)[None])
+    _, vectors = split_layers(np.frombuffer(row, np.float32)[None])
     found = search_maps((home,), texts=(), vectors=vectors, lexical_weight=0.0, key=key)
     yield from (home.at(candidate.row) for candidate in found.best(_NEAREST))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         make_embedder,
         make_healths,
     )
-    from forged.models.in_process import LAYERS, first_layers, query_vectors
+    from forged.models.in_process import LAYERS, split_layers
     from forged.models.outbound import GOVERNED, Door, cleaned
     from forged.models.programs.chat import ProgramChat
 
@@ -64,13 +64,12 @@ __all__ = [
     "Vectors",
     "classifier_key",
     "cleaned",
-    "first_layers",
     "make_chat_model",
     "make_classifier",
     "make_embedder",
     "make_healths",
-    "query_vectors",
     "sendable",
+    "split_layers",
 ]
 
 __getattr__ = door(
@@ -84,7 +83,7 @@ __getattr__ = door(
         "make_embedder",
         "make_healths",
     ),
-    in_process=("LAYERS", "first_layers", "query_vectors"),
+    in_process=("LAYERS", "split_layers"),
     outbound=("GOVERNED", "Door", "cleaned"),
     **{"programs.chat": ("ProgramChat",)},
 )

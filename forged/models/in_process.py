@@ -42,6 +42,21 @@ from forged.models.texts import exceeds, fitting, ready
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
+LAYERS = (5, 8, 11)
+"""Layers of the local model, from 0, that a row of kind "layers" holds, each of unit length.
+
+The last is what the text is about, and its vector as a query. Those before it hold more of how it is said.
+"""
+
+
+def split_layers(rows: Vectors) -> tuple[Vectors, Vectors]:
+    """Return the layers before the last of each row, and the last, of unit length."""
+    width = rows.shape[1] // len(LAYERS) * (len(LAYERS) - 1)
+    last = rows[:, width:]
+    return rows[:, :width], last / np.linalg.norm(last, axis=1, keepdims=True)
+
 
 class Lane(Generic[T]):
     """At most `most` threads, `at_once()` of them in use; calls begin in the order in which they came.
@@ -68,27 +83,6 @@ class Lane(Generic[T]):
         """Cancel what waits; nobody waits for the calls under way."""
         self._slots.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-logger = logging.getLogger(__name__)
-
-LAYERS = (5, 8, 11)
-"""Layers of the local model, from 0, that a row of kind "layers" holds, each of unit length.
-
-The last is what the text is about, and its vector as a query. Those before it hold more of how it is said.
-"""
-
-
-def query_vectors(rows: Vectors) -> Vectors:
-    """Return the last layer of each row, of unit length."""
-    last = rows[:, first_layers(rows).shape[1] :]
-    vectors: Vectors = last / np.linalg.norm(last, axis=1, keepdims=True)
-    return vectors
-
-
-def first_layers(rows: Vectors) -> Vectors:
-    """Return the layers before the last of each row."""
-    return rows[:, : rows.shape[1] // len(LAYERS) * (len(LAYERS) - 1)]
 
 
 Encode = Callable[[list[str], Kind], Vectors]

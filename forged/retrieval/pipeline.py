@@ -28,8 +28,7 @@ from forged.models import (
     Purpose,
     RetryBudget,
     Vectors,
-    first_layers,
-    query_vectors,
+    split_layers,
 )
 from forged.retrieval import hyde, reasons
 from forged.retrieval.values import Answer, Ask
@@ -356,13 +355,11 @@ async def queried(
         embedder.health.admit(purpose.waiting)
     kind: Kind = "layers" if embedder.gives_layers else "query"
     rows = await embedder.embed(list(texts), kind, purpose=purpose, deadline=deadline)
-    found = Queried(tuple(texts), rows)
-    if kind == "layers":
-        found = Queried(tuple(texts), query_vectors(rows), first_layers(rows))
-    if embedder.replaceable and found.vectors is not None:
+    before, vectors = split_layers(rows) if kind == "layers" else (None, rows)
+    if embedder.replaceable:
         for view in views:
-            view.used(found.vectors.shape[1])
-    return found
+            view.used(vectors.shape[1])
+    return Queried(tuple(texts), vectors, before)
 
 
 def _plain_queries(ask: Ask) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from forged.models import Purpose, first_layers
+from forged.models import Purpose, split_layers
 from forged.text.chat import FILE, SIGNS, Barred, Chat, ChatFile, is_chat, signs
 from forged.text.linear import Weights, pieces, weight
 from tests.support.provider.installed import local_model, needs_onnxruntime
@@ -59,7 +59,7 @@ def test_by_rows_of_the_local_model_half_of_the_chat_is_found_and_hardly_any_wor
         await model.prepare()
         found = await model.embed(texts, "layers", purpose=Purpose("query"))
         await model.aclose()
-        return first_layers(found)
+        return split_layers(found)[0]
 
     taken = [is_chat(text, row.tolist()) for text, row in zip(texts, asyncio.run(rows()), strict=True)]
     count = len(judged("work"))

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.models import first_layers
+from forged.models import split_layers
 from forged.text.chat import FILE, LONGEST, Barred, Chat, ChatFile, signs
 from forged.text.linear import SIZE, Weights
 from tests.training import data
@@ -136,7 +136,7 @@ def main() -> None:
     found, lines = turns(), list(labelled(JUDGE))
     texts = [one.text for one in found]
     by_text, engine = asyncio.run(vectors_of([*texts, *(text for text, _ in lines)]))
-    vectors = first_layers(np.array([by_text[text] for text in (*texts, *(text for text, _ in lines))]))
+    vectors, _ = split_layers(np.array([by_text[text] for text in (*texts, *(text for text, _ in lines))]))
     nothing = np.zeros((len(found), 0), np.float32)
     by_words = learnt(found, Rows(texts, nothing, signs), SIZE)
     by_row = learnt(found, Rows(texts, vectors[: len(found)], signs), 0)
