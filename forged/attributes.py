@@ -44,7 +44,7 @@ class FactsPatch(msgspec.Struct, frozen=True, omit_defaults=True):
             return f"unknown type {self.memory_type[:64]!r} in scope {scope}; use {', '.join(types)}"
         if self.importance is not None and not 0 <= self.importance <= 1:
             return f"importance {self.importance} is not between 0 and 1"
-        return metadata_problem(self.metadata or {})
+        return metadata_problem(self.metadata) if self.metadata else ""
 
 
 UNCHANGED = FactsPatch()
@@ -59,6 +59,13 @@ def patch_of(facts: Facts) -> FactsPatch:
         facts.agent_id or None,
         facts.user_id or None,
     )
+
+
+def carried_over(facts: Facts, scope: str) -> FactsPatch:
+    """Return the attributes of a memory that goes into another scope, where its type may be unknown."""
+    if facts.memory_type not in TYPES.get(scope, ()):
+        facts = msgspec.structs.replace(facts, memory_type="")
+    return patch_of(facts)
 
 
 def metadata_problem(metadata: object) -> str:

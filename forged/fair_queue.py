@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -55,9 +55,6 @@ class FairQueue:
             elif client.is_waiting and not client.is_held:
                 self._behind[client] = None
 
-    def thread_began(self) -> None:
-        self.in_threads += 1
-
     def thread_ended(self) -> None:
         self.in_threads -= 1
         if not self.in_threads:
@@ -72,7 +69,8 @@ class QueueClient:
     def __init__(self, queue: FairQueue) -> None:
         self.queue = queue
         self.is_held = False
-        self.context = _in_context_of(self)
+        self.context = copy_context()
+        self.context.run(_client.set, self)
         self._going_on: deque[asyncio.Future[None]] = deque()
         self._beginnings: deque[Callable[[], None]] = deque()
 
@@ -118,12 +116,6 @@ class QueueClient:
         return True
 
 
-def _in_context_of(client: QueueClient) -> Context:
-    context = copy_context()
-    context.run(_client.set, client)
-    return context
-
-
 async def turn() -> None:
     """Wait until it is the turn of whoever this task works for: what follows may take some milliseconds."""
     if (client := _client.get()) is not None:
@@ -136,7 +128,7 @@ async def in_thread(thread: Executor, work: Callable[[], T]) -> T:
     if (client := _client.get()) is None:
         return await running(thread, work)
     await client.turn()
-    client.queue.thread_began()
+    client.queue.in_threads += 1
     try:
         return await running(thread, work)
     finally:

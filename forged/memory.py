@@ -23,7 +23,6 @@ from enum import StrEnum
 
 import msgspec
 
-from forged_client.contract.memories import TYPES as TYPES
 from forged_client.contract.memories import Category as Category
 from forged_client.contract.memories import Origin as Origin
 from forged_client.contract.memories import Relationship as Relationship

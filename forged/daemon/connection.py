@@ -77,25 +77,13 @@ class Service(Protocol):
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    def __init__(
-        self,
-        service: Service,
-        metrics: Metrics,
-        line: FairQueue,
-        *,
-        admit: Callable[[ServerConnection, asyncio.Transport], str],
-        left: Callable[[ServerConnection], None],
-        give_way: Callable[[protocol.HandOver, socket.socket], None],
-    ) -> None:
-        """`admit` says why it must go, or nothing; `left` is called when it is open no more."""
+    """One peer of a server. `begun` are the requests that are being carried out; streams have no end."""
+
+    def __init__(self, server: Server) -> None:
         self.greeted = False
         self.in_flight = 0
         self.last_heard = time.monotonic()
-        self._service = service
-        self._metrics = metrics
-        self._admit = admit
-        self._left = left
-        self._give_way = give_way
+        self._server, self._service, self._metrics = server, server.service, server.metrics
         self._transport: asyncio.Transport | None = None
         self._frames = framing.FrameCutter(protocol.MAX_CAPTURE_BYTES)
         self._began: float | None = None  # when the first byte of an unfinished frame came
@@ -106,7 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._streams: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         self.writes: set[asyncio.Task[None]] = set()
-        self._place = QueueClient(line)
+        self._place = QueueClient(server.line)
         self._waiting: deque[tuple[Request[Any], int]] = deque()  # received and not begun, with their sizes
         self._waiting_bytes = 0
 
@@ -115,14 +103,14 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        refusal = self._admit(self, transport)
+        refusal = self._server.admit(self, transport)
         if refusal == "foreign":
             transport.abort()
         elif refusal:
             self.refuse(refusal, "too many connections are busy; try again")
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._left(self)
+        self._server.connections.discard(self)
         self._transport = None
         # A request that was begun is carried out: a write half done helps nobody. A stream has no end, and an
         # answer that nobody hears is not worth a model's time.
@@ -181,10 +169,10 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def begun(self) -> set[asyncio.Task[None]]:
-        """Requests that are being carried out; streams are not, as they have no end."""
         return self.writes | self._questions
 
     def finish(self) -> None:
+        """Read and begin no more."""
         self._is_deaf = True
         self._waiting.clear()
         self._place.release()
@@ -199,7 +187,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Say why, then close; a peer that does not read it is cut off after 5 s."""
         self.send(Failed(status="error", reason=code, code=code, message=message))
         if self._transport is not None:
-            self._left(self)
+            self._server.connections.discard(self)
             self._transport.close()
             asyncio.get_running_loop().call_later(READER_TIMEOUT_S, self._transport.abort)
             self._transport = None
@@ -275,7 +263,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         if isinstance(request, protocol.HandOver):
             if self._transport is not None:  # answered over a descriptor of its own, which outlives all ours
-                self._give_way(request, self._transport.get_extra_info("socket").dup())
+                self._server.give_way(request, self._transport.get_extra_info("socket").dup())
             return
         self.in_flight += 1
         self._waiting.append((request, len(body)))
@@ -310,9 +298,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             kind = self.writes if request.is_write else self._questions
             task = self._start(self._finish(request, answer), kind)
-            if isinstance(
-                answer, Coroutine
-            ):  # one that is cancelled before its first step is still to be closed
+            if isinstance(answer, Coroutine):  # cancelled before its first step it is still to be closed
                 task.add_done_callback(lambda _: answer.close())
         return True
 
@@ -401,11 +387,9 @@ class Server:
         give_way: Callable[[HandOver, socket.socket], None] = _stays,
     ) -> None:
         """`give_way` is told of a daemon that wants this one's place, and owns the connection to it."""
-        self._service = service
-        self._metrics = metrics
-        self._give_way = give_way
+        self.service, self.metrics, self.give_way = service, metrics, give_way
         self.connections: set[ServerConnection] = set()
-        self._line = FairQueue()
+        self.line = FairQueue()
         self._uid = os.geteuid() if uid is None else uid
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -427,14 +411,7 @@ class Server:
         return self._server.sockets[0].dup()
 
     def connection(self) -> ServerConnection:
-        return ServerConnection(
-            self._service,
-            self._metrics,
-            self._line,
-            admit=self._admit,
-            left=self.connections.discard,
-            give_way=self._give_way,
-        )
+        return ServerConnection(self)
 
     async def _accept(self, listening: socket.socket) -> asyncio.Server:
         # Who bound the path removes it: it may be the service manager's.
@@ -467,17 +444,17 @@ class Server:
             await asyncio.sleep(0)
         server.close()
 
-    def _admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
+    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> str:
         """Why a new peer must go, or nothing. Makes room by ending the quietest connection."""
         if uid_of(transport.get_extra_info("socket")) != self._uid:
-            self._metrics.foreign_peers_refused += 1
+            self.metrics.foreign_peers_refused += 1
             return "foreign"
         if len(self.connections) >= MAX_CONNECTIONS:
             quiet = [other for other in self.connections if not other.in_flight]
             if not quiet:
-                self._metrics.connections_refused += 1
+                self.metrics.connections_refused += 1
                 return "busy"
-            self._metrics.connections_evicted += 1
+            self.metrics.connections_evicted += 1
             min(quiet, key=lambda other: (other.greeted, other.last_heard)).refuse(
                 "busy", "too many connections; this one was quiet for longest"
             )

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
 
 from forged import memory
-from forged.attributes import Facts, FactsPatch
+from forged.attributes import carried_over
 from forged.errors import InvalidRequest, MemoryNotFound, StoreError
 from forged.files import Root, root_at
 from forged.map import link
@@ -87,12 +87,10 @@ async def planned_move(
     return Moving(at.index, target, base.id, new, ids, len(source.related), bool(secrets))
 
 
-async def move(
-    memories: MemoryParts, moving: Moving, carried_over: Callable[[Facts, str], FactsPatch]
-) -> tuple[Written, int]:
+async def move(memories: MemoryParts, moving: Moving) -> tuple[Written, int]:
     """Write the newest version into the other root, and put the whole chain into the trash.
 
-    `carried_over` gives the attributes in a scope. Returns the generation that shows both, too.
+    Returns the generation that shows both, too.
     """
     at, target, new = moving.at, moving.target, moving.new
     intent = await asyncio.to_thread(_intent, moving)

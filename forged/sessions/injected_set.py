@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, takewhile
 
 import msgspec
@@ -49,7 +49,7 @@ _WORDS = {
 }
 
 
-class Names:
+class _Names:
     """Short names of memories, none twice among those that were named here."""
 
     def __init__(self) -> None:
@@ -78,15 +78,6 @@ def most_bytes(memory: Memory) -> int:
 
 def _word(memory: Memory) -> str:
     return _WORDS.get(memory.category) or label(memory.category, _LONGEST_WORD)
-
-
-def opening(token: str, *, first: bool = True) -> str:
-    return f"<{TAG} {token}>\n{_RULE if first else ''}"
-
-
-def closing(token: str, shown: int, left_out: int) -> str:
-    more = f", {left_out} left out" if left_out else ""
-    return f"{shown} note{'s' * (shown != 1)}{more}\n</{TAG} {token}>\n"
 
 
 Key = tuple[str, str, bool]
@@ -268,28 +259,32 @@ def _block(
     before: InjectedSet, kept: Sequence[_Row], new: Sequence[_Row], turn: Content
 ) -> tuple[str, int, bool]:
     """Return a text, how many of what is new are in it, and whether these are all that could have room."""
-    names = Names()
+    names = _Names()
     if new:  # an earlier memory keeps its name where it is not shown again
         for row in kept:
             names.of(row.ranked.memory.id)
-    head = opening(before.token, first=turn.whole or not before.entries)
-    notes = [head, *(_lines(kept, names) if turn.whole else ())]
+    rule = _RULE if turn.whole or not before.entries else ""
+    notes = [f"<{TAG} {before.token}>\n{rule}", *(_lines(kept, names) if turn.whole else ())]
     room = turn.limit - _TAIL - sum(len(note.encode()) for note in notes)
-    fresh = _lines(_small(new, turn.limit), names)
-    count = _fitting(fresh, room)
+    # A file may hold 256 KiB, which nobody quotes.
+    small = new[: _fitting((len(row.ranked.memory.content) for row in new), turn.limit)]
+    fresh = _lines(small, names)
+    count = _fitting((len(note.encode()) for note in fresh), room)
     shown = len(_memories((*(kept if turn.whole else ()), *new[:count])))
-    tail = closing(before.token, shown, len(_memories(new[count:])))
+    left_out = len(_memories(new[count:]))
+    more = f", {left_out} left out" if left_out else ""
+    tail = f"{shown} note{'s' * (shown != 1)}{more}\n</{TAG} {before.token}>\n"
     return "".join([*notes, *fresh[:count], tail]), count, count == len(fresh) and room >= 0
 
 
-def _lines(rows: Sequence[_Row], names: Names) -> list[str]:
+def _lines(rows: Sequence[_Row], names: _Names) -> list[str]:
     """Return the text of each memory; of one that is marked `OUTDATED` a warning alone."""
     contents = ["" if row.entry.mark == OUTDATED else row.ranked.memory.content for row in rows]
     texts = map(quoted, contents)
     return [_line(row.entry, row.ranked.memory, text, names) for row, text in zip(rows, texts, strict=True)]
 
 
-def _line(entry: InjectedEntry, memory: Memory, text: str, names: Names) -> str:
+def _line(entry: InjectedEntry, memory: Memory, text: str, names: _Names) -> str:
     name, warning = names.of(memory.id), outdated(memory) if entry.stale and memory.stale else ""
     if entry.mark == OUTDATED:
         return f"[{name}] ({warning})\n"
@@ -298,12 +293,6 @@ def _line(entry: InjectedEntry, memory: Memory, text: str, names: Names) -> str:
     return f"{head}({warning})\n" if warning else head
 
 
-def _small(rows: Sequence[_Row], limit: int) -> Sequence[_Row]:
-    """Those, from the front, whose texts could have room: a file may hold 256 KiB, which nobody quotes."""
-    sizes = accumulate(len(row.ranked.memory.content) for row in rows)
-    return rows[: sum(1 for _ in takewhile(limit.__ge__, sizes))]
-
-
-def _fitting(notes: Sequence[str], room: int) -> int:
-    sizes = accumulate(len(note.encode()) for note in notes)
-    return sum(1 for _ in takewhile(room.__ge__, sizes))
+def _fitting(sizes: Iterable[int], room: int) -> int:
+    """Return how many, from the front, have room."""
+    return sum(1 for _ in takewhile(room.__ge__, accumulate(sizes)))

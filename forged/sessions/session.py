@@ -30,7 +30,7 @@ from forged.sessions.pinned import Pinned, pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
 from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
-from forged.stores import SessionMemories, Workplace
+from forged.stores import Ranked, SessionMemories, Workplace
 from forged.text.tokens import BYTES_PER_TOKEN
 from forged_client import protocol as wire
 
@@ -422,16 +422,15 @@ class Turn:
         self.session.put(key, reply.after)
         if not turn.is_delivered:
             turn.is_delivered = True
-            for each in reply.new:
+            for each in self._record(reply):
                 if each.via == "search":
                     sets.used(each.root, each.memory.id)
-            self._record(reply)
 
-    def _record(self, reply: TurnReply) -> None:
-        """Put on record which memories a turn got that its session did not have."""
-        if not reply.new:
-            return
-        found = ((each, each.memory) for each in reply.new)
+    def _record(self, reply: TurnReply) -> tuple[Ranked, ...]:
+        """Put on record which memories a turn got that its session did not have, and return them."""
+        if not (new := reply.new):
+            return ()
+        found = ((each, each.memory) for each in new)
         given = tuple(Given(each.root, it.id, it.version, each.via, each.came) for each, it in found)
         turn = InjectedTurn(
             at=time.time(),
@@ -443,6 +442,7 @@ class Turn:
             memories=given,
         )
         self._state.injections.add(turn)
+        return new
 
 
 def budget_of(wanted: int | None, place: Workplace, none: int = MOST_TOKENS) -> int:

@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from forged import memory
-from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem, patch_of
+from forged.attributes import UNKNOWN, Facts, FactsPatch, metadata_problem
 from forged.entities import spoken_by
 from forged.errors import InvalidRequest
 from forged.map import VectorMap
 from forged.memories import write
-from forged.memory import TYPES, Memory, Origin, Scope
+from forged.memory import Memory, Origin, Scope
 from forged.stores import Ranked
 from forged.text.redaction import INLINE_LENGTH, shapes_in
 from forged_client import protocol as wire
@@ -29,7 +29,7 @@ _MOST_NAME = 200
 
 
 def token_of(epoch: str, generation: int) -> str:
-    """A generation as clients hold it; `epoch` tells one run of the daemon from the next."""
+    """Return a generation as clients hold it; `epoch` tells one run of the daemon from the next."""
     return f"{epoch}:{generation}"
 
 
@@ -194,8 +194,11 @@ def fitting(items: Sequence[_Item]) -> tuple[_Item, ...]:
 # --- attributes ------------------------------------------------------------------------------------------
 
 
-def patch_in(request: wire.Remember, scope: str) -> FactsPatch:
-    """Return the attributes that a request sets. The root of an agent's memory says the agent."""
+def patch_in(request: wire.Remember, names: Sequence[str], scope: str) -> FactsPatch:
+    """Return the attributes that a request sets; its `names` are looked through for what is private.
+
+    The root of an agent's memory says the agent.
+    """
     for name in (request.agent_id, request.user_id):
         if len(name) > _MOST_NAME or not name.isprintable():
             raise InvalidRequest(f"{name[:64]!r} is no id; use up to {_MOST_NAME} printable characters")
@@ -208,20 +211,16 @@ def patch_in(request: wire.Remember, scope: str) -> FactsPatch:
     )
     if problem := patch.problem(scope):
         raise InvalidRequest(problem)
-    if any(without_private(text) != text for text in names_in(request)):
+    if any(without_private(text) != text for text in names):
         raise InvalidRequest("metadata holds what is marked private; leave it out")
     return patch
 
 
 def names_in(request: wire.Remember) -> tuple[str, ...]:
-    if problem := metadata_problem(request.metadata):
-        raise InvalidRequest(problem)
-    metadata = msgspec.json.encode(request.metadata).decode() if request.metadata else ""
+    """Return the texts among the attributes that a request sets."""
+    metadata = ""
+    if request.metadata:
+        if problem := metadata_problem(request.metadata):
+            raise InvalidRequest(problem)
+        metadata = msgspec.json.encode(request.metadata).decode()
     return tuple(filter(None, (request.agent_id, request.user_id, metadata)))
-
-
-def carried_over(facts: Facts, scope: str) -> FactsPatch:
-    """Return the attributes of a memory that goes into another scope, where its type may be unknown."""
-    if facts.memory_type not in TYPES.get(scope, ()):
-        facts = msgspec.structs.replace(facts, memory_type="")
-    return patch_of(facts)

@@ -39,9 +39,7 @@ from forged.stores import Workplace
 from forged_client import protocol as wire
 from forged_client.framing import HEADER_BYTES, decode_reply, encode
 
-Answered = wire.Reply | tuple[wire.Reply, int]
-Handler = Callable[..., Awaitable[Answered]]
-
+Handler = Callable[..., Awaitable[wire.Reply | tuple[wire.Reply, int]]]
 
 # Called with the context, the place of the workspace if one is needed, and the request. `Dispatcher.handle`
 # answers a stream, a hook and what is answered at once, and the server a hand-over.
@@ -134,26 +132,24 @@ class Dispatcher:
 
     async def _answer(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         try:
-            answered = await self._carry_out(request)
+            reply = await self._carry_out(request)
         except Disabled as off:
             return request.reply_type()(id=request.id, status="disabled", reason=str(off))
         except StoreError as error:
             self._refused.failed(request, error)
             raise
-        reply, generation = answered if isinstance(answered, tuple) else (answered, None)
         if request.is_write:
             self._refused.answered(request, reply)
-        if generation is None:
-            return replace(reply, id=request.id)
-        return replace(reply, id=request.id, generation=token_of(self._daemon.epoch, generation))
+        return replace(reply, id=request.id)
 
-    async def _carry_out(self, request: wire.Request[wire.Reply]) -> Answered:
+    async def _carry_out(self, request: wire.Request[wire.Reply]) -> wire.Reply:
         if not (key := getattr(request, "key", "")) or request.only_shows:
             return await self._handled(request, Context(self._daemon, monotonic()))
-        async with self._lock_of(key):
+        # A client may send again while the first of the two is carried out: the second waits for it.
+        async with self._locks.setdefault(key, asyncio.Lock()):
             return await self._once(request, key)
 
-    async def _once(self, request: wire.Request[wire.Reply], key: str) -> Answered:
+    async def _once(self, request: wire.Request[wire.Reply], key: str) -> wire.Reply:
         """Carry out what has a key, unless it was carried out: then its first reply is given again."""
         digest = _digest(request)
         keyed = self._newest.get(key) or await self._receipt(request, key) or Keyed(key, digest)
@@ -162,10 +158,7 @@ class Dispatcher:
         is_whole = key in self._newest or not isinstance(keyed.reply, _WITH_TEXTS)
         if keyed.is_given and keyed.reply is not None and is_whole:
             return keyed.reply
-        answered = await self._handled(request, Context(self._daemon, monotonic(), keyed))
-        reply, generation = answered if isinstance(answered, tuple) else (answered, None)
-        if generation is not None and not getattr(reply, "generation", ""):
-            reply = replace(reply, generation=token_of(self._daemon.epoch, generation))
+        reply = await self._handled(request, Context(self._daemon, monotonic(), keyed))
         self._newest[key] = Keyed(key, digest, reply, is_given=True)
         if len(self._newest) > _RECEIPTS:
             del self._newest[next(iter(self._newest))]
@@ -188,11 +181,7 @@ class Dispatcher:
             return None
         return Keyed(key, receipt.digest, decode_reply(receipt.reply), is_given=receipt.is_given)
 
-    def _lock_of(self, key: str) -> asyncio.Lock:
-        """The client sends again while the first of the two is being carried out: the second waits for it."""
-        return self._locks.setdefault(key, asyncio.Lock())
-
-    async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> Answered:
+    async def _handled(self, request: wire.Request[wire.Reply], context: Context) -> wire.Reply:
         if not self._resolver.agrees(request.seen):
             await self._resolver.agree(request.seen)
         handler, where = HANDLERS[type(request)], tuple[Workplace, ...]()
@@ -201,7 +190,13 @@ class Dispatcher:
             if off := await self._off(*where, request):
                 raise Disabled(off)
         check_words(request)
-        return await handler(context, *where, request)
+        answered = await handler(context, *where, request)
+        if not isinstance(answered, tuple):
+            return answered
+        reply, generation = answered
+        if context.keyed and getattr(reply, "generation", None):  # it was planned with that
+            return reply
+        return replace(reply, generation=token_of(self._daemon.epoch, generation))
 
     def _where(self, request: wire.Request[wire.Reply]) -> str:
         """The workspace of a request; what need not name one is asked where the user's own memories are."""
@@ -210,17 +205,12 @@ class Dispatcher:
 
     async def _off(self, place: Workplace, request: wire.Request[wire.Reply]) -> str:
         """Why what the verb needs is off here, or nothing."""
-        off, state = self._switched_off(place, request), self._state
-        if off or "state" not in request.needs:
+        needs, state = request.needs, self._state
+        off = self._daemon.disabled if "retrieval" in needs else ""
+        off = off or (place.off if "memory" in needs else "")
+        if off or "state" not in needs:
             return off
         if not state.tried.is_set():  # it is, but for the first moments
             await state.opened(place.settings.retrieval_timeout_s)
-        return self._paused(place)
-
-    def _switched_off(self, place: Workplace, request: wire.Request[Any]) -> str:
-        off = self._daemon.disabled if "retrieval" in request.needs else ""
-        return off or (place.off if "memory" in request.needs else "")
-
-    def _paused(self, place: Workplace) -> str:
-        pauses = self._state.pauses
+        pauses = state.pauses
         return pauses.reason(place.tops) if pauses.places or pauses.doubt else ""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from forged import memory
 from forged.daemon.handlers.context import Context
-from forged.daemon.handlers.convert import carried_over, fitting, names_in, patch_in, token_of
+from forged.daemon.handlers.convert import fitting, names_in, patch_in, token_of
 from forged.daemon.handlers.recall import is_this_user
 from forged.errors import InvalidRequest, MemoryNotFound, NotReady
 from forged.files import MemoryStore
@@ -56,14 +56,15 @@ async def remember(
         origin=request.origin,
         cues=request.cues,
     )
+    names = names_in(request)
     written, reason = await write.remember(
         daemon.memories,
         place,
         wanted,
-        partial(patch_in, request),
+        partial(patch_in, request, names),
         agent_id=request.agent_id,
         evidence=request.evidence,
-        names=names_in(request),
+        names=names,
         allow_secret=request.allow_secret,
         key=request.key,
     )
@@ -233,7 +234,7 @@ async def move(context: Context, place: Workplace, request: wire.Move) -> tuple[
             unlinked=moving.unlinked,
         )
         await context.plan(planned)
-    written, generation = await restoring.move(memories, moving, carried_over)
+    written, generation = await restoring.move(memories, moving)
     reply = replace(
         planned,
         memory_id=written.memory.id,

@@ -69,7 +69,7 @@ async def answered(context: Context, by: wire.Request[Any], turn: Turn, budget: 
     reply = turn.reply(answer, budget)
     daemon.sessions.replies(by, turn)
     _count(daemon.metrics, turn)
-    if (new := reply.new) and not turn.is_cached and turn.mode != "plain":
+    if not turn.is_cached and turn.mode != "plain" and (new := reply.new):
         for store in turn.place.stores:
             store.use(new)
     return notice
