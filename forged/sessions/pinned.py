@@ -12,8 +12,6 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-import msgspec
-
 from forged.map import VectorMap
 from forged.memory import Category, Memory, Origin, Scope
 from forged.sessions.injected_set import most_bytes
@@ -36,24 +34,16 @@ _KINDS = (
 )
 
 
-class Pinned(msgspec.Struct, frozen=True):
-    """Pinned memories, and the maps that they were chosen from."""
-
-    maps: tuple[VectorMap, ...] = ()
-    ranked: tuple[Ranked, ...] = ()
-
-
-def pinned_in(state: State, place: Workplace, limit: int) -> Pinned:
+def pinned_in(state: State, place: Workplace, limit: int) -> tuple[Ranked, ...]:
     """Return the pinned memories of a workspace, of at most `limit` bytes."""
-    maps, own = place.maps(), place.files.maps()
+    own = place.files.maps()
     budget = min(place.settings.standing_token_budget * BYTES_PER_TOKEN, limit)
     trusted = {record.top for record in state.trust.roots() if record.trusted_at}
     trusted |= {root.top for root in place.roots if root.is_own}
     heads = pinned(own, trusted, budget, partial(_uses, state))
     if place.others:
         heads = (*heads, *personas(_personas_of(place, state), budget, heads))
-    ranked = (Ranked(memory, 0.0, via="standing", root=home.root, came="standing") for home, memory in heads)
-    return Pinned(maps, tuple(ranked))
+    return tuple(Ranked(each, 0.0, via="standing", root=home.root, came="standing") for home, each in heads)
 
 
 def _personas_of(place: Workplace, state: State) -> list[Head]:

@@ -21,12 +21,13 @@ from forged.capture import Pipeline
 from forged.config import Config
 from forged.conversation import Utterance
 from forged.hooks import HookEvent
+from forged.map import VectorMap
 from forged.retrieval import Answer, Ask
 from forged.sessions.block import render
 from forged.sessions.held import HeldMessages
 from forged.sessions.injected_set import Content, compose
 from forged.sessions.messages import Messages
-from forged.sessions.pinned import Pinned, pinned_in
+from forged.sessions.pinned import pinned_in
 from forged.sessions.transcript import clean_transcript, sentences_of, size_of, without_echoes
 from forged.sessions.turns import OpenTurn, OpenTurns, Round, TurnKey, TurnKeys, TurnReply
 from forged.state import Given, InjectedSet, InjectedTurn, SetKey, State
@@ -301,7 +302,8 @@ class Turn:
         self.is_stateless = not session.session_id or mode == "plain" or strategy == "hyde"
         self._is_of_another = False
         self._ask: Ask | None = None
-        self._pinned = Pinned()
+        self._pinned: tuple[Ranked, ...] = ()
+        self._pinned_from: tuple[VectorMap, ...] = ()
         self._round: Round | None = None
 
     @cached_property
@@ -353,9 +355,10 @@ class Turn:
 
     def _of_session(self, ask: Ask, known: InjectedSet, budget: int) -> Ask:
         if not known.has_pinned and not ask.says_nothing:
+            self._pinned_from = self.place.maps()
             self._pinned = pinned_in(self._state, self.place, budget * BYTES_PER_TOKEN)
         in_context = {(each.root, each.id): each.turn for each in known.entries}
-        comes = frozenset(each.key for each in self._pinned.ranked)
+        comes = frozenset(each.key for each in self._pinned)
         number = known.turns + 1 if known.has_pinned else 1
         return replace(ask, turn=number, beside=comes, heard=in_context)
 
@@ -392,12 +395,12 @@ class Turn:
         return reply
 
     def _compose(self, answer: Answer, known: InjectedSet, *, speaks: bool, budget: int) -> TurnReply:
-        limit, maps, chosen = budget * BYTES_PER_TOKEN, self.place.maps(), Pinned()
+        limit, maps, chosen = budget * BYTES_PER_TOKEN, self.place.maps(), tuple[Ranked, ...]()
         if may_pin := speaks and not known.has_pinned:
-            is_fresh = self._pinned.maps == maps
+            is_fresh = self._pinned_from == maps
             chosen = self._pinned if is_fresh else pinned_in(self._state, self.place, limit)
         content = Content(
-            pinned=chosen.ranked,
+            pinned=chosen,
             # A root that is not read yet may have pinned memories as well.
             has_pinned=may_pin and len(self.place.files.maps()) == len(self.place.roots),
             found=answer,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -79,28 +79,52 @@ def check_words(given: msgspec.Struct) -> None:
                 raise InvalidRequest(f"unknown {what} {each[:64]!r}; use one of {', '.join(words)}")
 
 
-def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
-    """As much of a memory that was found as a turn needs."""
-    found = ranked.memory
+def _record(each: Memory, root: str, facts: Facts, **more: Any) -> wire.MemoryRecord:
     return wire.MemoryRecord(
         **msgspec.structs.asdict(facts),
-        id=found.id,
-        scope=found.scope,
-        category=found.category,
-        version=found.version,
-        content=found.content,
-        created_at=found.created_at,
-        root=ranked.root,
-        stale=found.stale,
-        found=wire.Ranking(
-            score=ranked.score,
-            cosine=ranked.cosine,
-            lexical=ranked.lexical,
-            via=ranked.via,
-            came=ranked.came,
-            older=tuple(map(_version, ranked.older)),
-            rivals=tuple(map(_version, ranked.rivals)),
-        ),
+        id=each.id,
+        scope=each.scope,
+        category=each.category,
+        version=each.version,
+        content=each.content,
+        created_at=each.created_at,
+        root=root,
+        stale=each.stale,
+        **more,
+    )
+
+
+def hit(ranked: Ranked, facts: Facts = UNKNOWN) -> wire.MemoryRecord:
+    """Return as much of a memory that was found as a turn needs."""
+    ranking = wire.Ranking(
+        score=ranked.score,
+        cosine=ranked.cosine,
+        lexical=ranked.lexical,
+        via=ranked.via,
+        came=ranked.came,
+        older=tuple(map(_version, ranked.older)),
+        rivals=tuple(map(_version, ranked.rivals)),
+    )
+    return _record(ranked.memory, ranked.root, facts, found=ranking)
+
+
+def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
+    """Return all but what it speaks of, which takes as long as the rest of many memories."""
+    return _record(
+        found,
+        home.root,
+        facts,
+        updated_at=found.updated_at,
+        session_id=found.session_id,
+        trigger=found.trigger,
+        supersedes=found.supersedes,
+        related=tuple(wire.Edge(edge.id, edge.relationship) for edge in found.related),
+        is_head=home.chains.is_head(found.id),
+        origin=found.origin or Origin.FILE,
+        redacted=found.redacted,
+        rivals=home.chains.beside(found.id),
+        cues=found.cues,
+        evidence=tuple(map(str, found.evidence)),
     )
 
 
@@ -111,32 +135,6 @@ def stayed(out: Ranked) -> wire.Stayed:
 
 def _version(found: Memory) -> wire.Version:
     return wire.Version(found.id, found.version, found.created_at, found.first_line)
-
-
-def record(home: VectorMap, found: Memory, facts: Facts) -> wire.MemoryRecord:
-    """All but what it speaks of, which takes as long as the rest of many memories."""
-    return wire.MemoryRecord(
-        **msgspec.structs.asdict(facts),
-        id=found.id,
-        scope=found.scope,
-        category=found.category,
-        version=found.version,
-        content=found.content,
-        created_at=found.created_at,
-        updated_at=found.updated_at,
-        session_id=found.session_id,
-        trigger=found.trigger,
-        root=home.root,
-        supersedes=found.supersedes,
-        related=tuple(wire.Edge(edge.id, edge.relationship) for edge in found.related),
-        is_head=home.chains.is_head(found.id),
-        origin=found.origin or Origin.FILE,
-        redacted=found.redacted,
-        rivals=home.chains.beside(found.id),
-        cues=found.cues,
-        evidence=tuple(map(str, found.evidence)),
-        stale=found.stale,
-    )
 
 
 def without_texts(reply: wire.Reply) -> wire.Reply:

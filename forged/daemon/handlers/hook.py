@@ -77,7 +77,7 @@ async def _happened(context: Context, request: wire.Hook, row: Hooks, event: Hoo
     daemon = context.daemon
     session = daemon.sessions.open(event)
     if (known := session.messages) is not None:
-        daemon.sessions.held.touch(known)
+        session.hold(known)
     workspace = event.workspace if known is None or event.kind == "prompt" else known.workspace
     if request.version and event.workspace not in request.seen and os.path.isabs(event.workspace):
         raise InvalidRequest(f"the hook did not say which folder {event.workspace!r} is for it")
