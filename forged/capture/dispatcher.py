@@ -20,7 +20,7 @@ from forged.capture.gate import Gate
 from forged.capture.intake import Cleaned, Submission
 from forged.capture.notifications import Notifications, unanswered
 from forged.capture.off_record import OffRecord, Refusal
-from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, Waiting, session_of
+from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
 from forged.capture.values import Classified, Classify, Decided, Failed, KnownMemory, Refused, WorkerSettings
@@ -108,7 +108,7 @@ class Dispatcher:
         if self._gate is not None and (shut := self._gate.why(self._clock())):
             return shut
         waiting = self._queue.waiting()
-        held = [each.elsewhere or self._pauses.reason(each.event.tops) for each in waiting]
+        held = [each.elsewhere or self._pauses.reason(each.tops) for each in waiting]
         return held[0] if held and all(held) else ""
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -188,7 +188,7 @@ class Dispatcher:
             self._queue.put_back(self._clock(), _STEP_RETRY_S)
         return _STEP_RETRY_S
 
-    async def _attempt(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> None:
+    async def _attempt(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> None:
         """Bring an event as far as it gets; then it is over with it, or it waits again."""
         delay_s: float | None = 0.0
         if not waiting.given_up:
@@ -211,17 +211,17 @@ class Dispatcher:
             self._queue.put_back(self._clock(), delay_s)
         self.wake()
 
-    async def _tried(self, waiting: Waiting, known: tuple[KnownMemory, ...]) -> float | None:
+    async def _tried(self, waiting: QueuedEvent, known: tuple[KnownMemory, ...]) -> float | None:
         """Find out what an event comes to and put it in place; None once that is done, else a delay."""
         event = waiting.event
         if not self._is_decided(event):
-            if self._is_paused(event) or waiting.is_cancelled or not self.supervisor.ready:
+            if self._pauses.reason(waiting.tops) or waiting.is_cancelled or not self.supervisor.ready:
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
             answer = await self._call.ask(Classify(event, known, attempts))
             if not isinstance(answer, Decided):
                 return self._failed(waiting, answer)
-            documents, refused = await self._decided(event, answer.classified)
+            documents, refused = await self._decided(event, waiting.session, answer.classified)
             if await self._is_elsewhere(waiting):  # it was compared with the memories of another folder
                 return 0.0
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
@@ -242,14 +242,14 @@ class Dispatcher:
                 return STORAGE_RETRY_S
         if await self._is_elsewhere(waiting) or waiting.is_cancelled:
             return 0.0
-        put = await self._committer.put(self._events.documents(event.id) or (), event.tops)
+        put = await self._committer.put(self._events.documents(event.id) or (), waiting.tops)
         if put.reason:
             return self._failed(waiting, Failed(event.id, put.reason, put.trouble))
         return self._done(waiting, put)
 
-    async def _is_elsewhere(self, waiting: Waiting) -> bool:
+    async def _is_elsewhere(self, waiting: QueuedEvent) -> bool:
         """Look whether a root of an event, or of what it comes to, is not at its path; it waits then."""
-        found = await _looked(self.stored_roots(waiting.event))
+        found = await _looked(self._events.stored_roots(waiting.event))
         # One that is not wanted any more goes, wherever its folder is.
         if not found or waiting.is_cancelled:
             return False
@@ -263,16 +263,11 @@ class Dispatcher:
         """Let the events go on whose folders are at their paths again."""
         self._looked_at = self._clock()
         waiting = self._queue.elsewhere()
-        stored = {id(each): self.stored_roots(each.event) for each in waiting}
+        stored = {id(each): self._events.stored_roots(each.event) for each in waiting}
         found = await _looked([pair for pairs in stored.values() for pair in pairs])
         for each in waiting:
             each.elsewhere = next((found[pair] for pair in stored[id(each)] if pair in found), "")
         self.wake()
-
-    def stored_roots(self, event: Event) -> tuple[tuple[Root, str], ...]:
-        """The roots of an event and of what it comes to, each with the identity that it had."""
-        documents = self._events.documents(event.id) or ()
-        return (*event.stored_roots, *((each.root, each.identity) for each in documents))
 
     def _stands(self, event: Event) -> bool:
         waiting = self._queue.in_hand
@@ -295,25 +290,25 @@ class Dispatcher:
         look_s = max(0.0, self._looked_at + _LOOK_EVERY_S - now) if self._queue.elsewhere() else None
         return min((wait for wait in (queued_s, shut_s, look_s) if wait is not None), default=None)
 
-    def _is_held(self, event: Event) -> bool:
-        gate = self._gate_of(event)
-        if not (self.supervisor.ready or self._is_decided(event)):
+    def _is_held(self, waiting: QueuedEvent) -> bool:
+        gate = self._gate_of(waiting.event)
+        if not (self.supervisor.ready or self._is_decided(waiting.event)):
             return True
-        return (gate is not None and gate.wait_s(self._clock()) > 0) or self._is_paused(event)
+        is_shut = gate is not None and gate.wait_s(self._clock()) > 0
+        return is_shut or bool(self._pauses.reason(waiting.tops))
 
     def _gate_of(self, event: Event) -> Gate | None:
-        return None if self._is_decided(event) else self._gate
-
-    def _is_paused(self, event: Event) -> bool:
-        return bool(self._pauses.reason(event.tops))
+        return None if self._gate is None or self._is_decided(event) else self._gate
 
     def _is_decided(self, event: Event) -> bool:
         return self._events.documents(event.id) is not None
 
-    async def _decided(self, event: Event, classified: Classified) -> tuple[Documents, tuple[Refused, ...]]:
+    async def _decided(
+        self, event: Event, session: str, classified: Classified
+    ) -> tuple[Documents, tuple[Refused, ...]]:
         if self._gate is not None:
             self._gate.answered(event, classified.usage)
-        if refused := self._off_record.of(session_of(event)):
+        if refused := self._off_record.of(session):
             classified = _without_refused(classified, refused)
         documents, tally = await self._committer.decide(event, classified)
         self._metrics.capture_invalid += tally.invalid
@@ -323,7 +318,7 @@ class Dispatcher:
         told = (*classified.refused, *tally.refused)
         return documents, (*told, *unanswered(event, documents, told))
 
-    def _done(self, waiting: Waiting, put: CommitResult) -> float | None:
+    def _done(self, waiting: QueuedEvent, put: CommitResult) -> float | None:
         """Take note that all is in place; None if the event is done with that, else a delay."""
         self._metrics.captured += put.written
         documents = self._events.documents(waiting.event.id) or ()
@@ -340,7 +335,7 @@ class Dispatcher:
         self.last_error = f"not written: {', '.join(put.failed)}" if put.failed else ""
         return None
 
-    def _failed(self, waiting: Waiting, answer: LastReport) -> float:
+    def _failed(self, waiting: QueuedEvent, answer: LastReport) -> float:
         """Take note of a failure or of a death; seconds until the next attempt."""
         event, gate = waiting.event, self._gate_of(waiting.event)
         if not isinstance(answer, Failed):
@@ -359,7 +354,7 @@ class Dispatcher:
         self.last_error = answer.message
         return waiting.failed(answer)
 
-    async def _bury(self, waiting: Waiting) -> float | None:
+    async def _bury(self, waiting: QueuedEvent) -> float | None:
         """Move an event to the dead; None once it is there, else a delay."""
         waiting.is_leaving = True
         try:

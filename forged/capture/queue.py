@@ -20,6 +20,7 @@ from forged.capture.slices import WINDOW_LIMIT
 from forged.capture.values import Failed
 from forged.errors import StoreError
 from forged.fair_queue import logged
+from forged.files import Root
 from forged.state import Change, Event, State
 
 MOST_KILLS, MOST_FAILURES = 3, 5
@@ -31,7 +32,7 @@ IDLE_S = 60.0
 _FLUSH_AFTER_S = 0.5
 
 
-class Waiting(msgspec.Struct, eq=False):
+class QueuedEvent(msgspec.Struct, eq=False):
     """An event in the line, and how the attempts at it went. Times are seconds of the caller's clock.
 
     `on_disk`: stored as it is now. `turns`: how many it consists of. `sealed`: takes in no further turn.
@@ -53,37 +54,37 @@ class Waiting(msgspec.Struct, eq=False):
     is_leaving: bool = False
     size: int = 0
     session: str = ""
+    tops: tuple[str, ...] = ()
     taken_at: float = 0.0
     cut: str = ""
     trouble: str = ""
     elsewhere: str = ""
 
     def __post_init__(self) -> None:
-        # Both are asked for at every addition and cost a walk through the event.
-        self.size = self.event.size
-        self.session = session_of(self.event)
+        # Asked for at every addition or step, and each costs a walk through the event.
+        self.size, self.tops = self.event.size, self.event.tops
+        self.session = session_key(self.event.session_id, self.event.roots) or self.event.id
 
     @property
     def ready_at(self) -> float:
         """When it may be taken."""
         return max(self.not_before, self.ripe_at)
 
-    def takes_in(self, other: Event) -> bool:
+    def takes_in(self, later: QueuedEvent) -> bool:
         """Whether another turn of its session may be added to it."""
-        if self.sealed or self.event.kind != "turn" or other.kind != "turn" or not other.session_id:
+        mine, other = self.event, later.event
+        if self.sealed or mine.kind != "turn" or other.kind != "turn" or not other.session_id or other.begun:
             return False
-        room = WINDOW_LIMIT - self.event.length
-        mine, theirs = (self.event.identities, self.event.headless), (other.identities, other.headless)
-        is_same = self.session == session_of(other) and mine == theirs
-        return is_same and other.length <= room and not other.begun
+        is_same = (mine.identities, mine.headless) == (other.identities, other.headless)
+        return is_same and mine.length + other.length <= WINDOW_LIMIT
 
-    def grow(self, other: Event) -> None:
+    def grow(self, later: QueuedEvent) -> None:
         """Take in another turn."""
-        mine = self.event
+        mine, other = self.event, later.event
         self.event = msgspec.structs.replace(
             mine, window=(*mine.window, *other.window), heard_at=(*mine.times, *other.times)
         )
-        self.size += other.size
+        self.size += later.size
         self.turns += 1
         self.on_disk = False
 
@@ -116,8 +117,8 @@ class CaptureQueue:
     def __init__(self, *, batch_turns: int = 1) -> None:
         """An event of `batch_turns` turns is ripe."""
         self._batch_turns = batch_turns
-        self._line: list[Waiting] = []
-        self.in_hand: Waiting | None = None
+        self._line: list[QueuedEvent] = []
+        self.in_hand: QueuedEvent | None = None
 
     def __len__(self) -> int:
         return len(self._line)
@@ -141,11 +142,11 @@ class CaptureQueue:
         """All events, the one in hand among them, in order."""
         return tuple(waiting.event for waiting in self._line)
 
-    def waiting(self) -> tuple[Waiting, ...]:
+    def waiting(self) -> tuple[QueuedEvent, ...]:
         """The whole line, the one in hand in it."""
         return tuple(self._line)
 
-    def in_memory(self) -> tuple[Waiting, ...]:
+    def in_memory(self) -> tuple[QueuedEvent, ...]:
         """What a kill would take away, at least in part, and is still wanted, in order."""
         return tuple(w for w in self._line if not (w.on_disk or w.is_cancelled or w.is_leaving))
 
@@ -156,15 +157,13 @@ class CaptureQueue:
 
         `at_once` says that it should not wait for further turns; a `sealed` one is left as it is.
         """
-        session = session_of(event)
-        last = next((w for w in reversed(self._line) if w.session == session), None)
-        if last is None or sealed or not last.takes_in(event):
-            self.ripen(session)  # what is not the last of its session takes nothing in
-            self._line.append(Waiting(event, on_disk, ripe_at=now + IDLE_S, sealed=sealed))
-            last, grows = self._line[-1], False
+        fresh = QueuedEvent(event, on_disk, ripe_at=now + IDLE_S, sealed=sealed)
+        last = next((w for w in reversed(self._line) if w.session == fresh.session), None)
+        if grows := last is not None and not sealed and last.takes_in(fresh):
+            last.grow(fresh)
         else:
-            last.grow(event)
-            grows = True
+            self.ripen(fresh.session)  # what is not the last of its session takes nothing in
+            self._line.append(last := fresh)
         last.sealed = last.sealed or event.goes_on
         is_ripe = at_once or last.sealed or event.is_durable or last.turns >= self._batch_turns
         if last.ripe_at:
@@ -177,10 +176,10 @@ class CaptureQueue:
             if waiting.session == session:
                 waiting.ripe_at = 0.0
 
-    def take(self, now: float, held: Callable[[Event], bool]) -> Waiting | None:
+    def take(self, now: float, held: Callable[[QueuedEvent], bool]) -> QueuedEvent | None:
         """Take the first that may be worked on in hand; None if there is none, or one is in hand already."""
         if self.in_hand is None:
-            ready = (w for w in self._heads() if w.ready_at <= now and not (w.elsewhere or held(w.event)))
+            ready = (w for w in self._heads() if w.ready_at <= now and not (w.elsewhere or held(w)))
             self.in_hand = min(ready, key=lambda w: w.event.kind == "learned", default=None)
             if self.in_hand is not None:
                 self.in_hand.taken_at, self.in_hand.sealed = now, True
@@ -192,54 +191,53 @@ class CaptureQueue:
         waiting = self._released()
         waiting.not_before, waiting.is_leaving = now + delay_s, False
 
-    def finish(self) -> Waiting:
+    def finish(self) -> QueuedEvent:
         """Let go of the event in hand for good."""
         waiting = self._released()
         self._leave(waiting)
         return waiting
 
-    def wait_s(self, now: float, held: Callable[[Event], bool]) -> float | None:
+    def wait_s(self, now: float, held: Callable[[QueuedEvent], bool]) -> float | None:
         """Seconds until `take` may give something; None if time alone will not bring that about."""
         if self.in_hand is not None:
             return None
-        ready = (w for w in self._heads() if not (w.elsewhere or held(w.event)))
+        ready = (w for w in self._heads() if not (w.elsewhere or held(w)))
         return min((max(0.0, w.ready_at - now) for w in ready), default=None)
 
     def holds(self, session: str) -> bool:
         """Whether something of a session waits or is in hand, other than for a folder that is elsewhere."""
         return any(waiting.session == session and not waiting.elsewhere for waiting in self._line)
 
-    def elsewhere(self) -> tuple[Waiting, ...]:
+    def elsewhere(self) -> tuple[QueuedEvent, ...]:
         """Those that wait until their folder is at its path again, in order."""
         return tuple(waiting for waiting in self._line if waiting.elsewhere)
 
-    def drop(self, waiting: Waiting) -> None:
+    def drop(self, waiting: QueuedEvent) -> None:
         """Remove one that is not wanted any more; one in hand is not tried again."""
         if waiting is self.in_hand:
             waiting.is_cancelled = True
         else:
             self._leave(waiting)
 
-    def _heads(self) -> Iterable[Waiting]:
+    def _heads(self) -> Iterable[QueuedEvent]:
         """Return the first of every session and folder, in order: the others of it wait for that one."""
-        first: dict[tuple[str, tuple[str, ...]], Waiting] = {}
+        first: dict[tuple[str, tuple[str, ...]], QueuedEvent] = {}
         for waiting in self._line:
             first.setdefault((waiting.session, waiting.event.identities), waiting)
         return first.values()
 
-    def _released(self) -> Waiting:
+    def _released(self) -> QueuedEvent:
         assert self.in_hand is not None, "nothing is in hand"
         waiting, self.in_hand = self.in_hand, None
         return waiting
 
-    def _leave(self, gone: Waiting) -> None:
+    def _leave(self, gone: QueuedEvent) -> None:
         self._line = [waiting for waiting in self._line if waiting is not gone]
 
 
-def session_of(event: Event) -> str:
-    """Key of a session by its roots, as a pause holds up one repository; the event's id without either."""
-    roots = [f"{root.scope}:{root.top}" for root in event.roots]
-    return "\0".join([event.session_id, *roots]) if event.session_id or roots else event.id
+def session_key(session_id: str, roots: Sequence[Root]) -> str:
+    """Return the key of a session by its roots, as a pause holds up one repository; nothing without both."""
+    return "\0".join([session_id, *(f"{root.scope}:{root.top}" for root in roots)])
 
 
 class EventFlusher:

@@ -19,7 +19,7 @@ from forged.capture.dispatcher import Dispatcher, Rank
 from forged.capture.gate import Gate
 from forged.capture.intake import Intake, Outcome, Submission, SubmittedEvents
 from forged.capture.off_record import OffRecord
-from forged.capture.queue import CaptureQueue, EventFlusher, Waiting, session_of
+from forged.capture.queue import CaptureQueue, EventFlusher, QueuedEvent, session_key
 from forged.capture.supervisor import MakeSupervisor, Supervisor
 from forged.capture.values import WorkerSettings
 from forged.capture.vectors import VectorsOf
@@ -102,7 +102,7 @@ class Pipeline:
         event_id = new_event_id()  # before anything is awaited: ids are in the order of arrival
         tops = tuple(root.top for root in submission.roots)
         reason = await self._refusal(tops)
-        key = session_of(Event(id=event_id, session_id=submission.session_id, roots=submission.roots))
+        key = session_key(submission.session_id, submission.roots) or event_id
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             if reason:
@@ -193,7 +193,7 @@ class Pipeline:
 
     async def judged(self, session_id: str, roots: tuple[Root, ...], within_s: float) -> bool:
         """Whether nothing of a session waits any more, after waiting so long for it."""
-        session = session_of(Event(session_id=session_id, roots=roots))
+        session = session_key(session_id, roots)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._taken_up.wait()
@@ -220,7 +220,7 @@ class Pipeline:
                 await self._events.rewrite(left)
         return done + await self._events.cut_dead(unwanted)
 
-    async def _without(self, waiting: Waiting, unwanted: Sequence[Words]) -> CutEvent:
+    async def _without(self, waiting: QueuedEvent, unwanted: Sequence[Words]) -> CutEvent:
         while True:
             event, documents = waiting.event, self._events.documents(waiting.event.id)
             left = await asyncio.to_thread(cut, event, documents, unwanted)
@@ -239,10 +239,6 @@ class Pipeline:
     def waiting(self) -> tuple[Event, ...]:
         """Every event that has not ended, in order."""
         return self._queue.events()
-
-    def stored_roots(self, event: Event) -> tuple[tuple[Root, str], ...]:
-        """The roots of an event and of what it comes to, each with the identity that it had."""
-        return self._dispatcher.stored_roots(event)
 
     async def look_again(self) -> None:
         """Let events go on whose folders are at their paths again."""

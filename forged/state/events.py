@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forged.errors import StoreError
 from forged.fair_queue import logged
+from forged.files import Root
 from forged.memory import utc_now
 from forged.state.cutting import CutCount, CutEvent
 from forged.state.database import Change, Database
@@ -90,6 +91,11 @@ class Events:
     def documents(self, event_id: str) -> _Documents | None:
         """What was decided about an event, None if nothing was."""
         return self._documents.get(event_id)
+
+    def stored_roots(self, event: Event) -> list[tuple[Root, str]]:
+        """The roots of an event and of what was decided about it, each with the identity that it had."""
+        stored = [*zip(event.roots, event.identities, strict=False)]
+        return stored + [(each.root, each.identity) for each in self._documents.get(event.id, ())]
 
     def is_journalled(self, event_id: str) -> bool:
         """Whether what was decided will survive a power cut."""

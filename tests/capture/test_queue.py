@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from forged.capture.queue import CaptureQueue
+from forged.capture.queue import CaptureQueue, QueuedEvent
 from forged.capture.slices import WINDOW_LIMIT
 from forged.conversation import Utterance
 from forged.files.roots import Root
@@ -26,7 +26,7 @@ def turn(number: int, session: str = "a", size: int = 0, **fields: object) -> Ev
     return Event(id=f"ev_{number:03}", session_id=session, **given)
 
 
-def never(_: Event) -> bool:
+def never(_: QueuedEvent) -> bool:
     return False
 
 
@@ -74,8 +74,8 @@ def test_event_that_has_to_wait_lets_other_sessions_pass_and_not_its_own_events(
         queue.take(100, never)
         queue.put_back(100, 5)
 
-    def held(event: Event) -> bool:
-        return is_held and event.id == "ev_000"
+    def held(waiting: QueuedEvent) -> bool:
+        return is_held and waiting.event.id == "ev_000"
 
     assert numbers([queue.take(104.9, held)]) == [2]
     queue.finish()
@@ -224,8 +224,8 @@ class Line(RuleBasedStateMachine):
         self.alive: dict[int, Event] = {}
         self.held: set[str] = set()
 
-    def is_held(self, event: Event) -> bool:
-        return event.session_id in self.held
+    def is_held(self, waiting: QueuedEvent) -> bool:
+        return waiting.event.session_id in self.held
 
     @rule(
         session=st.sampled_from(SESSIONS),
@@ -266,7 +266,7 @@ class Line(RuleBasedStateMachine):
         return {
             numbers([waiting])[0]
             for waiting in heads.values()
-            if not self.is_held(waiting.event) and waiting.ready_at <= self.now
+            if not self.is_held(waiting) and waiting.ready_at <= self.now
         }
 
     def left(self, waiting) -> None:

@@ -116,7 +116,7 @@ async def waiting_elsewhere(context: Context) -> tuple[wire.DeadEvent, ...]:
     daemon, found = context.daemon, list[tuple[wire.DeadEvent, Sequence[tuple[Root, str]]]]()
     for event in daemon.capture.waiting():
         shown = _dead_event(DeadEvent(event, "", "", event.size), with_text=True)
-        found.append((shown, daemon.capture.stored_roots(event)))
+        found.append((shown, daemon.state.events.stored_roots(event)))
     for each in daemon.state.to_review.of():
         shown = wire.DeadEvent(
             id=each.memory.id,
