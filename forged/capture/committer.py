@@ -219,6 +219,8 @@ class Committer:
         return [each.memory for each in there if each.learned_at]
 
     def _just_written(self, root: Root) -> tuple[Memory, ...]:
+        if all(where != root for where, _ in self._recent):
+            return ()
         visible = self._indexer.open(root).generations.visible
         self._recent = [
             (where, done) for where, done in self._recent if where != root or done.generation > visible

@@ -234,8 +234,7 @@ class Dispatcher:
         # What is not all that there was is not what a later daemon should leave it at.
         if not (waiting.cut or self._events.is_journalled(event.id)):
             try:
-                await self._judged.save()
-                await self._events.journal(event.id)
+                await self._events.journal(event.id, self._judged.pending())
             except StoreError as error:
                 self._metrics.capture_failures += 1
                 self.last_error = str(error)

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -125,6 +125,15 @@ class Cleaned(msgspec.Struct, frozen=True):
         return bool(self.refusing or self.forgets)
 
 
+class _Window(NamedTuple):
+    """Digests of messages, the session's live cursor and that of all that is known, and places in that."""
+
+    row: bytes
+    live: CaptureCursor
+    known: CaptureCursor
+    places: tuple[int | None, ...]
+
+
 class Intake:
     """One for the daemon; lives in its event loop. Submissions of one session come one after the other."""
 
@@ -159,11 +168,11 @@ class Intake:
     async def pass_over(self, submission: Submission, key: str) -> bool:
         """Count what is said under a pause as taken; return False if nothing of it is new."""
         row = await _read(submission.said, lambda: digests(submission.said, key))
-        live = self._state.heard.of(key)
-        new = new_of(row, self._known(key, live).places(row))
+        window = self._window(row, key)
+        new = new_of(row, window.places)
         if not new or submission.kind == "learned":
             return False
-        self._state.heard.update({key: live.grown(new, self._now(live))})
+        self._state.heard.update({key: window.live.grown(new, self._now(window.live))})
         return True
 
     async def _whole(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
@@ -171,15 +180,14 @@ class Intake:
         if not submission.said:
             return Outcome("rejected", "nothing_to_capture")
         row = await _read(submission.said, lambda: digests(submission.said, key))
-        there = self._known(key, self._state.heard.of(key)).places(row)
-        is_whole = submission.kind in _ALL_IS_JUDGED
-        due = [is_whole or place is None for place in there]
+        known, is_whole = self._window(row, key), submission.kind in _ALL_IS_JUDGED
+        due = [is_whole or place is None for place in known.places]
         fresh = tuple(each for each, is_due in zip(submission.said, due, strict=True) if is_due)
         taken = await self._clean(submission, fresh, key)
         left = iter(taken.window)
         window = [next(left) if is_due else None for is_due in due]
         messages = _timed(window, begun=submission.begun, goes_on=submission.goes_on)
-        return await self._judged(submission, event_id, key, messages, row, is_answered=taken.is_answered)
+        return await self._judged(submission, event_id, key, messages, known, is_answered=taken.is_answered)
 
     async def _part(self, submission: Submission, event_id: str, key: str) -> SubmittedEvents | Outcome:
         parts, is_answered = self._state.parts, False
@@ -201,8 +209,8 @@ class Intake:
         messages = [
             each for part in whole for each in _timed(part.window, begun=part.begun, goes_on=part.goes_on)
         ]
-        row = b"".join(part.digests for part in whole)
-        return await self._judged(submission, event_id, key, messages, row, is_answered=is_answered)
+        known = self._window(b"".join(part.digests for part in whole), key)
+        return await self._judged(submission, event_id, key, messages, known, is_answered=is_answered)
 
     async def _clean(self, submission: Submission, said: tuple[Utterance, ...], key: str) -> Cleaned:
         """Cut out what must not be kept, and have it answered once a message."""
@@ -227,13 +235,12 @@ class Intake:
         event_id: str,
         key: str,
         messages: Sequence[TimedMessage | None],
-        row: bytes,
+        window: _Window,
         *,
         is_answered: bool,
     ) -> SubmittedEvents:
-        live = self._state.heard.of(key)
-        now, known = self._now(live), self._known(key, live)
-        there, is_whole = known.places(row), submission.kind in _ALL_IS_JUDGED
+        row, live, known, there = window
+        now, is_whole = self._now(live), submission.kind in _ALL_IS_JUDGED
         fresh = await self._fresh_times(submission, messages, now, is_first=not known.digests)
         turns = accumulate(
             place is None and _begins_turn(each) for each, place in zip(messages, there, strict=True)
@@ -286,9 +293,10 @@ class Intake:
         before = live.newest
         return max(round(self._clock(), 3), before + _APART_S if before else 0.0)
 
-    def _known(self, key: str, live: CaptureCursor) -> CaptureCursor:
-        learned = self._state.learned.get(key)
-        return live if learned is None else learned.before(live)
+    def _window(self, row: bytes, key: str) -> _Window:
+        live = self._state.heard.of(key)
+        known = self._state.learned.before(key, live)
+        return _Window(row, live, known, known.places(row))
 
     async def _urgent(self, kind: Kind, said: Sequence[TimedMessage]) -> bool:
         if self._is_urgent is None or kind != "turn":

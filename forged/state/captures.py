@@ -167,11 +167,6 @@ class LearnedSession(msgspec.Struct, frozen=True, kw_only=True):
     digests: bytes = b""
     at: float = 0.0
 
-    def before(self, live: CaptureCursor) -> CaptureCursor:
-        """Return the cursor of both: what was learned, and what live captures said since."""
-        count = len(self.digests) // DIGEST_BYTES
-        return CaptureCursor(self.digests + live.digests, ((count, self.at), *live.runs))
-
 
 class LearnedSessions(Rows[LearnedSession]):
     """One for the daemon. The key of a session is that of its live captures."""
@@ -186,6 +181,15 @@ class LearnedSessions(Rows[LearnedSession]):
             most_bytes=MOST_LEARNED_BYTES,
             weigh=lambda session: len(session.digests),
         )
+
+    def before(self, session: str, live: CaptureCursor) -> CaptureCursor:
+        """Return the cursor of all that is known of a session: what was learned, and its live captures."""
+        kept = self._kept.get(session)
+        if kept is None:
+            return live
+        learned = kept.value
+        count = len(learned.digests) // DIGEST_BYTES
+        return CaptureCursor(learned.digests + live.digests, ((count, learned.at), *live.runs))
 
     def marks(self, agent: str) -> dict[str, str]:
         """The marks of an agent's sessions, by their ids."""
@@ -284,9 +288,10 @@ class CaptureParts(Rows[_Slot]):
             f"{event_id}/{number}": None for number in self._numbers.get(event_id, ())
         }
         rows[event_id] = _Slot(slices=slices)
+        change = self.change(rows)
         if at_once:
-            self.hold(rows)
-        return self.change(rows)
+            change.apply()
+        return change
 
 
 def _without(part: CapturePart, unwanted: Sequence[Words]) -> tuple[CapturePart, int]:

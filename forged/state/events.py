@@ -154,12 +154,12 @@ class Events:
         """Take note of what an event comes to, as yet in memory only."""
         self._documents[event_id] = documents
 
-    async def journal(self, event_id: str) -> None:
-        """Return once it is durable what was decided about an event, as it is by then."""
+    async def journal(self, event_id: str, *also: Change) -> None:
+        """Make durable what was decided about an event, as it is by then, and what belongs to it."""
         written: _Documents | None = None
         while (documents := self._documents.get(event_id)) is not written and documents is not None:
-            await self._commit(self._tables.journal.change({event_id: documents}))
-            written = documents
+            await self._commit(self._tables.journal.change({event_id: documents}), *also)
+            written, also = documents, ()
         self._journalled.add(event_id)
 
     async def rewrite(self, left: CutEvent) -> None:

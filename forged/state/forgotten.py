@@ -85,7 +85,7 @@ class Forgotten(Rows[int]):
 
         A text counts as forgotten that holds a forgotten one as some of its sentences.
         """
-        if not self:
+        if not self._kept:
             return None
         ids = (digest_of_id(top, memory_id) for top in tops if memory_id)
         digests = chain(digests_within(tops, text), ids)

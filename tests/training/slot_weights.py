@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from forged.capture.rules.replacement import compared, terms
+from forged.capture.rules.replacement import terms
+from forged.capture.rules.slots import compared
 from tests.training.pair_data import CHANGES, Pair, minds, written
 
 _RIDGE, _STEPS, _ROUNDS = 2.0, 40, 4

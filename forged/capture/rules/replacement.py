@@ -11,14 +11,14 @@ import functools
 import math
 import re
 from collections.abc import Sequence
-from itertools import islice, takewhile
-
-import msgspec
+from itertools import takewhile
 
 from forged.capture.rules.pairs import NO_ROWS, RowsOf, judge
 from forged.capture.rules.slots import (
     Signs,
     are_parallel,
+    clauses,
+    compared,
     gives_up,
     is_about_the_same,
     opening,
@@ -32,11 +32,7 @@ from forged.capture.rules.slots import (
 _ENOUGH, _PROPOSED = 0.8, 0.5
 # What may be a replacement as well as not: somebody should see both, and which is newer.
 _DOUBTED = -0.7
-_ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
 _NAMES = re.compile(r"\w[\w.-]*\w|\w")
-_BYTES = 15  # of one without blanks
-# Clauses of a text that are compared: each with each of the other's.
-_MOST_CLAUSES = 16
 _SENTENCE = 3  # words of one that says something by itself
 # What is plain: how much of the older text's subject the newer one names, with and without another value.
 _SAME, _SAME_SLOT, _STRANGE = 0.5, 0.3, 0.5
@@ -176,35 +172,6 @@ def _weight_of(newer: str, older: str) -> float:
 
 def _has_to_do(found: Signs) -> bool:
     return bool(found.shared or found.given_up or _slot(found))
-
-
-def compared(newer: str, older: str) -> list[Signs]:
-    """The signs of each clause of one with each of the other, those of the whole texts first.
-
-    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
-    """
-    whole = signs(newer, older)
-    if whole.apart:
-        return []
-    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
-    return [
-        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
-        for each in found
-        if not each.apart
-    ]
-
-
-@functools.lru_cache(maxsize=256)
-def clauses(text: str) -> tuple[str, ...]:
-    """The first parts of a text, between its marks, that say something by themselves."""
-    parts = (part.strip() for part in _ENDS.split(text))
-    found = (
-        part
-        for part in parts
-        if part != text
-        and (len(part.split()) >= _SENTENCE or (len(part.encode()) >= _BYTES and not part.isascii()))
-    )
-    return tuple(islice(found, _MOST_CLAUSES))
 
 
 def _is_plain(newer: str, older: str, doubt: float) -> bool:

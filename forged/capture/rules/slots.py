@@ -14,7 +14,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -51,6 +51,10 @@ _IS_UNSPACED, _BLANK = re.compile(rf"[{_PAIRED}\u30a1-\u30fe]"), re.compile(r"\s
 # or a word within the last quarter.
 MOST_COMPARED = 2048
 _CUTS = tuple(re.compile(rf"(?s:.*){end}") for end in (r"\n", r"(?:[.!?…](?=\s)|[。！？])", r"\s"))
+# Between the clauses of a text; how many are compared, each with each of the other's; words, or bytes without
+# blanks, of one that says something by itself.
+_ENDS = re.compile(r"(?<=[.!?;:,])\s+|\.\.+|\n|\s[-–—]\s|[。，；！？、]|\bbtw\b")
+_MOST_CLAUSES, _CLAUSE_WORDS, _CLAUSE_BYTES = 16, 3, 15
 # Letters of the shortest beginning, and of the shortest part of a compound, that make two words one.
 _BEGINNING, _PART = 4, 5
 # Of the words of the longer of two statements of one form, what both have in one order.
@@ -114,6 +118,34 @@ def signs(newer: str, older: str) -> Signs:
             _is_apart(new.subjects, old.subjects) or _is_for_another(new, old) or _is_of_another(new, old)
         ),
     )
+
+
+def compared(newer: str, older: str) -> list[Signs]:
+    """The signs of each clause of one with each of the other, those of the whole texts first.
+
+    None where each speaks of one of two neighbouring things; what a text adds, its clauses add too.
+    """
+    whole = signs(newer, older)
+    if whole.apart:
+        return []
+    found = [signs(one, other) for one in (newer, *clauses(newer)) for other in (older, *clauses(older))]
+    return [
+        msgspec.structs.replace(each, adds=whole.adds, given_up=whole.given_up)
+        for each in found
+        if not each.apart
+    ]
+
+
+@functools.lru_cache(maxsize=256)
+def clauses(text: str) -> tuple[str, ...]:
+    """The first parts of a text, between its marks, that say something by themselves."""
+    parts = (part.strip() for part in _ENDS.split(text))
+    return tuple(islice((part for part in parts if part != text and _is_clause(part)), _MOST_CLAUSES))
+
+
+def _is_clause(part: str) -> bool:
+    is_unspaced = not part.isascii() and len(part.encode()) >= _CLAUSE_BYTES
+    return is_unspaced or len(part.split()) >= _CLAUSE_WORDS
 
 
 def gives_up(newer: str, older: str) -> bool | None:

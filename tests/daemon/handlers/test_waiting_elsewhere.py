@@ -20,7 +20,7 @@ from forged.errors import InvalidRequest
 from forged.files import Root, agent_root
 from forged.memories.restore import resume
 from forged.memory import Memory, Scope, new_id, utc_now
-from forged.state import Document, Event, Intent
+from forged.state import Change, Document, Event, Intent
 from forged.trust import stored_identity
 from forged_client import protocol as wire
 from tests.capture.pipeline import accept
@@ -211,8 +211,8 @@ async def test_a_folder_that_changes_while_an_event_is_in_hand(home, repo):
     async with assembled(home) as parts, at_work(parts):
         journal = parts.state.events.journal
 
-        async def meanwhile(event_id: str) -> None:
-            await journal(event_id)
+        async def meanwhile(event_id: str, *also: Change) -> None:
+            await journal(event_id, *also)
             another(repo)
 
         parts.state.events.journal = meanwhile
