@@ -96,7 +96,7 @@ def test_time_to_wait_is_that_of_the_next_head(queue):
     queue.take(102, never)
     queue.put_back(102, 2)
     assert queue.wait_s(102, never) == 2
-    assert queue.wait_s(102, lambda event: event.session_id == "b") == 6
+    assert queue.wait_s(102, lambda waiting: waiting.event.session_id == "b") == 6
     assert queue.wait_s(102, lambda event: True) is None
 
 
