@@ -23,7 +23,7 @@ from forged.capture.off_record import OffRecord, Refusal
 from forged.capture.queue import STORAGE_RETRY_S, CaptureQueue, QueuedEvent
 from forged.capture.rules.requests import names_memory
 from forged.capture.supervisor import LastReport, MakeSupervisor, WorkerCall
-from forged.capture.values import Classified, Classify, Decided, Failed, KnownMemory, Refused, WorkerSettings
+from forged.capture.values import Classified, Classify, Failed, KnownMemory, Refused, WorkerSettings
 from forged.capture.vectors import VectorsOf
 from forged.counters import Metrics
 from forged.errors import ForgedError, StoreError
@@ -219,15 +219,15 @@ class Dispatcher:
                 return 0.0
             attempts = 1 if self._gate is None else self._gate.attempts
             answer = await self._call.ask(Classify(event, known, attempts))
-            if not isinstance(answer, Decided):
+            if not isinstance(answer, Classified):
                 return self._failed(waiting, answer)
-            documents, refused = await self._decided(event, waiting.session, answer.classified)
+            documents, refused = await self._decided(event, waiting.session, answer)
             if await self._is_elsewhere(waiting):  # it was compared with the memories of another folder
                 return 0.0
             if waiting.event is not event or waiting.is_cancelled:  # something was forgotten meanwhile
                 return 0.0
             self.news.refused(event, refused)
-            waiting.cut = answer.classified.cut
+            waiting.cut = answer.cut
             if not documents:
                 return self._done(waiting, CommitResult())
             self._events.decided(event.id, documents)

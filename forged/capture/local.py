@@ -200,7 +200,7 @@ def _is_part(unit: Unit, asked: Sequence[Unit]) -> bool:
 
 
 def _proposal(unit: Unit, judged: dict[str, Leanings], why: str, scope: Scope | None = None) -> Proposal:
-    content = presentable(without_lead_ins(behind_request(unit.text)).text or unit.text)
+    content = presentable(without_lead_ins(behind_request(unit.text))[0] or unit.text)
     leaning = judged[unit.around]
     about_person = scope_of_all(unit.sentences) is Scope.USER
     for_person = leaning.user + (_WORDS_SAY if about_person else -_WORDS_SAY)

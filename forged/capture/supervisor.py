@@ -1,7 +1,7 @@
 """Keep one capture worker process alive, and follow its task.
 
 The process is replaced at once when it dies, killed when stuck, and tried later and later if it cannot start.
-`WorkerCall` gives it a `Classify` and returns `Decided`, `Failed`, or the cause of its death; meanwhile it
+`WorkerCall` gives it a `Classify` and returns `Classified`, `Failed`, or the cause of its death; meanwhile it
 answers the worker's questions, with nothing where it cannot. The worker asks before it sends an event once
 more, which must not be if that was cut. A report about another task changes nothing. Raises nothing.
 
@@ -33,8 +33,8 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
+    Classified,
     Classify,
-    Decided,
     Departed,
     Failed,
     GoOn,
@@ -324,7 +324,7 @@ class Supervisor:
                 self.ready = not report.problem
                 self._show(report.problem)
                 logger.info("worker ready pid=%d restarts=%d", report.pid, self.restarts)
-            case Decided() | Failed():
+            case Classified() | Failed():
                 self._expect()
                 self._fruitless = 0
             case _:
@@ -359,7 +359,7 @@ class Supervisor:
 
 HeadsOf = Callable[[Event, Sequence[str]], Awaitable[tuple[KnownMemory, ...]]]
 MakeSupervisor = Callable[..., Supervisor]
-LastReport = Decided | Failed | str
+LastReport = Classified | Failed | str
 """The last report about a task, or what the worker died of."""
 
 

@@ -1,6 +1,6 @@
 """Values that the daemon and the capture worker exchange, and the interface of a classifier.
 
-The worker gets one `Classify` at a time, and ends it with `Decided` or `Failed`; before that it may ask
+The worker gets one `Classify` at a time, and ends it with `Classified` or `Failed`; before that it may ask
 (`Asked`, `AskedVectors`, `AskedAgain`). All that crosses is msgspec bytes: an object that cannot be pickled
 vanishes from a `multiprocessing.Queue` without an error.
 """
@@ -84,8 +84,8 @@ class Refused(msgspec.Struct, frozen=True):
     asked: bool = True
 
 
-class Classified(msgspec.Struct, frozen=True):
-    """A classifier's answer.
+class Classified(msgspec.Struct, frozen=True, tag="classified"):
+    """A classifier's answer about an event, which is mostly nothing: the last report about a task.
 
     `malformed` counts elements that were no memory; `is_answer`: it says what to keep, be it nothing. `cut`
     is a sentence why there may have been more. `author` has written the proposals. `refused` are explicit
@@ -99,6 +99,7 @@ class Classified(msgspec.Struct, frozen=True):
     cut: str = ""
     author: Origin = Origin.MODEL
     refused: tuple[Refused, ...] = ()
+    event_id: str = ""
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -199,13 +200,6 @@ class AskedAgain(msgspec.Struct, frozen=True, tag="asked_again"):
     event_id: str
 
 
-class Decided(msgspec.Struct, frozen=True, tag="decided"):
-    """What a classifier makes of an event, which is mostly nothing, and what finding out has cost."""
-
-    event_id: str
-    classified: Classified = Classified()
-
-
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The task is not finished. `reason` is the word of a ProviderError, or one of the worker's own.
 
@@ -226,7 +220,7 @@ class Departed(msgspec.Struct, frozen=True, tag="departed"):
     departure: Departure
 
 
-Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Decided | Failed
+Report = Ready | Departed | Asked | AskedVectors | AskedAgain | Classified | Failed
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):

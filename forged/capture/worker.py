@@ -1,6 +1,6 @@
 """The worker process: finds out what an event comes to.
 
-`main` handles one `Classify` at a time until it is killed, and reports `Decided` or `Failed`. It opens no
+`main` handles one `Classify` at a time until it is killed, and reports `Classified` or `Failed`. It opens no
 file of a store, asks the daemon about memories, and keeps nothing that matters: any step may be its last. It
 leads its own process group, ignores a service manager's signals, and ends when the daemon does.
 """
@@ -30,7 +30,6 @@ from forged.capture.values import (
     Classified,
     Classifier,
     Classify,
-    Decided,
     Departed,
     Failed,
     GoOn,
@@ -173,10 +172,10 @@ class Worker:
         self._report = report
 
     async def handle(self, task: Classify) -> None:
-        """Finish a task, or say why it is not finished; the last report is Decided or Failed."""
+        """Finish a task, or say why it is not finished; the last report is Classified or Failed."""
         event_id = task.event.id
         try:
-            last: Report = Decided(event_id, await self._classify(task))
+            last: Report = msgspec.structs.replace(await self._classify(task), event_id=event_id)
         except ProviderError as error:
             usage = error.usage if isinstance(error, CallFailed) else Usage()
             reason = "unreachable" if error.status in _NOBODY_THERE else error.reason

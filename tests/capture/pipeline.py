@@ -23,7 +23,6 @@ from forged.capture.service import Pipeline
 from forged.capture.values import (
     Classified,
     Classify,
-    Decided,
     Failed,
     KnownMemory,
     Ready,
@@ -291,7 +290,7 @@ class Capture:
         self.committer.comes_to, self.committer.tally = documents, tally
         waiting = self.pipeline._queue.in_hand
         self._decided = (event.id, waiting.taken_at) if waiting is not None else None
-        self.worker.says(Decided(event.id, Classified(**fields)))
+        self.worker.says(Classified(**fields, event_id=event.id))
 
     async def decides(self, event: Event, *documents: Document, **fields) -> Putting:
         """The same, and what is to be put in place once that has begun."""

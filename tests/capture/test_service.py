@@ -12,8 +12,8 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
+    Classified,
     Classify,
-    Decided,
     GoOn,
     Heads,
     KnownMemory,
@@ -292,7 +292,7 @@ async def test_a_look_that_cannot_be_had_costs_a_moment_and_neither_the_event_no
 async def test_a_keeper_that_fails_over_an_event_costs_that_event_an_attempt_and_no_other_anything(one):
     event = await in_hand(one, one.durable())
     one.committer.tally = None
-    one.worker.says(Decided(event.id))
+    one.worker.says(Classified(event_id=event.id))
     await until(lambda: not one.in_hand)
     assert one.state.last_error == "AttributeError; the log has the rest"
 

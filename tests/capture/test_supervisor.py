@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from forged.capture.supervisor import Patience
-from forged.capture.values import Classify, Decided, WorkerSettings
+from forged.capture.values import Classified, Classify, WorkerSettings
 from forged.conversation import Utterance
 from forged.state import Event
 from tests.faults.amount import times
@@ -29,7 +29,7 @@ def job(name: str) -> Classify:
     return Classify(Event(id=name))
 
 
-DO, DONE = job("done"), Decided("done")
+DO, DONE = job("done"), Classified(event_id="done")
 NO_THREAD = "can't start new thread"
 
 
@@ -47,7 +47,7 @@ async def test_reports_of_a_task_arrive_in_their_order():
         assert one.reports[1:] == [
             CALL,
             CALL,
-            Decided("work"),
+            Classified(event_id="work"),
         ]
 
 

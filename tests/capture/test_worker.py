@@ -7,7 +7,6 @@ from forged.capture.values import (
     CallFailed,
     Classified,
     Classify,
-    Decided,
     Failed,
     Heads,
     KnownMemory,
@@ -51,7 +50,7 @@ class Scene:
     def event(self) -> Event:
         return Event(window=(Utterance("user", "Indent with tabs. I live in Zurich."),), session_id="s1")
 
-    def decided(self, event: Event, **fields: object) -> Decided | Failed:
+    def decided(self, event: Event, **fields: object) -> Classified | Failed:
         """What an event comes to."""
         run(self.worker.handle(Classify(event, **fields)))
         return self.reports[-1]
@@ -83,7 +82,7 @@ def test_unforeseen_failure_costs_one_event_and_is_logged_whole(caplog):
 
     assert scene.decided(event).reason == "internal"
     assert "RuntimeError: broken" in caplog.text
-    assert isinstance(scene.decided(scene.event()), Decided)
+    assert isinstance(scene.decided(scene.event()), Classified)
 
 
 def test_heads_are_asked_for_and_waited_for():

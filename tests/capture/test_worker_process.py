@@ -40,7 +40,7 @@ def provider():
 
 async def test_rules_propose_what_is_kept_and_write_nothing(tmp_path):
     async with supervised(WorkerSettings(), worker.main) as one:
-        (proposal,) = (await one.handled(told(tmp_path, SAID))).classified.proposals
+        (proposal,) = (await one.handled(told(tmp_path, SAID))).proposals
         assert b"numpy" not in proc(await one.ready(), "maps")
 
     assert "errors.As" in proposal.content
@@ -55,7 +55,7 @@ async def test_rules_ask_the_daemon_for_what_a_statement_may_replace(tmp_path, i
         decided = await one.handled(told(tmp_path, "We use pnpm instead of npm here."))
 
         assert [each.names for each in one.reports if isinstance(each, Asked)] == [("npm",)]
-        assert [each.supersedes for each in decided.classified.proposals] == ["mem_1" if is_known else ""]
+        assert [each.supersedes for each in decided.proposals] == ["mem_1" if is_known else ""]
 
 
 def test_rules_need_no_http_client_and_nothing_else_that_is_large():
@@ -84,7 +84,7 @@ async def test_a_model_decides_and_its_connection_is_kept(tmp_path, provider):
     async with supervised(asking(provider), worker.main) as one:
         for _ in range(2):
             decided = await one.handled(told(tmp_path, "Use tabs."))
-            assert [each.content for each in decided.classified.proposals] == ["Indent Go code with tabs."]
+            assert [each.content for each in decided.proposals] == ["Indent Go code with tabs."]
 
     assert (len(provider.requests(CHAT)), provider.connections) == (2, 1)
 
@@ -97,7 +97,7 @@ async def test_worker_killed_in_a_call_is_replaced_and_the_event_is_finished(tmp
         one.supervisor.give(task, 30)
         await asyncio.to_thread(provider.wait_for, 1)
         await one.killed(pid)
-        assert len((await one.handled(task)).classified.proposals) == 1
+        assert len((await one.handled(task)).proposals) == 1
 
 
 async def test_cancelled_in_a_call_everything_ends(tmp_path, provider):

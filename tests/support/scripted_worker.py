@@ -15,7 +15,7 @@ from multiprocessing.queues import Queue
 
 import msgspec
 
-from forged.capture.values import Classify, Decided, Departed, Ready, Report, WorkerSettings
+from forged.capture.values import Classified, Classify, Departed, Ready, Report, WorkerSettings
 from forged.counters import Departure
 
 CALL = Departed(Departure("nowhere", "capture", calls=1))
@@ -74,7 +74,7 @@ def scripted(queue: Queue[bytes], results: Connection, settings: bytes) -> None:
             case "work":
                 report(CALL)
                 report(CALL)
-        report(Decided(task.event.id))
+        report(Classified(event_id=task.event.id))
 
 
 def _wait() -> None:

@@ -37,13 +37,6 @@ _GAP = " \t-–—"
 _END = 3_000
 
 
-class Sentence(msgspec.Struct, frozen=True):
-    """A sentence without its lead-ins, and what those said about it."""
-
-    text: str
-    flags: frozenset[Flag] = frozenset()
-
-
 More = Callable[[Event, Sequence[Statement], Sequence[Proposal]], Classified]
 
 
@@ -94,7 +87,7 @@ def _kept(window: Sequence[Utterance], said: Sequence[Statement]) -> Iterator[Pr
 def is_led_in(sentence: str) -> bool:
     """Whether a sentence is led in as one that lasts or corrects, whatever it says."""
     straight = sentence.translate(_STRAIGHT)
-    return len(sentence) <= 2 * LONGEST and bool(without_lead_ins(straight).flags - {""})
+    return len(sentence) <= 2 * LONGEST and bool(without_lead_ins(straight)[1] - {""})
 
 
 def is_urgent(typed: Sequence[str]) -> bool:
@@ -124,10 +117,10 @@ def proposals_in(text: str, of: Sequence[str] | None = None) -> list[Proposal]:
         if found and (patterns().takes_back.match(raw) or patterns().asks_for_it.match(raw)):
             found[-1] = None
         straight = raw.translate(_STRAIGHT)
-        sentence = without_lead_ins(straight, carried)
+        sentence, flags = without_lead_ins(straight, carried)
         # "Wrong. Our ids are ...": a sentence that is all lead-in speaks for the next one.
-        carried = frozenset() if sentence.text else sentence.flags
-        judged = _judged(sentence, straight, is_local=is_local)
+        carried = frozenset() if sentence else flags
+        judged = _judged(sentence, flags, straight, is_local=is_local)
         if judged is None and not is_ironic and len(raw.encode()) >= SHORTEST:
             judged = _of_itself(said, at, is_brief=len(text) <= BRIEF_MESSAGE)
         found.append(None if judged is not None and _is_said(judged, found) else judged)
@@ -160,8 +153,11 @@ def _together(said: Sequence[str], at: int) -> str:
     return " ".join(said[first:last])
 
 
-def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sentence:
-    """Take the lead-ins off the start. `carried` are flags of a sentence before that was nothing else."""
+def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> tuple[str, frozenset[Flag]]:
+    """Take the lead-ins off the start; return the rest, and the flags of all that were taken.
+
+    `carried` are flags of a sentence before that was nothing else.
+    """
     flags = set(carried)
     for _ in range(_MOST_LEAD_INS):
         found = next(
@@ -172,17 +168,17 @@ def without_lead_ins(text: str, carried: frozenset[Flag] = frozenset()) -> Sente
         flag, match = found
         flags.add(flag)
         text = text[match.end() :].lstrip(_GAP)
-    return Sentence(text.strip(), frozenset(flags))
+    return text.strip(), frozenset(flags)
 
 
-def _judged(sentence: Sentence, raw: str, *, is_local: bool) -> Proposal | None:
-    content = presentable(sentence.text)
+def _judged(text: str, flags: frozenset[Flag], raw: str, *, is_local: bool) -> Proposal | None:
+    content = presentable(text)
     bare = content.rstrip(".。")
     if len(content.encode()) < SHORTEST or len(content) > LONGEST or content.count('"') % 2:
         return None
-    category = _category(bare, sentence.flags)
+    category = _category(bare, flags)
     # Few sentences come as far as the veto, which takes longer than all that comes before it.
-    if category is None or any(one.search(each) for one in _against() for each in (sentence.text, raw)):
+    if category is None or any(one.search(each) for one in _against() for each in (text, raw)):
         return None
     scope = _scope(bare, category, is_local=is_local)
     return Proposal(content, scope, _settled(category, scope, bare))

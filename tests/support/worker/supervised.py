@@ -17,7 +17,7 @@ from forged.capture.values import (
     Asked,
     AskedAgain,
     AskedVectors,
-    Decided,
+    Classified,
     Failed,
     GoOn,
     Heads,
@@ -61,13 +61,13 @@ class Supervised:
         await until(lambda: self.supervisor.ready)
         return self.supervisor.pid
 
-    async def handled(self, task: Task, limit_s: float = 10.0) -> Decided | Failed:
+    async def handled(self, task: Task, limit_s: float = 10.0) -> Classified | Failed:
         """The last report about a task."""
         await self.ready()
         seen = len(self.reports)
         self.supervisor.give(task, limit_s)
         return await until(
-            lambda: next((one for one in self.reports[seen:] if isinstance(one, Decided | Failed)), None)
+            lambda: next((one for one in self.reports[seen:] if isinstance(one, Classified | Failed)), None)
         )
 
     async def killed(self, pid: int) -> int:
